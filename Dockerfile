@@ -1,0 +1,47 @@
+# One box: a whole Swift with storlets in a container. Its sandboxes are containers of the host's engine, beside it, not in it.
+#
+#   make box        builds it, also where no image registry can be reached (the base is then bootstrapped), as storlets/box
+#   docker build --network host -t storlets/box .      the same by hand
+#
+#   docker run --rm --name storlets --network host --cap-add SYS_PTRACE -v /var/run/docker.sock:/var/run/docker.sock \
+#       -v /srv/storlets:/srv/storlets -v /run/storlets-aio:/run/storlets-aio storlets/box
+#   docker exec storlets python3 -m storlet_middleware.aio demo
+#   docker stop -t 60 storlets
+#
+# The two directories have the same name on both sides because the engine mounts parts of them in the sandboxes. The cluster is
+# on 127.0.0.1:8080; STORLETS_PORT (-e) moves it. Certificates of a proxy that opens TLS: put them as *.crt into .box/ first.
+ARG BASE=debian:bookworm-slim
+
+# The sandbox image's base, as a tree that the box imports into the host's engine.
+FROM ${BASE} AS sandbox
+COPY sandbox_images/base/packages sandbox_images/base/trim.sh /
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends $(cat /packages) \
+    && sh /trim.sh / \
+    && rm -f /packages /trim.sh
+
+# Everything that has to be built, so that the box has no compiler in it.
+FROM ${BASE} AS build
+ENV DEBIAN_FRONTEND=noninteractive
+COPY LICENSE .box*/*.crt /usr/local/share/ca-certificates/
+RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get install -y --no-install-recommends \
+        ca-certificates gcc libc6-dev maven openjdk-17-jdk-headless python3 python3-venv \
+    && update-ca-certificates
+COPY . /opt/storlets
+WORKDIR /opt/storlets
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+RUN python3 -m storlet_middleware.aio build
+
+FROM ${BASE}
+ENV DEBIAN_FRONTEND=noninteractive
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends curl memcached mount python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin swift
+COPY --from=sandbox / /opt/sandbox-base
+COPY --from=build /var/cache/storlets-aio /var/cache/storlets-aio
+COPY . /opt/storlets
+WORKDIR /opt/storlets
+ENV STORLETS_BOX=1 STORLETS_HOME=/srv/storlets STORLETS_BASE=rootfs STORLETS_ROOTFS=/opt/sandbox-base
+ENTRYPOINT ["python3", "-m", "storlet_middleware.aio"]
+CMD ["box"]

@@ -1,0 +1,25 @@
+# Thin: each target calls one module. What is missing (packages, Docker engine, Python environment) is installed on the way.
+PYTHON ?= python3
+AIO := $(PYTHON) -m storlet_middleware.aio
+
+.PHONY: help demo up down clean status test check bench box
+
+help:
+	@echo "make demo    start everything and run the sample storlets"
+	@echo "make up      start everything       make down    stop it       make status  what runs"
+	@echo "make test    every test             make check   linters, types, import rules"
+	@echo "make bench   what a storlet costs against plain Swift"
+	@echo "make box     build the one-box image of Dockerfile"
+	@echo "make clean   down, and delete the cluster's data"
+
+demo up down status test check:
+	@$(AIO) $@
+
+box:
+	@$(AIO) box-image
+
+clean:
+	@$(AIO) down --purge
+
+bench:
+	@$(PYTHON) -m tests.bench

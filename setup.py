@@ -1,0 +1,44 @@
+"""Metadata and entry points of ``swift-storlets``; a unit test imports each entry point."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+
+def requirements() -> list[str]:
+    """What the product itself imports; exact versions of everything are in requirements.txt."""
+    return ["swift>=2.38.0", "docker>=7.0", "eventlet>=0.36"]
+
+
+def readme() -> str:
+    path = HERE / "README.rst"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+setup(
+    name="swift-storlets",
+    version="0.1.0",
+    description="Functions that run inside an OpenStack Swift cluster, on the node that holds the data",
+    long_description=readme(),
+    long_description_content_type="text/x-rst",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["storlet_middleware*", "storlet_daemon*", "rules*"]),
+    include_package_data=True,
+    package_data={"": ["*.rst", "*.json"]},
+    data_files=[("share/swift-storlets/etc", [str(p.relative_to(HERE)) for p in sorted((HERE / "etc").glob("*"))])],
+    install_requires=requirements(),
+    entry_points={
+        "paste.filter_factory": ["storlets = storlet_middleware.filter:filter_factory"],
+        "console_scripts": ["storlet-sandboxd = storlet_middleware.sandboxd.__main__:main"],
+    },
+    classifiers=[
+        "Environment :: OpenStack",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+    ],
+)

@@ -1,0 +1,356 @@
+"""What the author of a Python storlet sees: inputs, an output, a logger. Nothing else of this package is meant for authors.
+
+::
+
+    class Upper:
+        def __init__(self, logger):
+            self.logger = logger
+
+        def __call__(self, in_files, out_files, params):
+            source, target = in_files[0], out_files[0]
+            target.set_metadata(source.get_metadata())
+            for line in source:
+                target.write(line.upper())
+
+Modules written for OpenStack Storlets run as they are. Beyond what those could do: iteration gives lines, there are ``readinto``,
+``read1`` and ``peek``, and a storlet that writes without ``set_metadata`` has empty metadata.
+
+Inputs and outputs are Python's own buffered files, so that their work is done in C and ``csv``, ``gzip`` and the like take
+them. Text: ``codecs.getreader("utf-8")(in_files[0])``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from storlet_daemon.protocol import messages
+
+if TYPE_CHECKING:
+    from typing import Self  # new in 3.11; the worker runs under older versions too
+
+READ_BYTES = 256 * 1024
+"""Read-ahead of an input, and the size that pipes should have: the fastest of those measured."""
+WRITE_BYTES = 64 * 1024
+"""Small writes are gathered up to this size; a larger one goes straight into the pipe, without a copy."""
+FLUSH_SECONDS = 0.1
+"""A write that comes later than this after the last one went out goes out at once: slow output must not look like none."""
+
+_METADATA_ROOM = 1024
+"""What is left of a message for all but the metadata."""
+
+
+class MetadataTooLargeError(OSError):
+    """``set_metadata`` was given more than the sandbox's limit."""
+
+
+def _unsupported(what: str) -> NoReturn:
+    raise NotImplementedError(what)
+
+
+class StorletInputFile(io.BufferedReader):
+    """An input: bytes by ``read``, ``readline``, ``readlines``, ``readinto`` or line by line in a loop, and its metadata."""
+
+    def __init__(self, metadata: Mapping[str, str], fd: int) -> None:
+        """Become the owner of ``fd``."""
+        super().__init__(self._raw(fd), READ_BYTES)
+        self._metadata = dict(metadata)
+
+    def _raw(self, fd: int) -> io.FileIO:
+        return io.FileIO(fd)
+
+    def get_metadata(self) -> dict[str, str]:
+        """A copy of the input's metadata."""
+        return dict(self._metadata)
+
+    def next(self) -> bytes:
+        """The next line, as iteration gives it."""
+        return self.__next__()
+
+    def seekable(self) -> bool:
+        """Never: an input is a stream, whatever is behind it."""
+        return False
+
+    def close(self) -> None:
+        """Close the input; may be repeated. (The inherited one would ask ``flush`` first.)"""
+        self.raw.close()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
+        """Not for a stream."""
+        _unsupported("an input cannot seek")
+
+    def write(self, data: Any, /) -> NoReturn:
+        """Not for an input."""
+        _unsupported("an input cannot be written")
+
+    def writelines(self, lines: Any, /) -> NoReturn:
+        """Not for an input."""
+        _unsupported("an input cannot be written")
+
+    def flush(self) -> None:
+        """Not for an input."""
+        _unsupported("an input cannot be flushed")
+
+    def set_metadata(self, metadata: Any) -> NoReturn:
+        """Not for an input."""
+        _unsupported("an input's metadata cannot be set")
+
+
+class StorletRangeInputFile(StorletInputFile):
+    """Some bytes of a file as an input: from ``start`` to ``end``, both inclusive; to the end of the file without ``end``."""
+
+    def __init__(self, metadata: Mapping[str, str], fd: int, start: int, end: int | None) -> None:
+        """Become the owner of ``fd``; ``OSError`` when it cannot seek, and then ``fd`` is still the caller's."""
+        os.lseek(fd, start, os.SEEK_SET)
+        self._bytes = None if end is None else end - start + 1
+        super().__init__(metadata, fd)
+
+    def _raw(self, fd: int) -> io.FileIO:
+        return io.FileIO(fd) if self._bytes is None else _BoundedFile(fd, self._bytes)
+
+
+class _BoundedFile(io.FileIO):
+    """A file that ends after so many bytes, wherever it ends on disk."""
+
+    def __init__(self, fd: int, count: int) -> None:
+        super().__init__(fd)
+        self._left = count
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")[: self._left]
+        count = super().readinto(view) or 0
+        self._left -= count
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        data = super().read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+    def readall(self) -> bytes:
+        parts = []
+        while part := self.read(min(READ_BYTES, self._left)):
+            parts.append(part)
+        return b"".join(parts)
+
+
+class StorletOutputFile(io.BufferedWriter):
+    """The output: metadata first, at most once; then bytes."""
+
+    def __init__(self, fd: int, metadata_max: int, announce: Callable[[Mapping[str, str]], None]) -> None:
+        """Become the owner of ``fd``. ``announce`` sends the metadata to the filter; called once, before any byte is written."""
+        super().__init__(io.FileIO(fd, "w"), WRITE_BYTES)
+        room = messages.MESSAGE_MAX - _METADATA_ROOM
+        self._metadata_max = min(metadata_max or room, room)
+        self._announce = announce
+        self._metadata: dict[str, Any] | None = None
+        self._flush_at = 0.0
+        _widen(fd)
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Set the metadata, before anything is written. ``OSError`` when it was set, or something was written, already.
+
+        Numbers become text, as do truth values; lists and dictionaries become JSON; a key whose value is ``None`` is left out.
+        """
+        if self._metadata is not None:
+            raise OSError("Sending metadata twice is not allowed")
+        texts = {str(key): _as_text(value) for key, value in dict(metadata).items() if value is not None}
+        size = len(json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
+        if size > self._metadata_max:
+            raise MetadataTooLargeError(f"the metadata has {size} bytes, more than {self._metadata_max}")
+        self._announce(texts)
+        self._metadata = dict(metadata)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """A copy of what was set; ``OSError`` before that."""
+        if self._metadata is None:
+            raise OSError("Metadata is not set yet")
+        return dict(self._metadata)
+
+    def _settle_metadata(self) -> None:
+        if self._metadata is None:
+            self._announce({})
+            self._metadata = {}
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes; without metadata so far, it is empty from now on."""
+        if self._metadata is None:
+            self._settle_metadata()
+        count = super().write(data)
+        now = time.monotonic()
+        if now >= self._flush_at:
+            super().flush()
+            self._flush_at = now + FLUSH_SECONDS
+        return count
+
+    def writelines(self, lines: Iterable[Any], /) -> None:
+        """Write each item of ``lines``; nothing is put between them."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Let out what was gathered."""
+        super().flush()
+
+    def fileno(self) -> int:
+        """The number of the descriptor, for a child process to write to. Settles the metadata, lets out what was gathered."""
+        if not self.closed:
+            self._settle_metadata()
+            super().flush()
+        return super().fileno()
+
+    def close(self) -> None:
+        """End the output; may be repeated. Metadata that was not set is empty."""
+        if not self.closed:
+            self._settle_metadata()
+        super().close()
+
+    def abandon(self) -> None:
+        """Close without letting out what was gathered: the run has failed."""
+        self.raw.close()
+
+    def seekable(self) -> bool:
+        """Never."""
+        return False
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
+        """Not for a stream."""
+        _unsupported("an output cannot seek")
+
+    def read(self, size: int | None = -1, /) -> NoReturn:
+        """Not for an output."""
+        _unsupported("an output cannot be read")
+
+    def readline(self, size: int | None = -1, /) -> NoReturn:
+        """Not for an output."""
+        _unsupported("an output cannot be read")
+
+    def readlines(self, hint: int = -1, /) -> NoReturn:
+        """Not for an output."""
+        _unsupported("an output cannot be read")
+
+    def __next__(self) -> NoReturn:
+        """Not for an output."""
+        _unsupported("an output cannot be read")
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        value.encode("utf-8")  # half of a surrogate pair is an error here, where its author sees it
+        return value
+    if isinstance(value, (int, float)):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _widen(fd: int) -> None:
+    """Make a pipe hold ``READ_BYTES``, unless it does; the system may refuse, and then it is slower."""
+    with contextlib.suppress(OSError):
+        if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < READ_BYTES:
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, READ_BYTES)
+
+
+class LogFile:
+    """The invocation's log: a file of fixed size that fills from its start. Never raises: a log must not fail a storlet."""
+
+    def __init__(self, fd: int, limit: int) -> None:
+        """``fd`` stays the caller's."""
+        self._fd = fd
+        self._limit = limit
+        self._last_line = f"log truncated at {limit} bytes\n".encode()
+        self._is_full = limit <= len(self._last_line)
+
+    def fileno(self) -> int:
+        """The file's descriptor."""
+        return self._fd
+
+    def write(self, data: bytes) -> None:
+        """Add ``data``; what does not fit is left out, and the last line says so."""
+        if self._is_full:
+            return
+        try:
+            # Asked each time: child processes write to the same file.
+            room = self._limit - len(self._last_line) - 1 - os.lseek(self._fd, 0, os.SEEK_CUR)
+            if len(data) <= room:
+                os.write(self._fd, data)
+            else:
+                self._end(data[: max(room, 0)])
+        except OSError:
+            self._is_full = True
+
+    def _end(self, data: bytes) -> None:
+        self._is_full = True
+        if data:
+            os.write(self._fd, data)
+        os.lseek(self._fd, min(os.lseek(self._fd, 0, os.SEEK_CUR), self._limit - len(self._last_line) - 1), os.SEEK_SET)
+        os.write(self._fd, b"\n" + self._last_line)
+
+
+class StorletLogger:
+    """Lines for the invocation's log, ``<Main> LEVEL: message``; they go nowhere when the request asked for none."""
+
+    def __init__(self, storlet_name: str, log: LogFile | None) -> None:
+        """``storlet_name`` begins each line."""
+        self.storlet_name = storlet_name
+        self._log = log
+
+    def debug(self, msg: object, *args: object) -> None:
+        """Add a line of level DEBUG; ``args`` go into ``msg`` as with the ``logging`` module."""
+        self._add("DEBUG", msg, args)
+
+    def info(self, msg: object, *args: object) -> None:
+        """Add a line of level INFO."""
+        self._add("INFO", msg, args)
+
+    def warn(self, msg: object, *args: object) -> None:
+        """Add a line of level WARN."""
+        self._add("WARN", msg, args)
+
+    warning = warn
+
+    def error(self, msg: object, *args: object) -> None:
+        """Add a line of level ERROR."""
+        self._add("ERROR", msg, args)
+
+    def exception(self, msg: object, *args: object) -> None:
+        """Add a line of level ERROR, and the traceback of the exception that is being handled."""
+        self._add("ERROR", f"{_filled(msg, args)}\n{traceback.format_exc().rstrip()}", ())
+
+    @property
+    def closed(self) -> bool:
+        """Whether lines go nowhere from now on."""
+        return self._log is None
+
+    def close(self) -> None:
+        """Write no more."""
+        self._log = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _add(self, level: str, msg: object, args: tuple[object, ...]) -> None:
+        if self._log is not None:
+            line = f"{self.storlet_name} {level}: {_filled(msg, args)}\n"
+            self._log.write(line.encode("utf-8", "backslashreplace"))
+
+
+def _filled(msg: object, args: tuple[object, ...]) -> str:
+    text = str(msg)
+    if not args:
+        return text
+    try:
+        return text % args
+    except (TypeError, ValueError):
+        return f"{text} {args}"

@@ -1,0 +1,154 @@
+package org.openstack.storlet.daemon;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
+import org.openstack.storlet.common.StorletException;
+
+/**
+ * How an invocation, or the load of the code, has failed.
+ *
+ * @param code one of the protocol's
+ * @param message one line of at most 500 characters
+ * @param traceback the tenant's frames, at most 16 KiB; may be empty
+ */
+record Failure(String code, String message, String traceback) {
+    static final String LOAD = "storlet.load";
+    static final String FAILED = "storlet.failed";
+    static final String METADATA = "storlet.limit.metadata";
+    static final String MEMORY = "storlet.limit.memory";
+    static final String PROTOCOL = "protocol";
+
+    private static final int MESSAGE_CHARACTERS = 500;
+    private static final int TRACEBACK_BYTES = 16384;
+    private static final int CAUSES_MAX = 16;
+    private static final String CUT = "\n    ... cut ...\n";
+
+    /** These frames are ours or the reflection that starts the storlet: no use to its author. */
+    private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "jdk.internal.reflect.", "java.lang.reflect."};
+
+    static Failure of(String code, String message) {
+        return new Failure(code, oneLine(message), "");
+    }
+
+    /** What {@code raised} means when loading the code has raised it. */
+    static Failure ofLoad(Throwable raised) {
+        return isOutOfMemory(raised) ? of(MEMORY, raised) : of(LOAD, raised);
+    }
+
+    /** What {@code raised} means when the storlet's {@code invoke} has raised it. */
+    static Failure ofRun(Throwable raised) {
+        if (isOutOfMemory(raised)) {
+            return of(MEMORY, raised);
+        }
+        // A class or a native library that is missing shows itself only when it is first used.
+        return of(raised instanceof LinkageError ? LOAD : FAILED, raised);
+    }
+
+    private static Failure of(String code, Throwable raised) {
+        try {
+            return new Failure(code, oneLine(reason(raised)), traceback(raised));
+        } catch (OutOfMemoryError | StackOverflowError fault) {
+            return of(code, raised.getClass().getName());
+        }
+    }
+
+    private static boolean isOutOfMemory(Throwable raised) {
+        Throwable each = raised;
+        for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
+            if (each instanceof OutOfMemoryError) {
+                // The JDK says so, too, when the number of threads is at its limit, which has nothing to do with memory.
+                String message = each.getMessage();
+                return message == null || !message.startsWith("unable to create native thread");
+            }
+        }
+        return false;
+    }
+
+    /** What a reader wants to know first: the storlet's own words, and not in which wrapper the JVM has put the cause. */
+    private static String reason(Throwable raised) {
+        if (raised instanceof ExceptionInInitializerError && raised.getCause() != null) {
+            return describe(raised.getCause());
+        }
+        if (raised.getClass() == StorletException.class && raised.getMessage() != null) {
+            return raised.getMessage();
+        }
+        return describe(raised);
+    }
+
+    /** Like {@code toString}, which a storlet may have overridden with something that fails. */
+    private static String describe(Throwable raised) {
+        try {
+            return String.valueOf(raised);
+        } catch (RuntimeException fault) {
+            return raised.getClass().getName();
+        }
+    }
+
+    private static String oneLine(String text) {
+        StringBuilder line = new StringBuilder();
+        for (int i = 0; i < text.length() && line.length() < MESSAGE_CHARACTERS; i++) {
+            char c = text.charAt(i);
+            line.append(Character.isISOControl(c) || c == '\u2028' || c == '\u2029' ? ' ' : c);
+        }
+        return line.toString().strip();
+    }
+
+    private static String traceback(Throwable raised) {
+        StringBuilder text = new StringBuilder();
+        Set<Throwable> seen = Collections.newSetFromMap(new IdentityHashMap<>());
+        String prefix = "";
+        for (Throwable each = raised; each != null && seen.size() < CAUSES_MAX && seen.add(each); each = each.getCause()) {
+            text.append(prefix).append(describe(each)).append('\n');
+            for (StackTraceElement frame : each.getStackTrace()) {
+                if (!isHidden(frame.getClassName())) {
+                    text.append("    at ").append(frame).append('\n');
+                }
+            }
+            prefix = "Caused by: ";
+        }
+        return cut(text);
+    }
+
+    private static boolean isHidden(String className) {
+        if (className.equals("java.lang.Class")) {
+            return true;
+        }
+        for (String prefix : HIDDEN) {
+            if (className.startsWith(prefix)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Keeps the beginning and the end, which say what and where; drops control characters, which only blow up the message. */
+    private static String cut(StringBuilder text) {
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (Character.isISOControl(c) && c != '\n' && c != '\t') {
+                text.setCharAt(i, '?');
+            }
+        }
+        byte[] bytes = text.toString().getBytes(StandardCharsets.UTF_8);
+        if (bytes.length <= TRACEBACK_BYTES) {
+            return text.toString();
+        }
+        int half = (TRACEBACK_BYTES - CUT.length()) / 2 - 4;
+        int headEnd = characterStart(bytes, half);
+        int tailStart = characterStart(bytes, bytes.length - half);
+        return new String(bytes, 0, headEnd, StandardCharsets.UTF_8)
+                + CUT
+                + new String(bytes, tailStart, bytes.length - tailStart, StandardCharsets.UTF_8);
+    }
+
+    /** The place at or before {@code at} where a character of the UTF-8 text starts. */
+    static int characterStart(byte[] utf8, int at) {
+        int start = at;
+        while (start > 0 && (utf8[start] & 0xc0) == 0x80) {
+            start--;
+        }
+        return start;
+    }
+}

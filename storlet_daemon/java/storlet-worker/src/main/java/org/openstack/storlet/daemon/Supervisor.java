@@ -1,0 +1,43 @@
+package org.openstack.storlet.daemon;
+
+import java.io.IOException;
+
+/** The channel to the supervisor. Used by the worker's one thread only. */
+final class Supervisor {
+    private static final byte[] READY = "{\"type\":\"ready\"}".getBytes();
+
+    private final int channel;
+    private final JsonWriter writer = new JsonWriter();
+
+    Supervisor(int channel) {
+        this.channel = channel;
+    }
+
+    /** The storlet's code is loaded. */
+    void sendReady() throws IOException {
+        Native.send(channel, READY, READY.length, -1);
+    }
+
+    void sendLoadFailed(Failure failure) throws IOException {
+        writer.clear().raw("{\"type\":\"load_failed\",\"message\":").string(failure.message());
+        writer.raw(",\"traceback\":").string(failure.traceback()).raw("}");
+        send(-1);
+    }
+
+    /** An invocation begins; the supervisor watches its own copy of the connection for the caller's hang-up. */
+    void sendBegin(String id, int connection) throws IOException {
+        writer.clear().raw("{\"type\":\"begin\",\"id\":").string(id).raw("}");
+        send(connection);
+    }
+
+    /** The invocation is over. With {@code recycle} this process ends itself when it has sent the last event. */
+    void sendEnd(boolean recycle, boolean failed) throws IOException {
+        writer.clear().raw("{\"type\":\"end\",\"recycle\":").raw(recycle ? "true" : "false");
+        writer.raw(",\"failed\":").raw(failed ? "true}" : "false}");
+        send(-1);
+    }
+
+    private void send(int passed) throws IOException {
+        Native.send(channel, writer.bytes(), writer.length(), passed);
+    }
+}

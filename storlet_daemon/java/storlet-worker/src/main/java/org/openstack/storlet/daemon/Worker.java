@@ -1,0 +1,301 @@
+package org.openstack.storlet.daemon;
+
+import java.io.BufferedOutputStream;
+import java.io.File;
+import java.io.FileDescriptor;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.RangeStorletInputStream;
+import org.openstack.storlet.common.StorletInputStream;
+import org.openstack.storlet.common.StorletOutputStream;
+
+/**
+ * The resident process that runs one Java storlet: loads it once, then serves one invocation at a time until the supervisor hangs up
+ * or a run asks for a fresh process.
+ *
+ * <p>Arguments: {@code <listening descriptor> <channel descriptor> <main class> <execution path> <runs per worker>}. The class path
+ * holds our jars and then the storlet's. What travels on the two sockets, and in which order, is in PROTOCOL.rst.
+ *
+ * <p>Who owns a descriptor: {@link #serve} those of a message until they are handed to the streams made for them, one at a time; then the
+ * stream, which the storlet may close early and {@link #run} closes in any case.
+ */
+public final class Worker {
+    private static final String EXECUTION_PATH = "storlet_execution_path";
+    private static final String JAR = "storlet-worker.jar";
+    private static final String LIBRARY = "libstorletjni.so";
+
+    private final Supervisor supervisor;
+    private final String main;
+    private final String executionPath;
+    private final long runsMax;
+    private final byte[] message = new byte[Native.MESSAGE_MAX];
+    private final int[] descriptors = new int[1 + Native.DESCRIPTORS_MAX];
+    private final InvocationLog.Sink printed = new InvocationLog.Sink();
+    private final PrintStream standardOut = new PrintedStream(printed);
+    private final PrintStream standardErr = new PrintedStream(printed);
+
+    /** Given up after a failure, so that the memory that a storlet has used up suffices to report it. The process ends after that. */
+    private static volatile byte[] memoryReserve = new byte[256 * 1024];
+
+    private IStorlet storlet;
+    private Failure loadFailure;
+    private ThreadWatch threads;
+    private long runs;
+
+    private Worker(Supervisor supervisor, String main, String executionPath, long runsMax) {
+        this.supervisor = supervisor;
+        this.main = main;
+        this.executionPath = executionPath;
+        this.runsMax = runsMax;
+    }
+
+    public static void main(String[] arguments) {
+        int status = 1;
+        try {
+            System.load(library());
+            int channel = Integer.parseInt(arguments[1]);
+            Native.open(Integer.parseInt(arguments[0]), channel);
+            Worker worker = new Worker(new Supervisor(channel), arguments[2], arguments[3], Long.parseLong(arguments[4]));
+            worker.load();
+            worker.takeOverPrinting();
+            worker.serveAll();
+            status = 0;
+        } catch (Throwable fault) {
+            fault.printStackTrace();
+        } finally {
+            // Without exit handlers: nothing of the storlet may run outside an invocation. And in any case, for else a thread that the
+            // storlet left behind would keep a process that serves nobody.
+            Runtime.getRuntime().halt(status);
+        }
+    }
+
+    /** The native library lies beside the worker's jar. */
+    private static String library() {
+        for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
+            if (entry.endsWith(JAR)) {
+                return new File(entry).getAbsoluteFile().getParent() + File.separator + LIBRARY;
+            }
+        }
+        throw new UnsatisfiedLinkError("no " + JAR + " in the class path");
+    }
+
+    private void load() throws IOException {
+        try {
+            storlet = Storlet.load(main);
+        } catch (Throwable raised) {
+            loadFailure = Failure.ofLoad(raised);
+            supervisor.sendLoadFailed(loadFailure);
+            return;
+        }
+        threads = new ThreadWatch();
+        supervisor.sendReady();
+    }
+
+    /** What the storlet prints goes to the log from here on. While it was loading the supervisor kept it. */
+    private void takeOverPrinting() {
+        Native.redirect(-1);
+        System.setOut(standardOut);
+        System.setErr(standardErr);
+    }
+
+    private void serveAll() {
+        int socket;
+        do {
+            // Who only refuses leaves at once: the worker that comes next may do better.
+            socket = Native.accept(loadFailure == null);
+        } while (socket >= 0 && serve(socket));
+    }
+
+    /**
+     * Serves one connection, which it owns.
+     *
+     * @return false when this process should end
+     */
+    private boolean serve(int socket) {
+        try (Connection connection = new Connection(socket)) {
+            int length;
+            try {
+                length = Native.receive(socket, message, descriptors);
+            } catch (IOException gone) {
+                return true;
+            }
+            if (length == Native.NOTHING) {
+                return true;
+            }
+            Invocation invocation;
+            ArrayList<StorletInputStream> inputs;
+            try {
+                invocation = Invocation.parse(message, length, descriptors);
+                if (loadFailure != null) {
+                    refuse(invocation, connection);
+                    return true;
+                }
+                inputs = openInputs(invocation);
+            } catch (ProtocolError fault) {
+                closeDescriptors();
+                connection.sendDone(Failure.of(Failure.PROTOCOL, fault.getMessage()), null);
+                return true;
+            }
+            try {
+                supervisor.sendBegin(invocation.id(), socket);
+            } catch (IOException gone) {
+                // Without a supervisor nobody could cancel the run. The caller sees that nothing has started.
+                return false;
+            }
+            return run(invocation, inputs, connection);
+        }
+    }
+
+    /** Says, in the log too, that the code was not loaded. */
+    private void refuse(Invocation invocation, Connection connection) {
+        if (invocation.log() != null) {
+            try {
+                logFailure(new InvocationLog(invocation.log()), loadFailure);
+            } catch (IOException unusable) {
+                // The caller gets the reason in any case.
+            }
+        }
+        closeDescriptors();
+        connection.sendDone(loadFailure, null);
+    }
+
+    private void logFailure(InvocationLog log, Failure failure) {
+        String text = failure.traceback().isEmpty() ? failure.message() : failure.traceback().stripTrailing();
+        log.emitLog(main + " ERROR: " + text);
+    }
+
+    private static ArrayList<StorletInputStream> openInputs(Invocation invocation) throws ProtocolError {
+        ArrayList<StorletInputStream> inputs = new ArrayList<>(invocation.inputs().size());
+        try {
+            for (Invocation.Input input : invocation.inputs()) {
+                FileDescriptor adopted = new FileDescriptor();
+                Native.adopt(adopted, input.descriptor());
+                if (input.start() < 0) {
+                    inputs.add(new StorletInputStream(adopted, input.metadata()));
+                } else {
+                    inputs.add(new RangeStorletInputStream(adopted, input.metadata(), input.start(), input.end()));
+                }
+            }
+        } catch (IOException fault) {
+            throw new ProtocolError("an input cannot be read as asked: " + fault.getMessage());
+        }
+        return inputs;
+    }
+
+    /** Closes what came with a message that cannot be served. Streams made for them are forgotten, not closed. */
+    private void closeDescriptors() {
+        for (int i = 1; i <= descriptors[0]; i++) {
+            Native.close(descriptors[i]);
+        }
+        descriptors[0] = 0;
+    }
+
+    private boolean run(Invocation invocation, ArrayList<StorletInputStream> inputs, Connection connection) {
+        Usage before = Usage.now();
+        ObjectOutput output = new ObjectOutput(invocation.output(), connection, invocation.metadataBytes());
+        InvocationLog log = openLog(invocation);
+        boolean isWanted = start(connection);
+        Failure failure = isWanted ? invoke(invocation, inputs, output, log) : null;
+        output.abandon();
+        flushPrinted();
+        if (failure != null) {
+            logFailure(log, failure);
+        }
+        for (StorletInputStream input : inputs) {
+            input.close();
+        }
+        closeLog(log, invocation);
+        runs++;
+        boolean recycle = failure != null || runs >= runsMax || threads.hasLeftOver() || Native.hasChildren();
+        Usage usage = Usage.now().since(before);
+        try {
+            supervisor.sendEnd(recycle, failure != null);
+        } catch (IOException gone) {
+            recycle = true;
+        }
+        if (isWanted) {
+            connection.sendDone(failure, usage);
+        }
+        return !recycle;
+    }
+
+    /** Says that the invocation has been taken. False: the caller has left, so there is nothing to run. */
+    private static boolean start(Connection connection) {
+        try {
+            connection.sendStarted();
+            return true;
+        } catch (IOException gone) {
+            return false;
+        }
+    }
+
+    /** Runs the storlet and closes its output. */
+    private Failure invoke(
+            Invocation invocation, ArrayList<StorletInputStream> inputs, ObjectOutput output, InvocationLog log) {
+        invocation.parameters().put(EXECUTION_PATH, executionPath);
+        ArrayList<StorletOutputStream> outputs = new ArrayList<>(1);
+        outputs.add(output);
+        // The storlet may change its list of inputs; ours says what is to be closed.
+        ArrayList<StorletInputStream> lent = new ArrayList<>(inputs);
+        try {
+            storlet.invoke(lent, outputs, invocation.parameters(), log);
+        } catch (Throwable raised) {
+            memoryReserve = null;
+            return output.finishAfter(raised);
+        } finally {
+            Thread.interrupted(); // An interrupt that nobody took must not hit the next invocation.
+        }
+        return output.finish();
+    }
+
+    /** A run is over: what it has printed goes out, and what it did to the streams is undone. */
+    private void flushPrinted() {
+        standardOut.flush();
+        standardErr.flush();
+        if (System.out != standardOut) {
+            System.setOut(standardOut);
+        }
+        if (System.err != standardErr) {
+            System.setErr(standardErr);
+        }
+    }
+
+    /** Outlives its closing by a storlet, for the next run prints too. */
+    private static final class PrintedStream extends PrintStream {
+        PrintedStream(InvocationLog.Sink sink) {
+            super(new BufferedOutputStream(sink), true, StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public void close() {
+            flush();
+        }
+    }
+
+    private InvocationLog openLog(Invocation invocation) {
+        if (invocation.log() == null) {
+            return new InvocationLog();
+        }
+        try {
+            InvocationLog log = new InvocationLog(invocation.log());
+            Native.redirect(invocation.log().descriptor());
+            printed.follow(log);
+            return log;
+        } catch (IOException unusable) {
+            Native.close(invocation.log().descriptor());
+            return new InvocationLog();
+        }
+    }
+
+    private void closeLog(InvocationLog log, Invocation invocation) {
+        if (invocation.log() == null) {
+            return;
+        }
+        printed.follow(null);
+        Native.redirect(-1);
+        log.close();
+    }
+}

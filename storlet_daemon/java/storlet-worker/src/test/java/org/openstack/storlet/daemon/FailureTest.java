@@ -1,0 +1,85 @@
+package org.openstack.storlet.daemon;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertTrue;
+
+import java.nio.charset.StandardCharsets;
+import org.junit.Test;
+import org.openstack.storlet.common.StorletException;
+
+public class FailureTest {
+    private static StackTraceElement frame(String className) {
+        return new StackTraceElement(className, "m", "F.java", 1);
+    }
+
+    @Test
+    public void aStorletExceptionSpeaksForItself() {
+        Failure failure = Failure.ofRun(new StorletException("no such\ncolumn\u0007"));
+        assertEquals(Failure.FAILED, failure.code());
+        assertEquals("no such column", failure.message());
+    }
+
+    @Test
+    public void anyOtherExceptionSaysWhatItIs() {
+        assertEquals("java.lang.IllegalStateException: x", Failure.ofRun(new IllegalStateException("x")).message());
+        assertEquals(Failure.FAILED, Failure.ofRun(new StackOverflowError()).code());
+    }
+
+    @Test
+    public void memoryIsALimitAlsoWhenItIsWrapped() {
+        assertEquals(Failure.MEMORY, Failure.ofRun(new OutOfMemoryError("Java heap space")).code());
+        assertEquals(Failure.MEMORY, Failure.ofRun(new RuntimeException(new OutOfMemoryError())).code());
+        assertEquals(Failure.FAILED, Failure.ofRun(new OutOfMemoryError("unable to create native thread: x")).code());
+    }
+
+    @Test
+    public void whatIsMissingOnFirstUseWasNotLoaded() {
+        assertEquals(Failure.LOAD, Failure.ofRun(new NoClassDefFoundError("a/B")).code());
+        assertEquals(Failure.LOAD, Failure.ofLoad(new IllegalStateException()).code());
+    }
+
+    @Test
+    public void onlyTheTenantsFramesAreShown() {
+        Exception raised = new Exception("x", new Exception("cause"));
+        raised.setStackTrace(new StackTraceElement[] {
+            frame("tenant.Storlet"), frame("java.util.ArrayList"), frame("org.openstack.storlet.daemon.Worker"),
+        });
+        raised.getCause().setStackTrace(new StackTraceElement[] {frame("tenant.Helper"), frame("jdk.internal.reflect.X")});
+        assertEquals(
+                "java.lang.Exception: x\n    at tenant.Storlet.m(F.java:1)\n    at java.util.ArrayList.m(F.java:1)\n"
+                        + "Caused by: java.lang.Exception: cause\n    at tenant.Helper.m(F.java:1)\n",
+                Failure.ofRun(raised).traceback());
+    }
+
+    @Test
+    public void aCircleOfCausesEnds() {
+        Exception first = new Exception("first");
+        Exception second = new Exception("second", first);
+        first.initCause(second);
+        assertTrue(Failure.ofRun(first).traceback().contains("Caused by: java.lang.Exception: second"));
+    }
+
+    @Test
+    public void lengthsAreBounded() {
+        Failure failure = Failure.ofRun(new RuntimeException("é\u0001".repeat(100_000)));
+        assertTrue(failure.message().length() <= 500);
+        byte[] traceback = failure.traceback().getBytes(StandardCharsets.UTF_8);
+        assertTrue(traceback.length > 16000 && traceback.length <= 16384);
+        assertFalse(failure.traceback().contains("\ufffd"));
+        assertTrue(failure.traceback().endsWith(")\n"));
+    }
+
+    @Test
+    public void anExceptionThatCannotDescribeItselfIsNamed() {
+        RuntimeException hostile = new RuntimeException() {
+            private static final long serialVersionUID = 1L;
+
+            @Override
+            public String toString() {
+                throw new IllegalStateException();
+            }
+        };
+        assertEquals(hostile.getClass().getName(), Failure.ofRun(hostile).message());
+    }
+}

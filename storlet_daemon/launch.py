@@ -1,0 +1,103 @@
+"""Fork a worker out of the supervisor, with a descriptor table of its own and nothing of its parent's.
+
+What the child must not have: the control connection, other storlets' listening sockets, other workers' channels. Python's
+objects for them live on in the child's memory, in frames that never return, so that none of their destructors can close a
+number that meanwhile means something else; ``os._exit`` is the only way out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from storlet_daemon import kernel
+from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
+from storlet_daemon.runtimes import CHANNEL, LISTENING
+
+OUTPUT_MAX = 64 * 1024
+"""Bytes of what a worker may print while it loads; more is an error to it, and costs no memory."""
+_SPARE = 16
+"""Above every number that a worker's table starts with."""
+WORKING_DIRECTORY = "/tmp"  # noqa: S108  the sandbox's own scratch space
+UMASK = 0o022
+
+
+@dataclass
+class Launched:
+    """A new worker process: its channel and the memory file of what it prints belong to the caller."""
+
+    pid: int
+    channel: socket.socket
+    output: int
+
+
+def launch(listening: socket.socket, name: str, become_worker: Callable[[], NoReturn]) -> Launched:
+    """Fork; the child runs ``become_worker`` with descriptors in order. ``OSError`` when there is no process to be had."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    output = -1
+    try:
+        output = sealed_memory("storlet-output", OUTPUT_MAX)
+        pid = os.fork()
+    except OSError:
+        ours.close()
+        theirs.close()
+        close_quietly(output)
+        raise
+    if pid == 0:
+        _child([listening.fileno(), theirs.fileno()], output, name, become_worker)
+    theirs.close()
+    ours.setblocking(False)
+    return Launched(pid, ours, output)
+
+
+def read_output(output: int) -> str:
+    """What the worker has printed so far, for its author to read."""
+    try:
+        length = os.lseek(output, 0, os.SEEK_CUR)
+        return os.pread(output, min(length, OUTPUT_MAX), 0).decode("utf-8", "replace").strip("\0")
+    except OSError:
+        return ""
+
+
+def _child(sockets: list[int], output: int, name: str, become_worker: Callable[[], NoReturn]) -> NoReturn:
+    """Never returns and never raises, whatever happens: above are the supervisor's frames."""
+    try:
+        os.setsid()
+        kernel.unblock_all()
+        kernel.show_memory()
+        kernel.offer_to_memory_killer()
+        kernel.adopt_orphans()
+        kernel.set_name(name)
+        _arrange(sockets, output)
+        os.umask(UMASK)
+        os.chdir(WORKING_DIRECTORY)
+        gc.freeze()
+        become_worker()
+    except BaseException:  # noqa: BLE001  it must not get to the supervisor's frames
+        _print(traceback.format_exc())
+    finally:
+        os._exit(1)
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "replace"))
+
+
+def _arrange(sockets: list[int], output: int) -> None:
+    """0: /dev/null, 1 and 2: the memory file, then the sockets; everything else is closed."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    listening, channel = sockets
+    wanted = {0: null, 1: output, 2: output, LISTENING: listening, CHANNEL: channel}
+    # The sources may have the numbers of the targets, so all move out of the way first.
+    sources = {target: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for target, fd in wanted.items()}
+    for target, source in sources.items():
+        os.dup2(source, target, inheritable=target <= 2)
+    os.closerange(max(wanted) + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)

@@ -1,0 +1,166 @@
+"""One message on or off a socket: a JSON object in one SOCK_SEQPACKET record, its descriptors beside it.
+
+What arrives may come from a tenant's code, so nothing about it is believed: its size, its nesting, its text and its
+descriptors are bounded and checked before anyone looks inside. A record that fails has its descriptors closed and raises
+``ProtocolError``; the connection is then worth nothing and the caller closes it.
+
+The functions work on blocking and on non-blocking sockets. They never wait by themselves: ``BlockingIOError`` (and any
+other ``OSError``) goes to the caller, and nothing has been sent or received then.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.descriptors import Descriptors
+
+MESSAGE_MAX = messages.MESSAGE_MAX
+DESCRIPTORS_MAX = messages.DESCRIPTORS_MAX
+DEPTH_MAX = 8
+
+ProtocolError = messages.ProtocolError
+
+# Plain numbers: the enumeration's operators would cost more than the system calls.
+_NO_SIGNAL = int(socket.MSG_NOSIGNAL)
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_INT_BYTES = array.array("i").itemsize
+_ANCILLARY_BYTES = socket.CMSG_SPACE(DESCRIPTORS_MAX * _INT_BYTES)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+
+
+@dataclass(frozen=True)
+class Received:
+    """One record: its JSON object as it came, and the descriptors, which the holder of this value owns."""
+
+    fields: Mapping[str, Any]
+    descriptors: Descriptors
+
+    def message(self, kinds: messages.Kinds) -> Any:
+        """The typed message, one of ``kinds``. On ``ProtocolError`` (all faults at once) the descriptors are closed."""
+        try:
+            return messages.parse(self.fields, kinds, len(self.descriptors))
+        except ProtocolError:
+            self.descriptors.close()
+            raise
+
+
+def encode(message: messages.Message) -> bytes:
+    """The bytes of ``message``; text that is not Unicode (half of a surrogate pair) becomes ``?``."""
+    return encode_fields(message.fields())
+
+
+def encode_fields(fields: Mapping[str, Any]) -> bytes:
+    """The bytes of a JSON object; ``ProtocolError`` when they are more than ``MESSAGE_MAX``."""
+    data = _ENCODER.encode(fields).encode("utf-8", "replace")
+    if len(data) > MESSAGE_MAX:
+        raise ProtocolError([f"the message has {len(data)} bytes, more than {MESSAGE_MAX}"])
+    return data
+
+
+def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
+    """The JSON object in ``data``; ``ProtocolError`` for anything else, and for a record of which this is only a part."""
+    if is_cut:
+        raise ProtocolError([f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"])
+    try:
+        fields = _DECODER.decode(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError([f"not JSON: {error}"]) from None
+    if not isinstance(fields, dict):
+        raise ProtocolError(["not a JSON object"])
+    # A bracket opens each level, so few brackets mean few levels, and the walk is only for the rest.
+    if data.count(b"{") + data.count(b"[") > DEPTH_MAX and _depth(fields) > DEPTH_MAX:
+        raise ProtocolError([f"nested deeper than {DEPTH_MAX} levels"])
+    if b"\\u" in data and not _is_unicode(fields):
+        raise ProtocolError(["text that is not Unicode: half of a surrogate pair"])
+    if not isinstance(fields.get("type"), str):
+        raise ProtocolError(["the message has no type"])
+    return fields
+
+
+def send(connection: socket.socket, message: messages.Message, fds: Iterable[int] = ()) -> None:
+    """Send ``message`` with duplicates of ``fds``; the caller's own stay open and stay the caller's."""
+    send_bytes(connection, encode(message), fds)
+
+
+def donate(connection: socket.socket, message: messages.Message, descriptors: Descriptors) -> None:
+    """Send ``message`` and give ``descriptors`` away for good: they are closed here, sent or not.
+
+    Only on ``BlockingIOError`` do they stay open and owned, because the caller will try again.
+    """
+    try:
+        send(connection, message, descriptors.filenos())
+    except BlockingIOError:
+        raise
+    except BaseException:
+        descriptors.close()
+        raise
+    descriptors.close()
+
+
+def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) -> None:
+    """Send one record of ``data`` (at least a byte: an empty record looks like the end) with duplicates of ``fds``."""
+    rights = array.array("i", fds)
+    if not rights:
+        connection.send(data, _NO_SIGNAL)
+        return
+    if len(rights) > DESCRIPTORS_MAX:
+        raise ProtocolError([f"{len(rights)} descriptors, more than {DESCRIPTORS_MAX}"])
+    connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _NO_SIGNAL)
+
+
+def receive(connection: socket.socket) -> Received | None:
+    """The next record, or ``None`` when the other side has closed. Received descriptors are close-on-exec."""
+    data, ancillary, flags, _ = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC)
+    descriptors = _received(ancillary) if ancillary else Descriptors()
+    if not data and not ancillary:
+        return None
+    try:
+        return Received(decode(data, is_cut=bool(flags & _CUT)), descriptors)
+    except BaseException:
+        descriptors.close()
+        raise
+
+
+def _received(ancillary: list[tuple[int, int, bytes]]) -> Descriptors:
+    descriptors = Descriptors()
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            rights = array.array("i")
+            rights.frombytes(data[: len(data) - len(data) % _INT_BYTES])
+            for fd in rights:
+                descriptors.add(fd)
+    return descriptors
+
+
+def _depth(value: object) -> int:
+    level: list[object] = [value]
+    depth = 0
+    while level:
+        nested = [item for item in level if isinstance(item, (dict, list))]
+        if not nested or depth > DEPTH_MAX:
+            return depth
+        depth += 1
+        level = [child for item in nested for child in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        _ENCODER.encode(value).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

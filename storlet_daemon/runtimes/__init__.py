@@ -1,0 +1,44 @@
+"""What it takes to run a worker of each language: one file and one row of ``table.py`` per language.
+
+A runtime does two things: it says whether the image has what a storlet asks for, and, in a freshly forked child whose
+descriptors are already in order, it turns the child into the worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from storlet_daemon.budget import Cost
+from storlet_daemon.protocol.messages import Load
+
+LISTENING = 3
+CHANNEL = 4
+"""The descriptors of a worker when its runtime takes over; 0 is /dev/null, 1 and 2 the load's output, nothing else is open."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an image has things; tests on a host have them elsewhere."""
+
+    code_root: Path = Path("/var/lib/storlets")
+    python_dir: Path = Path("/usr/bin")
+    java: Path = Path("/usr/bin/java")
+    java_dir: Path = Path("/usr/local/lib/storlets/java")
+
+    def execution_path(self, load: Load) -> Path:
+        """The folder of a storlet version: its file and its dependencies."""
+        return self.code_root / load.version
+
+
+class Runtime(Protocol):
+    """How one language's workers are started, and what each needs (measured idle, rounded up)."""
+
+    cost: Cost
+
+    def missing(self, load: Load) -> str | None:
+        """Why this image cannot run the storlet, for its author to read; ``None`` when it can."""
+
+    def become_worker(self, load: Load) -> NoReturn:
+        """Turn this process, a new child of the supervisor, into a worker. Never returns; an exception ends the child."""

@@ -1,0 +1,61 @@
+"""Python workers. The supervisor's own interpreter is forked (about a millisecond); any other version is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from storlet_daemon import worker
+from storlet_daemon.budget import MIB, Cost
+from storlet_daemon.protocol.messages import Load
+from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
+
+_OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+_DAEMON = Path(__file__).resolve().parent.parent
+
+
+class PythonRuntime:
+    """Starts Python workers."""
+
+    cost = Cost(tasks=2, memory_bytes=16 * MIB)
+
+    def __init__(self, places: Places) -> None:
+        """Only remember where things are."""
+        self._places = places
+
+    def missing(self, load: Load) -> str | None:
+        """The version is ``3`` or ``3.<minor>`` and its interpreter is there."""
+        if self._is_own(load) or os.access(self._interpreter(load), os.X_OK):
+            return None
+        return f"python {load.language_version} is not in this sandbox; there are: {', '.join(self._versions())}"
+
+    def become_worker(self, load: Load) -> NoReturn:
+        """Load and serve in this very process, or in another interpreter that takes its place."""
+        path = str(self._places.execution_path(load))
+        if self._is_own(load):
+            worker.serve(worker.Assignment(LISTENING, CHANNEL, load.main, load.file, path, load.runs_per_worker))
+        os.set_inheritable(LISTENING, True)
+        os.set_inheritable(CHANNEL, True)
+        interpreter = self._interpreter(load)
+        words = [str(word) for word in (LISTENING, CHANNEL, load.main, load.file, path, load.runs_per_worker)]
+        os.execv(interpreter, [str(interpreter), "-B", str(_DAEMON), "worker", *words])  # noqa: S606  no shell is wanted
+
+    def _is_own(self, load: Load) -> bool:
+        return load.language_version in (None, "3", _OWN)
+
+    def _interpreter(self, load: Load) -> Path:
+        version = load.language_version or ""
+        # The text becomes part of a path.
+        name = f"python{version}" if re.fullmatch(r"3(\.[0-9]{1,3})?", version) else "python-of-no-such-version"
+        return self._places.python_dir / name
+
+    def _versions(self) -> list[str]:
+        try:
+            names = os.listdir(self._places.python_dir)
+        except OSError:
+            names = []
+        minors = {int(match[1]) for name in names if (match := re.fullmatch(r"python3\.([0-9]+)", name))}
+        return [f"3.{minor}" for minor in sorted(minors | {sys.version_info.minor})]

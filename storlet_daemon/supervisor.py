@@ -1,0 +1,242 @@
+"""Process 1 of a sandbox: the control connection, signals, the clock, and the worker groups between them.
+
+One thread, one epoll. It is not on the path of an invocation's bytes or of its events; it hears of each invocation twice
+(``begin``, ``end``) and acts only when something goes wrong or when one more worker is needed. If it ends, the
+sandbox ends, so whatever a storlet does must not end it: nothing that workers send is believed, signals from inside are
+not heeded, its memory is closed to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from storlet_daemon import kernel
+from storlet_daemon.budget import Budget
+from storlet_daemon.groups import Surroundings, WorkerGroup
+from storlet_daemon.poller import Poller
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol.descriptors import Descriptors
+from storlet_daemon.runtimes import Places
+from storlet_daemon.runtimes.table import table
+
+RECONNECT_SECONDS = 0.1
+SWEEP_SECONDS = 0.005
+"""Between two looks for processes that dead workers have left."""
+SWEEPS_MAX = 100
+"""So many looks in a row that find something mean a fork bomb that outruns them."""
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Supervisor:
+    """See the module. ``run`` returns when the sandbox is to end."""
+
+    def __init__(self, control_path: str, places: Places) -> None:
+        """Nothing happens before ``run``."""
+        self._control_path = control_path
+        self._poller = Poller()
+        self._runtimes = table(places)
+        self._around = Surroundings(self._poller, places, kernel.MemoryKills(), self._sweep_soon, self._make_room)
+        self._groups: dict[str, WorkerGroup] = {}
+        self._leaving: list[WorkerGroup] = []
+        self._control: socket.socket | None = None
+        self._connect_at = 0.0
+        self._sweep_at = math.inf
+        self._sweeps = 0
+        self._is_ending = False
+        self._budget = Budget.of_this_sandbox()
+
+    def run(self) -> int:
+        """Serve until a signal from outside the sandbox ends it. Returns the exit code."""
+        kernel.hide_memory()
+        kernel.set_name("storlets")
+        if os.getpid() != 1:
+            kernel.adopt_orphans()
+        self._signals = kernel.SignalQueue((signal.SIGCHLD, *_ENDING))
+        self._poller.watch(self._signals.fileno(), select.EPOLLIN, self._read_signals)
+        try:
+            while not self._is_ending:
+                self._poller.wait(self._tick())
+        finally:
+            self._end()
+        return 0
+
+    def _tick(self) -> float:
+        """Do what is due; answer how long to wait at most (seconds, -1 for ever)."""
+        now = time.monotonic()
+        if self._control is None and self._connect_at <= now:
+            self._connect(now)
+        if self._sweep_at <= now:
+            self._sweep(now)
+        first = self._sweep_at if self._control is not None else min(self._sweep_at, self._connect_at)
+        for group in (*self._groups.values(), *self._leaving):
+            if group.due <= now:
+                group.tick(now)
+            first = min(first, group.due)
+        return -1 if first == math.inf else max(first - now, 0)
+
+    def _end(self) -> None:
+        for group in (*self._groups.values(), *self._leaving):
+            group.kill_all()
+        for pid in kernel.strays(os.getpid(), ()):
+            kernel.kill(pid, signal.SIGKILL)
+
+    # -- control connection
+
+    def _connect(self, now: float) -> None:
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            control.connect(self._control_path)
+        except OSError:
+            control.close()
+            self._connect_at = now + RECONNECT_SECONDS
+            return
+        self._control = control
+        self._poller.watch(control.fileno(), select.EPOLLIN, self._read_commands)
+        self._answer(messages.Hello(os.getpid(), tuple(self._groups)))
+
+    def _disconnect(self) -> None:
+        if self._control is not None:
+            self._poller.forget(self._control.fileno())
+            self._control.close()
+            self._control = None
+            self._connect_at = time.monotonic() + RECONNECT_SECONDS
+
+    def _read_commands(self) -> None:
+        while self._control is not None:
+            try:
+                received = framing.receive(self._control)
+                if received is None:
+                    self._disconnect()
+                    return
+                with received.descriptors as descriptors:
+                    self._obey(received.message(messages.CONTROL_COMMANDS), descriptors)
+            except BlockingIOError:
+                return
+            except messages.ProtocolError as error:
+                _complain(f"control connection: {error}")
+                self._disconnect()
+            except OSError:
+                self._disconnect()
+
+    def _obey(self, command: messages.Message, descriptors: Descriptors) -> None:
+        if isinstance(command, messages.Load):
+            self._load(command, descriptors)
+        elif isinstance(command, messages.Unload):
+            self._unload(command)
+        elif isinstance(command, messages.AskStatus):
+            groups = tuple(group.status() for group in self._groups.values())
+            self._answer(messages.GroupStatus(command.request, groups))
+
+    def _load(self, command: messages.Load, descriptors: Descriptors) -> None:
+        runtime = self._runtimes.get(command.language)
+        if runtime is None:
+            known = ", ".join(sorted(self._runtimes))
+            self._answer(
+                messages.Refused(command.request, f"language {command.language} is not known here, only {known}")
+            )
+            return
+        try:
+            listening = socket.socket(fileno=descriptors.filenos()[0])
+        except OSError as error:
+            self._answer(messages.Refused(command.request, f"the descriptor is not a socket: {error}"))
+            return
+        descriptors.take(0)
+        group = self._groups.get(command.version)
+        if group is None:
+            group = self._groups[command.version] = WorkerGroup(command, listening, runtime, self._around)
+            group.begin()
+        else:
+            group.replace(command, listening)
+        self._answer(messages.Loaded(command.request))
+
+    def _unload(self, command: messages.Unload) -> None:
+        group = self._groups.pop(command.version, None)
+        if group is not None:
+            group.leave()
+            if group.workers:
+                self._leaving.append(group)
+        self._answer(messages.Unloaded(command.request))
+
+    def _answer(self, message: messages.Message) -> None:
+        """Send to the node daemon; one that does not read its socket is as good as gone."""
+        if self._control is not None:
+            try:
+                framing.send(self._control, message)
+            except OSError:
+                self._disconnect()
+
+    # -- processes
+
+    def _read_signals(self) -> None:
+        for arrived in self._signals.read():
+            # As process 1, only the outside has pid 0 for us; a storlet's own SIGTERM has its pid.
+            if arrived.number in _ENDING and (arrived.sender == 0 or os.getpid() != 1):
+                self._is_ending = True
+        self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            group = self._group_of(pid)
+            if group is None:
+                continue
+            if os.WIFSTOPPED(status):
+                group.stopped(pid)
+            else:
+                group.exited(pid, status)
+                if group in self._leaving and not group.workers:
+                    self._leaving.remove(group)
+
+    def _group_of(self, pid: int) -> WorkerGroup | None:
+        for group in (*self._groups.values(), *self._leaving):
+            if pid in group.workers:
+                return group
+        return None
+
+    def _make_room(self, asking: WorkerGroup) -> bool:
+        """Whether one more worker of ``asking`` fits; when not, the group that was idle for longest rests."""
+        groups = (*self._groups.values(), *self._leaving)
+        costs = [group.runtime.cost for group in groups for _ in group.workers]
+        # A sandbox too small for a single worker has to try, or it would never say what is wrong.
+        if not costs or self._budget.holds([*costs, asking.runtime.cost]):
+            return True
+        others = [group for group in groups if group is not asking and group.idle_since < math.inf]
+        if others:
+            min(others, key=lambda group: group.idle_since).rest()
+        return False
+
+    def _sweep_soon(self) -> None:
+        self._sweep_at = 0.0
+
+    def _sweep(self, now: float) -> None:
+        """Kill what dead workers have left to this process, until a look finds nothing."""
+        keep = {pid for group in (*self._groups.values(), *self._leaving) for pid in group.workers}
+        found = kernel.strays(os.getpid(), keep)
+        for pid in found:
+            kernel.kill(pid, signal.SIGKILL)
+        self._sweeps = self._sweeps + 1 if found else 0
+        self._sweep_at = now + SWEEP_SECONDS if found else math.inf
+        if self._sweeps > SWEEPS_MAX and os.getpid() == 1:
+            # Something forks faster than it can be found. As process 1 this reaches every process of the sandbox in one
+            # step, and nothing else; the workers are started anew. (Anywhere but in a sandbox it would be a disaster.)
+            os.kill(-1, signal.SIGKILL)
+            self._sweeps = 0
+
+
+def _complain(text: str) -> None:
+    """To the operator: the sandbox's own log."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"storlet_daemon: {messages.one_line(text)}\n")
+        sys.stderr.flush()

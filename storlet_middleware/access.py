@@ -1,0 +1,35 @@
+"""Asks Swift's own authorisation, with a container's own ACL, before Swift itself would: no rights of our making."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from swift.common.wsgi import make_subrequest
+from swift.proxy.controllers.base import get_container_info
+
+from storlet_middleware import names
+
+_ACL: Final = {"GET": "read_acl", "PUT": "write_acl"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``refusal`` is Swift's answer to a caller who may not, else ``None``; ``is_owner``: the caller owns the account;
+    ``container_status``: what Swift says of the container itself (404: there is none)."""
+
+    refusal: Any
+    is_owner: bool
+    container_status: int
+
+
+def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
+    """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an auth middleware all may."""
+    request = make_subrequest(environ, method=method, path=path, swift_source=names.SWIFT_SOURCE)
+    info = get_container_info(request.environ, app, swift_source=names.SWIFT_SOURCE)
+    authorize = environ.get("swift.authorize")
+    if authorize is None:
+        return Verdict(None, is_owner=True, container_status=info["status"])
+    request.acl = info[_ACL[method]]
+    refusal = authorize(request)
+    return Verdict(refusal, bool(request.environ.get("swift_owner")), info["status"])

@@ -1,0 +1,104 @@
+"""What is kept between clusters because making it takes long: Python environments, Java parts.
+
+Everything in here has the hash of what it was made from in its name, and counts only once its ``.complete`` file exists,
+so an interrupted try is made again and no two checkouts disturb each other.  Safe to delete while nothing runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+KEEP_DAYS: Final = 14
+
+
+def cache_root() -> Path:
+    """For root a directory that Swift's user may read; ``STORLETS_CACHE`` moves it."""
+    named = os.environ.get("STORLETS_CACHE")
+    if named:
+        return Path(os.path.realpath(named))
+    if os.geteuid() == 0:
+        return Path("/var/cache/storlets-aio")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storlets-aio"
+
+
+def has(kind: str, key: str) -> bool:
+    """Whether :func:`made` would have nothing to do."""
+    return (cache_root() / f"{kind}-{key}/.complete").exists()
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """Twelve hex digits that stand for all of ``parts``, in their order."""
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        sha.update(len(data).to_bytes(8, "big") + data)
+    return sha.hexdigest()[:12]
+
+
+def tree_digest(root: Path, names: Iterable[str]) -> str:
+    """Over path, mode and content of all files of ``root``'s ``names``; what tools leave in a checkout is left out."""
+    parts: list[str | bytes] = []
+    for name in sorted(names):
+        top = root / name
+        files = sorted(tree_files(top)) if top.is_dir() else [top]
+        for path in files:
+            if path.is_file():
+                parts += [str(path.relative_to(root)), str(path.stat().st_mode & 0o111), path.read_bytes()]
+    return digest(parts)
+
+
+def tree_files(top: Path) -> Iterable[Path]:
+    """The source files below ``top``: no byte code, no build output, nothing hidden."""
+    for directory, folders, files in os.walk(top):
+        folders[:] = [f for f in folders if not f.startswith(".") and f not in {"__pycache__", "target", "build"}]
+        for name in files:
+            if not name.startswith(".") and not name.endswith((".pyc", ".egg-info")):
+                yield Path(directory) / name
+
+
+def made(kind: str, key: str, make: Callable[[Path], None]) -> Path:
+    """The directory ``<kind>-<key>``, made by ``make`` where it is not there; one maker at a time on this machine."""
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    place = root / f"{kind}-{key}"
+    complete = place / ".complete"
+    with (root / f".{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            make(place)
+            complete.touch()
+            _forget_old(root, kind, keep=place)
+        os.utime(complete)
+    return place
+
+
+def touch(place: Path) -> None:
+    """Note that this layer, and those that it stands on, are in use."""
+    for directory in [place, *(Path(line.strip()) for line in _below(place))]:
+        complete = directory / ".complete"
+        if complete.exists():
+            os.utime(complete)
+
+
+def _below(place: Path) -> list[str]:
+    try:
+        return (place / ".below").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _forget_old(root: Path, kind: str, keep: Path) -> None:
+    """Drop what nobody has asked for in a fortnight; a cluster that is up touches what it uses (see the keeper)."""
+    for place in root.glob(f"{kind}-*"):
+        complete = place / ".complete"
+        if place != keep and (not complete.exists() or complete.stat().st_mtime < time.time() - KEEP_DAYS * 86400):
+            shutil.rmtree(place, ignore_errors=True)

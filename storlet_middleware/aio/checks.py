@@ -1,0 +1,85 @@
+"""``make check`` and ``make test``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from . import cache, java, packages, venv
+from .home import CHECKOUT
+from .progress import say
+
+SOURCES: Final = ("storlet_middleware", "storlet_daemon", "rules", "tests", "setup.py")
+TEXTS: Final = ("storlet_middleware", "storlet_daemon", "rules", "sandbox_images", "storlets", "etc", "docs", "tests")
+SHELL: Final = ("*.sh", ".ci/run")
+
+
+def check() -> int:
+    """Every checker, also after one has complained; the number of those that did."""
+    log = cache.cache_root() / "check.log"
+    packages.install([packages.PYTHON], log)
+    tools = venv.tools(log)
+    faults = [name for name, command in commands(tools) if not _passes(name, command, tools)]
+    say(f"check: {', '.join(faults)} complained" if faults else "check: all fine")
+    return len(faults)
+
+
+def commands(tools: Path) -> list[tuple[str, list[str]]]:
+    """Name and words of each checker."""
+    python = str(tools / "bin/python3")
+    run = [python, "-m"]
+    scratch = str(cache.cache_root() / "docs")
+    texts = [name for name in TEXTS if (CHECKOUT / name).exists()]
+    texts += sorted(path.name for path in CHECKOUT.glob("*.rst"))
+    return [
+        ("ruff check", [*run, "ruff", "check", "--quiet", "."]),
+        ("ruff format", [*run, "ruff", "format", "--quiet", "--check", "."]),
+        ("mypy", [*run, "mypy"]),
+        ("import-linter", [str(tools / "bin/lint-imports"), "--no-cache"]),
+        ("codespell", [*run, "codespell_lib", *texts]),
+        ("docs", [*run, "sphinx", "-q", "-W", "--keep-going", "-d", scratch, "docs", f"{scratch}/html"]),
+        ("shellcheck", [str(tools / "bin/shellcheck"), *shell_scripts()]),
+    ]
+
+
+def shell_scripts() -> list[str]:
+    """Ours: no build output, nothing of a cluster."""
+    found = {path for pattern in SHELL for path in CHECKOUT.glob(f"**/{pattern}")}
+    ours = [path.relative_to(CHECKOUT) for path in found]
+    left_out = {"target", ".aio", ".git"}
+    return sorted(
+        str(p) for p in ours if not left_out & set(p.parts) and not p.is_relative_to("tests/conformance/code")
+    )
+
+
+def test(arguments: Sequence[str]) -> int:
+    """pytest on everything below ``tests`` (or on ``arguments``); the cluster is brought up by a fixture."""
+    log = cache.cache_root() / "test.log"
+    needs = [packages.PYTHON, packages.CURL]
+    needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
+    packages.install(needs, log)
+    tools = venv.tools(log)
+    command = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, env=_environment(tools), check=False).returncode
+
+
+def _passes(name: str, command: list[str], tools: Path) -> bool:
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=_environment(tools), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    say(f"{name:14} {'ok' if done.returncode == 0 else 'COMPLAINS':9} {time.monotonic() - began:5.1f} s")
+    if done.returncode:
+        say(done.stdout.decode(errors="replace").rstrip())
+    return done.returncode == 0
+
+
+def _environment(tools: Path) -> dict[str, str]:
+    """The tools first on the path; no byte code beside the sources."""
+    path = f"{tools / 'bin'}:{os.environ.get('PATH', '')}"
+    return {**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(CHECKOUT)}

@@ -1,0 +1,163 @@
+"""The sandbox image: a Debian base with Python and Java, and on top our daemon and the Java parts.
+
+The base comes from ``sandbox_images/base``: where the engine has, or can pull, ``debian:bookworm-slim`` from its Dockerfile;
+else from ``debootstrap.sh`` and an import.  Both tags carry the hash of what they were made from, so nothing is built twice
+and two checkouts on a machine do not disturb each other.  ``STORLETS_BASE=debootstrap`` or ``=registry`` decides by hand.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from . import cache
+from .docker_api import DockerApi
+from .home import CHECKOUT, mounted_below, unmount
+from .progress import AioError, tail
+
+RECIPES: Final = CHECKOUT / "sandbox_images"
+NAME: Final = "storlets/sandbox"
+BASE: Final = "storlets/sandbox-base"
+DEBIAN: Final = ("debian", "bookworm-slim")
+CHUNK: Final = 256 * 1024
+LEFT_OUT: Final = {"python/storlet_daemon": ("java",), "java": ("samples",)}
+"""Folders of the context that are no part of the image."""
+
+KEEP_IMAGES: Final = 8
+PULL_SECONDS: Final = 90.0
+
+
+def base_tag() -> str:
+    return f"{BASE}:{cache.tree_digest(RECIPES, ['base'])}"
+
+
+def has_base(api: DockerApi) -> bool:
+    return api.image_id(base_tag()) is not None
+
+
+def wants_debootstrap(api: DockerApi) -> bool:
+    """Whether the base must be made without a registry."""
+    choice = os.environ.get("STORLETS_BASE", "")
+    if choice not in {"", "debootstrap", "registry", "rootfs"}:
+        raise AioError(f"STORLETS_BASE={choice!r}: want debootstrap, registry or rootfs")
+    if has_base(api) or choice in {"registry", "rootfs"}:
+        return False
+    if choice == "debootstrap":
+        return True
+    return api.image_id(":".join(DEBIAN)) is None and not api.pull(*DEBIAN, seconds=PULL_SECONDS)
+
+
+def build_base(api: DockerApi, log: Path) -> None:
+    """Make the base image; :func:`wants_debootstrap` has been asked before, so that the tool for it is installed."""
+    if has_base(api):
+        return
+    name, tag = base_tag().split(":")
+    rootfs = os.environ.get("STORLETS_ROOTFS", "")
+    if os.environ.get("STORLETS_BASE") == "rootfs":
+        api.import_image(output(["tar", "-C", rootfs, "--one-file-system", "-c", "."], log), name, tag, [])
+    elif wants_debootstrap(api):
+        remove_scratch()
+        try:
+            api.import_image(output(["bash", str(RECIPES / "base/debootstrap.sh"), str(scratch())], log), name, tag, [])
+        finally:
+            remove_scratch()
+    else:
+        # Needs the network; the engine that we start has no bridge, so the build uses the host's.
+        api.build(_context({RECIPES / "base": ""}), base_tag(), {}, network="host")
+
+
+def build(api: DockerApi, java: Path | None) -> str:
+    """Make the sandbox image where its parts have changed; returns its full name."""
+    daemon = CHECKOUT / "storlet_daemon"
+    key = cache.digest(
+        [
+            base_tag(),
+            cache.tree_digest(RECIPES, ["sandbox"]),
+            cache.tree_digest(daemon.parent, ["storlet_daemon"]) if daemon.is_dir() else "",
+            "with Java" if java else "",
+        ]
+    )
+    image = f"{NAME}:{key}"
+    if api.image_id(image) is None:
+        folders = {RECIPES / "sandbox": "", daemon: "python/storlet_daemon"}
+        if java:
+            folders[java] = "java"
+        api.build(_context(folders), image, {"BASE": base_tag(), "KEY": key})
+        _forget_old(api, image)
+    api.tag(image, NAME, "latest")
+    return image
+
+
+def _forget_old(api: DockerApi, current: str) -> None:
+    """Each change of the code makes an image; those that some cluster may still want are the newest ones."""
+    for repository in (NAME, BASE):
+        old = [name for name in api.tags(repository) if name not in {current, base_tag(), f"{NAME}:latest"}]
+        for name in old[KEEP_IMAGES:]:
+            api.untag(name)
+
+
+def scratch() -> Path:
+    """A directory for this process's debootstrap."""
+    return cache.cache_root() / f"scratch-{os.getpid()}"
+
+
+def mirror() -> list[str]:
+    """``STORLETS_MIRROR``, as the last words of a debootstrap command."""
+    return [os.environ["STORLETS_MIRROR"]] if os.environ.get("STORLETS_MIRROR") else []
+
+
+def remove_scratch() -> None:
+    """What this process's or an interrupted debootstrap left: its mounts first, else deleting would follow them."""
+    for place in cache.cache_root().glob("scratch-*"):
+        pid = place.name.partition("-")[2]
+        if pid != str(os.getpid()) and Path(f"/proc/{pid}").exists():
+            continue
+        for point in sorted(mounted_below(place), reverse=True):
+            unmount(point)
+        if not mounted_below(place):
+            subprocess.run(["rm", "-rf", "--one-file-system", str(place)], check=False)
+
+
+def _context(folders: dict[Path, str]) -> Iterator[bytes]:
+    """A build context in memory: source files of ``folders`` under their names in the image's layout."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("python/storlet_daemon", "java"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for folder, prefix in folders.items():
+            for path in sorted(cache.tree_files(folder)):
+                if path.relative_to(folder).parts[0] in LEFT_OUT.get(prefix, ()):
+                    continue
+                tar.add(path, str(Path(prefix) / path.relative_to(folder)), filter=anonymous)
+    out.seek(0)
+    return iter(lambda: out.read(CHUNK), b"")
+
+
+def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Owned by root and readable for everybody, whatever the checkout's umask was."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+    return entry
+
+
+def output(command: list[str], log: Path) -> Iterator[bytes]:
+    """The standard output of ``command`` in pieces; its failing ends the stream with an error, never just early."""
+    with (
+        log.open("ab") as err,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err) as child,
+    ):
+        out = child.stdout
+        if out is None:
+            raise AssertionError
+        while chunk := out.read(CHUNK):
+            yield chunk
+        if child.wait():
+            raise AioError(f"`{' '.join(command)}` ended with {child.returncode}. The end of {log}:\n{tail(log)}")

@@ -1,0 +1,75 @@
+"""The rings: three replicas over four devices, two on each object server.
+
+Run with the cluster's environment (``python -m storlet_middleware.aio.rings PLAN``), because it needs Swift: the only
+module of the tooling that does.  ``PLAN`` is JSON: ``{"directory": ..., "rings": [{"file": "object", "replicas": 3, "devices":
+[{"device": "d1", "port": 6010, "zone": 1}, ...]}, ...]}``.  A ring that exists keeps its devices and partitions, and only
+learns new ports: data on the disks stays where the ring says it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from .home import Home
+
+PART_POWER: Final = 8
+REPLICAS: Final = 3
+DISKS: Final = {"d1": 1, "d2": 1, "d3": 2, "d4": 2}
+"""Device name to the number of its object server, which is also its zone."""
+
+FILES: Final = ("account", "container", "object", "object-1")
+
+
+def plan(home: Home) -> dict[str, Any]:
+    """What :func:`build` is to make for this cluster."""
+    return {
+        "directory": str(home.real_conf),
+        "rings": [{"file": file, "replicas": REPLICAS, "devices": _devices(home, file)} for file in FILES],
+    }
+
+
+def build(wanted: Mapping[str, Any]) -> None:
+    """Make or amend every ring of ``wanted``."""
+    for ring in wanted["rings"]:
+        _build_one(Path(wanted["directory"]) / f"{ring['file']}.builder", ring)
+
+
+def _devices(home: Home, file: str) -> list[dict[str, Any]]:
+    kind = file.partition("-")[0]
+    return [
+        {"device": name, "zone": node, "port": home.ports[f"{kind}-{node if kind == 'object' else 1}"]}
+        for name, node in DISKS.items()
+    ]
+
+
+def _build_one(path: Path, ring: Mapping[str, Any]) -> None:
+    from swift.common.ring import RingBuilder  # noqa: PLC0415  (everything else here runs without Swift)
+
+    if path.exists():
+        builder = RingBuilder.load(str(path))
+    else:
+        builder = RingBuilder(PART_POWER, ring["replicas"], 0)
+        for device in ring["devices"]:
+            builder.add_dev({"region": 1, "ip": "127.0.0.1", "weight": 100.0, "replication_ip": "127.0.0.1",
+                             "replication_port": device["port"], "meta": "", **device})  # fmt: skip
+        builder.rebalance(seed="storlets")
+    ports = {device["device"]: device["port"] for device in ring["devices"]}
+    for device in builder.devs:
+        if device:
+            device["port"] = device["replication_port"] = ports[device["device"]]
+    ring_file = path.with_suffix(".ring.gz")
+    new = path.with_name(f".{path.stem}.new")
+    # A power cut must not leave half a builder: the rings would then be made anew, and other disks would be asked for data.
+    builder.save(str(new))
+    new.replace(path)
+    builder.get_ring().save(f"{new}.gz")
+    Path(f"{new}.gz").replace(ring_file)
+    ring_file.chmod(0o644)
+
+
+if __name__ == "__main__":
+    build(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -1,0 +1,35 @@
+"""Run a command of Swift with a ``swift.conf`` other than ``/etc/swift/swift.conf``: two clusters live on one machine.
+
+``python -m storlet_middleware.aio.serve CONF_DIR swift-object-server CONF -v``.  Swift's servers take ``swift_dir`` for the
+hash secret and the rings, but read storage policies and constraints when their modules are imported, from the fixed place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import distribution
+
+
+def main(argv: Sequence[str]) -> int:
+    """Become the console script ``argv[2]`` of Swift, with the arguments that follow."""
+    conf_dir, command = argv[1:3]
+    _use(conf_dir)
+    script = next(e for e in distribution("swift").entry_points if e.group == "console_scripts" and e.name == command)
+    sys.argv = [command, *argv[3:]]
+    return int(script.load()() or 0)
+
+
+def _use(conf_dir: str) -> None:
+    """Before anything of Swift that copies a constraint or asks for a policy is imported."""
+    from swift.common import utils  # noqa: PLC0415  (the tooling runs without Swift)
+
+    utils.SWIFT_CONF_FILE = f"{conf_dir}/swift.conf"
+    from swift.common import constraints, storage_policy  # noqa: PLC0415
+
+    constraints.reload_constraints()
+    storage_policy.reload_storage_policies()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

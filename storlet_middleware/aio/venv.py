@@ -1,0 +1,116 @@
+"""The Python environment, in layers, each in the cache under the hash of what is in it.
+
+``deps``   a virtual environment with ``requirements.txt``: Swift and its libraries
+``tools``  on top of it ``requirements-test.txt``: pytest, ruff, mypy and the like
+``code``   on top of ``deps`` this checkout's own packages, installed (not linked: Swift's user cannot read a checkout in
+           ``/root``, and a cluster must not change under way because a file was edited)
+
+A layer is an ordinary environment of its own with a ``.pth`` file that names the one below, so ``<layer>/bin/python`` and
+the scripts beside it just work.  Changing a line of ours costs two seconds, not a new installation of Swift.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from . import cache
+from .home import CHECKOUT, needs_mount
+from .progress import AioError, run
+
+PACKAGES: Final = ("storlet_middleware", "storlet_daemon", "rules")
+BUILD_FILES: Final = ("setup.py", "MANIFEST.in", "README.rst", "LICENSE")
+PYTHONS: Final = ("/usr/bin/python3", "/usr/bin/python3.13", "/usr/bin/python3.12", "/usr/bin/python3.11",
+                  "/usr/local/bin/python3")  # fmt: skip
+
+
+def base_python() -> Path:
+    """A Python from 3.11 on that Swift's unprivileged user may run too (one below ``/root`` it may not)."""
+    for name in (*PYTHONS, sys.executable):
+        path = Path(os.path.realpath(name))
+        if path.exists() and _version_of(path) >= (3, 11) and (os.geteuid() or not needs_mount(path)):
+            return path
+    raise AioError("no Python 3.11 or newer that every user may run (looked for /usr/bin/python3): install python3")
+
+
+def deps(log: Path) -> Path:
+    """The environment with everything of ``requirements.txt``."""
+    python = base_python()
+    text = (CHECKOUT / "requirements.txt").read_text(encoding="utf-8")
+
+    def make(place: Path) -> None:
+        run([python, "-m", "venv", place], log)
+        run([place / "bin/python", "-m", "pip", "install", "--no-deps", "--no-input", "-r",
+             CHECKOUT / "requirements.txt"], log, env=_pip_env())  # fmt: skip
+
+    return cache.made("deps", cache.digest([text, str(python), str(_version_of(python))]), make)
+
+
+def tools(log: Path) -> Path:
+    """``deps`` and everything of ``requirements-test.txt``."""
+    below = deps(log)
+    text = (CHECKOUT / "requirements-test.txt").read_text(encoding="utf-8")
+
+    def make(place: Path) -> None:
+        _new_layer(place, below, log)
+        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-input",
+             "-r", CHECKOUT / "requirements-test.txt"], log, env=_pip_env())  # fmt: skip
+
+    return cache.made("tools", cache.digest([text, below.name]), make)
+
+
+def code(log: Path) -> Path:
+    """``deps`` and our packages as they are in this checkout now.  This is a cluster's environment."""
+    below = deps(log)
+
+    def make(place: Path) -> None:
+        _new_layer(place, below, log)
+        source = place / "src"
+        source.mkdir()
+        for name in BUILD_FILES:
+            if (CHECKOUT / name).exists():
+                shutil.copy(CHECKOUT / name, source / name)
+        for name in (*PACKAGES, "etc"):
+            for path in cache.tree_files(CHECKOUT / name):
+                target = source / path.relative_to(CHECKOUT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-index",
+             "--no-build-isolation", "--no-input", source], log, env=_pip_env(), cwd=place)  # fmt: skip
+        shutil.rmtree(source)
+
+    sources = cache.tree_digest(CHECKOUT, [*PACKAGES, *BUILD_FILES, "etc"])
+    return cache.made("code", cache.digest([sources, below.name]), make)
+
+
+def _new_layer(place: Path, below: Path, log: Path) -> None:
+    run([below / "bin/python", "-m", "venv", "--without-pip", place], log)
+    packages = next(below.glob("lib/python3*/site-packages"))
+    mine = next(place.glob("lib/python3*/site-packages"))
+    (mine / "layer-below.pth").write_text(f"import site; site.addsitedir({str(packages)!r})\n", encoding="utf-8")
+    (place / ".below").write_text(f"{below}\n", encoding="utf-8")
+    for script in (below / "bin").iterdir():
+        target = place / "bin" / script.name
+        if script.is_symlink() or target.exists():
+            continue
+        first, _, rest = script.read_bytes().partition(b"\n")
+        if first.startswith(b"#!" + bytes(below / "bin/python")):
+            target.write_bytes(b"#!" + bytes(place / "bin/python3") + b"\n" + rest)
+            target.chmod(0o755)
+
+
+def _pip_env() -> dict[str, str]:
+    """The caller's settings of pip (a mirror, a certificate) stay; what would put packages elsewhere does not."""
+    drop = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE"}
+    return {key: value for key, value in os.environ.items() if key not in drop} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def _version_of(python: Path) -> tuple[int, ...]:
+    done = subprocess.run(
+        [str(python), "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=False
+    )
+    return tuple(int(part) for part in done.stdout.split()) if done.returncode == 0 else (0, 0)

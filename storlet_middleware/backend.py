@@ -1,0 +1,71 @@
+"""What the proxy tells an object node about an invocation, in ``X-Backend-Storlet-*`` headers.
+
+The description is JSON in ASCII, cut into headers that every server accepts.  It is believed: Swift's gatekeeper strips
+``X-Backend-*`` from clients, and object servers are reached by proxies only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storlet_middleware import names
+from storlet_middleware.code import StorletVersion
+from storlet_middleware.request import ByteRange
+
+#: Swift's servers accept header lines of 8,192 bytes and some 90 headers.
+_PIECE: Final = 7000
+_MAX_PIECES: Final = 6
+_ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
+
+
+@dataclass(frozen=True)
+class BackendInvocation:
+    """One invocation as an object node needs to know it.  ``gulp`` is the proxy's ``object_chunk_size`` in bytes."""
+
+    id: str
+    storlet: StorletVersion
+    parameters: Mapping[str, str]
+    ranges: tuple[ByteRange, ...]
+    wants_log: bool
+    gulp: int
+
+    def to_headers(self) -> dict[str, str] | None:
+        """The headers, or ``None`` when the description is too long for any and the storlet has to run at the proxy."""
+        data = json.dumps(
+            {
+                "id": self.id,
+                "storlet": self.storlet.to_message(),
+                "parameters": dict(self.parameters),
+                "ranges": self.ranges,
+                "log": self.wants_log,
+                "gulp": self.gulp,
+            },
+            separators=(",", ":"),
+        )
+        pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
+        if len(pieces) > _MAX_PIECES:
+            return None
+        headers = {f"{names.BACKEND_INVOCATION}-{index}": piece for index, piece in enumerate(pieces)}
+        return {names.BACKEND_INVOCATION: str(len(pieces)), **headers}
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, Any]) -> BackendInvocation | None:
+        """The description in a request, ``None`` when it has none; raises ``ValueError`` when it is broken."""
+        count = environ.get(_ENVIRON_KEY)
+        if count is None:
+            return None
+        try:
+            message = json.loads("".join(environ[f"{_ENVIRON_KEY}_{index}"] for index in range(int(count))))
+            return cls(
+                id=message["id"],
+                storlet=StorletVersion.from_message(message["storlet"]),
+                parameters=message["parameters"],
+                ranges=tuple((first, last) for first, last in message["ranges"]),
+                wants_log=message["log"],
+                gulp=message["gulp"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error

@@ -1,0 +1,129 @@
+"""The only import of eventlet: waiting for descriptors, green tasks, and clocks.
+
+Swift's servers run one eventlet hub per worker process.  Everything here may switch to other requests while it waits;
+nothing here blocks the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import eventlet
+import eventlet.green.socket
+import greenlet
+from eventlet import hubs
+
+monotonic = time.monotonic
+sleep = eventlet.sleep
+#: What a task raises in itself when it is killed.
+Killed: Final[type[BaseException]] = greenlet.GreenletExit
+#: Base of what ends a wait from outside; Swift's ``ChunkReadTimeout`` is one, and it is no ``Exception``.
+Timeout: Final[type[BaseException]] = eventlet.Timeout
+
+
+class GreenTask(Protocol):
+    """A green task; its owner waits for it or kills it."""
+
+    dead: bool
+
+    def wait(self) -> Any:
+        """The result of its function; raises what that raised."""
+
+    def kill(self) -> None:
+        """End it where it waits, and return when it has ended."""
+
+
+class Timer(Protocol):
+    """What :func:`call_later` returns."""
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+
+
+class WaitExpired(Exception):
+    """A wait ended because its time was over."""
+
+
+def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
+    """Run ``function`` in a green task of its own; its owner waits for it or kills it."""
+    task: GreenTask = eventlet.spawn(function, *args)
+    return task
+
+
+def call_later(seconds: float, function: Callable[[], None]) -> Timer:
+    """Call ``function`` from the hub, where it must not wait, unless the timer is cancelled before."""
+    timer: Timer = hubs.get_hub().schedule_call_global(seconds, function)
+    return timer
+
+
+def wait_readable(fd: int, seconds: float | None) -> None:
+    """Return when ``fd`` can be read (data, end or error); raises :class:`WaitExpired` after ``seconds``."""
+    if seconds is not None and seconds <= 0:
+        raise WaitExpired
+    hubs.trampoline(fd, read=True, timeout=seconds, timeout_exc=WaitExpired)
+
+
+def wait_writable(fd: int, seconds: float | None = None) -> None:
+    """Return when ``fd`` can be written or its reader has gone; raises :class:`WaitExpired` after ``seconds``."""
+    if seconds is not None and seconds <= 0:
+        raise WaitExpired
+    hubs.trampoline(fd, write=True, timeout=seconds, timeout_exc=WaitExpired)
+
+
+def wait_task(task: GreenTask, seconds: float) -> bool:
+    """True when ``task`` ended within ``seconds``; its result or exception is left in it."""
+    with eventlet.Timeout(seconds, False):
+        # What the task raised the owner learns from task.wait().
+        with contextlib.suppress(Exception):
+            task.wait()
+        return True
+    return False
+
+
+def connect(path: str, seconds: float) -> socket.socket:
+    """A connected, non-blocking SOCK_SEQPACKET socket to the Unix socket at ``path``.
+
+    Raises ``OSError``: ``ENOENT``/``ECONNREFUSED`` when nobody listens, ``EAGAIN`` when the backlog stays full for
+    ``seconds``.
+    """
+    sock = socket_class(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.setblocking(False)
+    give_up = monotonic() + seconds
+    try:
+        while True:
+            error = sock.connect_ex(path)
+            if not error:
+                return sock
+            # A Unix socket cannot be polled for room in the backlog: a full one says EAGAIN until it has room.
+            if error != errno.EAGAIN or monotonic() > give_up:
+                raise OSError(error, errno.errorcode.get(error, "connect failed"), path)  # noqa: TRY301 - closes as well
+            sleep(0.01)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def forget(fd: int) -> None:
+    """Tell the hub that ``fd`` is about to be closed, so that a later file with the same number is not mixed up."""
+    hubs.notify_close(fd)
+
+
+_select = eventlet.patcher.original("select")
+_HUNG_UP: Final = _select.POLLHUP | _select.POLLERR | _select.POLLRDHUP
+
+
+def has_hung_up(fd: int) -> bool:
+    """Whether the other side of the connection ``fd`` has closed it; does not wait."""
+    poll = _select.poll()
+    poll.register(fd, _HUNG_UP)
+    return bool(poll.poll(0))
+
+
+#: The standard library's own class, also where Swift has replaced ``socket.socket`` by the green one: descriptors are
+#: passed with ``sendmsg``, waits are done here.
+socket_class: type[socket.socket] = eventlet.patcher.original("socket").socket

@@ -1,0 +1,134 @@
+"""Copies a source (a request body, an assembled object) into a pipe that a storlet reads.
+
+A source that breaks off must not look like its end: the storlet would see end of file, succeed, and its short result
+would look complete.  So a broken source first cancels the invocation and then closes the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from storlet_middleware.concurrency import (
+    GreenTask,
+    Killed,
+    Timeout,
+    forget,
+    monotonic,
+    spawn,
+    wait_task,
+    wait_writable,
+)
+from storlet_middleware.errors import Unprocessable
+
+#: A read of a source that is not stalled ends well within this.
+_LAST_READ_SECONDS: Final = 1.0
+
+
+class Source(Protocol):
+    """Where bytes come from; iteration raises when the bytes end before their end."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Told before a read in progress is killed, whose bytes are lost; :meth:`close` follows."""
+
+
+class Feeder:
+    """Owns a pipe's write end and a source from construction until it ended or was stopped.
+
+    :param on_failure: called with the exception of a broken source, before the pipe is closed.
+    :param drains: read the source to its end even when the storlet wants no more, so that the sender's checks
+        (length, hash) happen and its connection stays usable.
+    """
+
+    def __init__(
+        self, source: Source, fd: int, on_failure: Callable[[BaseException], None], *, drains: bool = False
+    ) -> None:
+        self._source = source
+        self._fd = fd
+        self._on_failure = on_failure
+        self.drains = drains
+        self._is_wanted = True
+        self._is_stopping = False
+        self.bytes_taken = 0
+        self.waits_for_source = False
+        self.last_progress = monotonic()
+        self._task: GreenTask = spawn(self._run)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self._task.dead)
+
+    def wait(self) -> None:
+        """Return when the source was read to its end, or as far as the storlet wanted it."""
+        self._task.wait()
+
+    def stop(self) -> None:
+        """Give up what is left; closes the source.
+
+        A source that is drained is somebody's connection, which goes on after us: its last read may end by itself.
+        """
+        self._is_stopping = True
+        if self.drains and not wait_task(self._task, _LAST_READ_SECONDS):
+            self._source.abandon()
+        self._task.kill()
+        # A task killed before its first step never reaches its own clean-up.
+        self._close()
+
+    def _run(self) -> None:
+        try:
+            chunks = iter(self._source)
+            while True:
+                self.waits_for_source = True
+                chunk = next(chunks, None)
+                self.waits_for_source = False
+                self.last_progress = monotonic()
+                if chunk is None or self._is_stopping:
+                    break
+                if self._is_wanted:
+                    self._write(chunk)
+                if not self._is_wanted and not self.drains:
+                    break
+        except Killed:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever broke the source (Swift's timeouts are no Exception)
+            self._on_failure(error if self.waits_for_source else _not_taken(error))
+        finally:
+            self._close()
+
+    def _write(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        while view:
+            try:
+                count = os.write(self._fd, view)
+            except BlockingIOError:
+                wait_writable(self._fd)
+                continue
+            except BrokenPipeError:
+                self._is_wanted = False
+                self._close_pipe()
+                return
+            self.bytes_taken += count
+            self.last_progress = monotonic()
+            view = view[count:]
+
+    def _close_pipe(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            forget(fd)
+            os.close(fd)
+
+    def _close(self) -> None:
+        self._close_pipe()
+        self._source.close()
+
+
+def _not_taken(error: BaseException) -> BaseException:
+    """Swift bounds how long what it gave may lie about: then the storlet stalled, and not the source."""
+    if isinstance(error, Timeout):
+        return Unprocessable(f"the storlet took no more input: {error}", code="storlet.timeout.idle")
+    return error

@@ -1,0 +1,110 @@
+"""Asks the node's sandboxd for a sandbox, and connects to a storlet's worker group.
+
+On a warm path nobody is asked: the path of the worker group's socket is remembered, and a connection to it either
+succeeds or says that the sandbox has gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Final, TypeVar
+
+from storlet_daemon.protocol import framing, messages
+from storlet_middleware.concurrency import WaitExpired, connect, monotonic, wait_readable, wait_writable
+from storlet_middleware.errors import InternalError, SandboxUnavailable, StorletError, TenantBusy, from_code
+
+_CONNECT_SECONDS: Final = 2.0
+_GONE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EPIPE, errno.ECONNRESET)
+#: Remembered socket paths per server process; an old version's path is of no use once it was evicted.
+_MAX_PATHS: Final = 10_000
+
+
+_Answer = TypeVar("_Answer", messages.Prepared, messages.Acquired)
+
+
+class SandboxClient:
+    """One per server process.
+
+    :param run_dir: where sandboxd listens (``<run_dir>/sandboxd.sock``).
+    :param answer_seconds: how long sandboxd may take to start a sandbox and hand it the code.
+    """
+
+    def __init__(self, run_dir: str, answer_seconds: float) -> None:
+        self._socket_path = f"{run_dir}/sandboxd.sock"
+        self._answer_seconds = answer_seconds
+        self._paths: dict[tuple[str, str], str] = {}
+
+    def prepare(self, account: str) -> str:
+        """Have the account's sandbox started; returns the directory for its code at once."""
+        return self._ask(messages.Prepare(account), messages.Prepared).code_dir
+
+    def connect_warm(self, account: str, version: str) -> socket.socket | None:
+        """A connection to a worker group that is known and alive, else ``None``; never waits for a sandbox."""
+        path = self._paths.get((account, version))
+        if path is None:
+            return None
+        try:
+            return connect(path, _CONNECT_SECONDS)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise _cannot_connect(error) from error
+            self._paths.pop((account, version), None)
+            return None
+
+    def connect_cold(self, account: str, storlet: messages.Storlet) -> socket.socket:
+        """Have the storlet loaded, starting the sandbox if need be, and connect; its code is on the node already."""
+        path = self._ask(messages.Acquire(account, storlet), messages.Acquired).socket
+        try:
+            connection = connect(path, _CONNECT_SECONDS)
+        except OSError as error:
+            raise _cannot_connect(error) from error
+        while len(self._paths) >= _MAX_PATHS:
+            self._paths.pop(next(iter(self._paths)))
+        self._paths[account, storlet.version] = path
+        return connection
+
+    def _ask(self, request: messages.Message, expected: type[_Answer]) -> _Answer:
+        give_up = monotonic() + self._answer_seconds
+        try:
+            control = connect(self._socket_path, _CONNECT_SECONDS)
+        except OSError as error:
+            raise SandboxUnavailable(f"storlet-sandboxd does not answer: {os.strerror(error.errno or 0)}") from error
+        try:
+            return _exchange(control, request, expected, give_up)
+        except WaitExpired as error:
+            raise SandboxUnavailable(f"no sandbox within {self._answer_seconds:g} s") from error
+        except (framing.ProtocolError, OSError) as error:
+            raise SandboxUnavailable(f"storlet-sandboxd broke off: {error}") from error
+        finally:
+            control.close()
+
+
+def _exchange(control: socket.socket, request: messages.Message, expected: type[_Answer], give_up: float) -> _Answer:
+    while True:
+        try:
+            framing.send(control, request)
+            break
+        except BlockingIOError:
+            wait_writable(control.fileno(), give_up - monotonic())
+    while True:
+        try:
+            received = framing.receive(control)
+            break
+        except BlockingIOError:
+            wait_readable(control.fileno(), give_up - monotonic())
+    if received is None:
+        raise SandboxUnavailable("storlet-sandboxd ended before it answered")
+    answer = received.message(messages.NODE_ANSWERS)
+    if isinstance(answer, expected):
+        return answer
+    if isinstance(answer, messages.NodeRefused):
+        raise from_code(answer.code, answer.message, retry_after=answer.retry_after)
+    raise InternalError(f"storlet-sandboxd answered {type(answer).__name__}")
+
+
+def _cannot_connect(error: OSError) -> StorletError:
+    if error.errno == errno.EAGAIN:
+        return TenantBusy("as many invocations as can wait already wait for a worker of this storlet")
+    return SandboxUnavailable(f"the storlet's workers cannot be reached: {os.strerror(error.errno or 0)}")

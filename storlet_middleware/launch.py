@@ -1,0 +1,90 @@
+"""Starts an invocation on this node: code, sandbox, worker, in the order that is quickest.
+
+A warm start is one connection to a known socket.  A cold one asks sandboxd to begin starting the sandbox, fetches the
+code meanwhile, has it loaded, and connects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from storlet_middleware.code import CodeCache, Fetcher, StorletVersion
+from storlet_middleware.concurrency import GreenTask, spawn, wait_task
+from storlet_middleware.config import Config
+from storlet_middleware.engine.invocation import Deadlines, Invocation, Limits, Task
+from storlet_middleware.engine.sandbox_client import SandboxClient
+
+#: sandboxd's own deadline for a start comes first and has the better reason.
+_ANSWER_MARGIN_SECONDS: Final = 15.0
+
+
+class Launcher:
+    """One per server process."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._client = SandboxClient(
+            config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
+        )
+        self._code = CodeCache(config.limits.code_bytes)
+
+    def task(self, invocation_id: str, parameters: dict[str, str], *, wants_log: bool) -> Task:
+        """The description of an invocation with this node's deadlines and limits."""
+        limits, times = self._config.limits, self._config.invocation
+        return Task(
+            id=invocation_id,
+            parameters=parameters,
+            deadlines=Deadlines(times.queue_seconds, times.first_byte_seconds, times.idle_seconds, times.total_seconds),
+            limits=Limits(limits.output_bytes, limits.metadata_bytes, limits.log_bytes),
+            wants_log=wants_log,
+        )
+
+    def start(self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher) -> None:
+        """Hand ``invocation`` to a worker; waits for whatever is not there yet."""
+        for _ in self.start_patiently(invocation, version, fetcher, None):
+            pass
+
+    def start_patiently(
+        self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, beat_seconds: float | None
+    ) -> Iterator[None]:
+        """The same, yielding every ``beat_seconds`` while it waits, so that the caller can show that it lives."""
+        connection = self._client.connect_warm(version.account, version.key)
+        if connection is None:
+            starting = spawn(self._try_prepare, version, fetcher)
+            try:
+                while beat_seconds is not None and not wait_task(starting, beat_seconds):
+                    yield
+                connection = _value(starting.wait())
+            except BaseException:
+                # A task that is killed closes what it holds; one that has just ended left its connection to us.
+                if starting.dead:
+                    _close_result(starting)
+                starting.kill()
+                raise
+        invocation.start(connection)
+
+    def _try_prepare(self, version: StorletVersion, fetcher: Fetcher) -> socket.socket | Exception:
+        """The connection, or the exception: a green task that raises has its traceback printed."""
+        try:
+            return self._prepare(version, fetcher)
+        except Exception as error:  # noqa: BLE001
+            return error
+
+    def _prepare(self, version: StorletVersion, fetcher: Fetcher) -> socket.socket:
+        code_dir = self._client.prepare(version.account)
+        self._code.ensure(code_dir, version, fetcher)
+        return self._client.connect_cold(version.account, version.load_request())
+
+
+def _close_result(starting: GreenTask) -> None:
+    with contextlib.suppress(Exception):
+        _value(starting.wait()).close()
+
+
+def _value(outcome: socket.socket | Exception) -> socket.socket:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

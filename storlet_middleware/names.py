@@ -1,0 +1,62 @@
+"""Every header, metadata key and container name, each written once.
+
+Three name spaces that are never mixed:
+
+* client headers: ``X-Run-Storlet`` and the ``X-Storlet-*`` names in :data:`CLIENT_HEADERS`; any other ``X-Storlet-*``
+  is refused by name, because a header that is silently ignored looks as if it had worked;
+* backend headers: ``X-Backend-Storlet-*``; Swift's gatekeeper strips ``X-Backend-*`` from what clients send and receive;
+* stored metadata: ``X-Object-Meta-Storlet-*`` of storlets and dependencies (set by the tenant), and
+  ``X-Container-Sysmeta-Storlet-*`` for what no client may forge.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- client -> proxy ---------------------------------------------------------------------------------------------
+RUN_STORLET: Final = "X-Run-Storlet"
+RUN_ON_PROXY: Final = "X-Storlet-Run-On-Proxy"
+PARAMETER_PREFIX: Final = "X-Storlet-Parameter-"
+RANGE: Final = "X-Storlet-Range"
+EXTRA_RESOURCES: Final = "X-Storlet-Extra-Resources"
+GENERATE_LOG: Final = "X-Storlet-Generate-Log"
+GRANT_USER: Final = "X-Storlet-Container-Read"
+GRANT_STORLET: Final = "X-Storlet-Name"
+REVOKE_USER: Final = "X-Remove-Storlet-Container-Read"
+
+#: Headers that may come with ``X-Run-Storlet`` (a name that ends in ``-`` is a prefix).
+CLIENT_HEADERS: Final = (RUN_ON_PROXY, PARAMETER_PREFIX, RANGE, EXTRA_RESOURCES, GENERATE_LOG)
+
+# --- proxy -> client ---------------------------------------------------------------------------------------------
+INVOCATION: Final = "X-Storlet-Invocation"
+RAN_ON: Final = "X-Storlet-Ran-On"
+ERROR: Final = "X-Storlet-Error"
+INPUT_RANGE: Final = "Storlet-Input-Range"
+GENERATED_FROM: Final = "X-Storlet-Generated-From"
+GENERATED_FROM_ACCOUNT: Final = "X-Storlet-Generated-From-Account"
+GENERATED_FROM_LAST_MODIFIED: Final = "X-Storlet-Generated-From-Last-Modified"
+GRANTS: Final = "X-Storlet-Container-Read"
+
+# --- proxy <-> object node ---------------------------------------------------------------------------------------
+#: Request: the description of the invocation as one line of ASCII JSON.
+BACKEND_INVOCATION: Final = "X-Backend-Storlet-Invocation"
+#: Answer: present when the body is frames; its value is the version of the frame format.
+BACKEND_RUN: Final = "X-Backend-Storlet-Run"
+
+# --- stored ------------------------------------------------------------------------------------------------------
+OBJECT_META: Final = "X-Object-Meta-"
+STORLET_META: Final = "X-Object-Meta-Storlet-"
+ACCOUNT_ENABLED: Final = "storlet-enabled"  # key of X-Account-Meta-Storlet-Enabled in Swift's account info
+META_LANGUAGE: Final = STORLET_META + "Language"
+META_LANGUAGE_VERSION: Final = STORLET_META + "Language-Version"
+META_INTERFACE_VERSION: Final = STORLET_META + "Interface-Version"
+META_OBJECT_METADATA: Final = STORLET_META + "Object-Metadata"
+META_MAIN: Final = STORLET_META + "Main"
+META_DEPENDENCY: Final = STORLET_META + "Dependency"
+META_DEPENDENCY_VERSION: Final = STORLET_META + "Dependency-Version"
+META_DEPENDENCY_PERMISSIONS: Final = STORLET_META + "Dependency-Permissions"
+#: Prefix of one system metadata item a grant: who may read the container's objects through which storlet.
+CONTAINER_GRANT: Final = "X-Container-Sysmeta-Storlet-Grant-"
+
+#: ``swift.source`` of every request that we make: shown in Swift's access log.
+SWIFT_SOURCE: Final = "ST"

@@ -1,0 +1,294 @@
+"""GET with a storlet at the object server that holds the data; answers the proxy in frames.
+
+The object's own descriptor goes to the sandbox: no byte of the input passes through this process.  What is not a whole,
+plain object here (a fragment, a manifest, a symlink, encrypted bytes) is answered as it is, without the mark that a
+storlet ran, and the proxy runs the storlet on the assembled stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from swift.common.internal_client import InternalClient
+from swift.common.swob import HTTPConflict, Request, Response
+from swift.common.utils import close_if_possible
+
+from storlet_middleware import frames, names
+from storlet_middleware.backend import BackendInvocation
+from storlet_middleware.catalog import code_unavailable
+from storlet_middleware.client_watch import ClientGone, ClientWatch
+from storlet_middleware.code import CodeFile
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.config import Config
+from storlet_middleware.engine.invocation import FileInput, Invocation
+from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
+from storlet_middleware.launch import Launcher
+from storlet_middleware.request import resolve_range
+from storlet_middleware.sources import whole
+
+#: Headers that say: these bytes are not the object as its reader knows it.
+NOT_PLAIN: Final = (
+    "X-Static-Large-Object",
+    "X-Object-Manifest",
+    "X-Object-Sysmeta-Symlink-Target",
+    "X-Object-Sysmeta-Ec-Frag-Index",
+    "X-Object-Sysmeta-Crypto-Body-Meta",
+    "X-Object-Transient-Sysmeta-Crypto-Meta",
+)
+#: How long slow output may wait for more before it is sent on with padding.
+_FLUSH_SECONDS: Final = 0.1
+
+#: The headers of the answer go out with its first bytes. Until they are there, Swift's proxy waits for them in tasks that
+#: do not end with their request, so a client's leaving would not be known here before the first heartbeat.
+_HEADERS_SECONDS: Final = 0.25
+
+WSGIApp = Callable[[dict[str, Any], Callable[..., Any]], Any]
+
+
+class ObjectNode:
+    """The filter's part at an object server.
+
+    :param app: the object server.
+    """
+
+    def __init__(self, app: WSGIApp, config: Config, logger: Any) -> None:
+        self._app = app
+        self._config = config
+        self._logger = logger
+        self._launcher = Launcher(config)
+        self._fetcher = InternalFetcher(config.storlet.internal_client_conf_path)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        """WSGI."""
+        if environ["REQUEST_METHOD"] != "GET":
+            return self._app(environ, start_response)
+        try:
+            wanted = BackendInvocation.from_environ(environ)
+        except ValueError:
+            self._logger.exception("ERROR storlets: invocation not understood")
+            wanted = None
+        if wanted is None:
+            return self._app(environ, start_response)
+        if "HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ:
+            # The proxy compares these with the answer's ETag, which has to be one of its own (see below).
+            return self._app(environ, start_response)
+        if "HTTP_RANGE" in environ:
+            # Our own ranges are in the description: this is a proxy that resumes a broken body on another replica.
+            # The middle of another run's output must not be spliced in; 409 is no reason to blame this node.
+            return HTTPConflict(body=b"a storlet's output cannot be resumed")(environ, start_response)
+        request = Request(environ)
+        answer = request.get_response(self._app)
+        fd = _donatable(answer)
+        if fd is None:
+            return answer(environ, start_response)
+        run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, answer, fd)
+        headers = {
+            key: value
+            for key, value in answer.headers.items()
+            if key.lower() not in ("content-length", "accept-ranges", "content-range")
+        }
+        framed = Response(status=200, headers=headers, app_iter=_Frames(run, environ), request=request)
+        framed.headers[names.BACKEND_RUN] = frames.VERSION
+        # A proxy resumes a broken body only where the ETag is the same: another run's output or, at a node without this
+        # filter, the plain object would be spliced into the middle of a frame.
+        framed.headers["Etag"] = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
+        return framed(environ, start_response)
+
+
+def _donatable(answer: Any) -> int | None:
+    """A duplicate of the object file's descriptor when ``answer`` is a whole plain object; its reader is closed then."""
+    if answer.status_int != 200 or any(header in answer.headers for header in NOT_PLAIN):
+        return None
+    # Swift has no public way to the file; without one (another disk-file backend) the proxy runs the storlet.
+    file = getattr(answer.app_iter, "_fp", None)
+    if file is None:
+        return None
+    fd = os.dup(file.fileno())
+    _close_to_others(fd)
+    try:
+        os.lseek(fd, 0, os.SEEK_SET)
+        close_if_possible(answer.app_iter)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+class _Frames:
+    """The body of an answer, which gives back what it holds also when nobody began to read it."""
+
+    def __init__(self, run: _Run, environ: dict[str, Any]) -> None:
+        self._run = run
+        self._chunks = run.frames(environ)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+        self._run.close()
+
+
+def _close_to_others(fd: int) -> None:
+    """Make sure that a sandbox can do no more with the object's file than read its bytes.
+
+    Swift makes files with the mode that its umask leaves, often readable by all. Whoever may read a file by its mode can
+    read its extended attributes through a descriptor, where Swift keeps all metadata, also what no client is shown.
+    """
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode & 0o007:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(fd, mode & ~0o007)
+
+
+class _Run:
+    """One invocation at this node.  Owns ``fd`` from construction; :meth:`frames` closes it."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run needs, made in one place
+        self,
+        config: Config,
+        logger: Any,
+        launcher: Launcher,
+        fetcher: InternalFetcher,
+        wanted: BackendInvocation,
+        answer: Any,
+        fd: int,
+    ) -> None:
+        self._config = config
+        self._logger = logger
+        self._launcher = launcher
+        self._fetcher = fetcher
+        self._wanted = wanted
+        self._size = int(answer.headers["Content-Length"])
+        self._metadata = storlet_metadata(answer.headers)
+        self._fds = [fd]
+        self._encoder = frames.Encoder(wanted.gulp)
+        self._ranges: list[tuple[int, int]] = []
+
+    def frames(self, environ: dict[str, Any]) -> Iterator[bytes]:
+        """The body of the answer."""
+        watch = ClientWatch(environ)
+        try:
+            yield from watch.guard(self._frames())
+        finally:
+            watch.stop()
+
+    def _frames(self) -> Iterator[bytes]:
+        invocation: Invocation | None = None
+        outcome: dict[str, Any] = {"outcome": "error"}
+        try:
+            try:
+                invocation = self._invocation()
+                yield from self._output(invocation)
+                outcome = {"outcome": "ok"}
+            except StorletError as error:
+                outcome |= error.to_message()
+            except ClientGone:
+                # The body ends without its DONE frame: whoever still reads it knows that it failed.
+                return
+            except Exception:
+                self._logger.exception("ERROR storlets: invocation %s", self._wanted.id)
+                outcome |= InternalError("internal error at the object node").to_message()
+            if invocation is not None:
+                log = invocation.log_bytes()
+                if log:
+                    yield self._encoder.data(log, frames.LOG)
+                outcome |= {"usage": invocation.usage, "bytes_in": invocation.bytes_in()}
+            yield self._encoder.message(frames.DONE, outcome)
+        finally:
+            if invocation is not None:
+                invocation.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close what is still owned here; may be called twice."""
+        while self._fds:
+            os.close(self._fds.pop())
+
+    def _invocation(self) -> Invocation:
+        wanted = self._wanted
+        task = self._launcher.task(wanted.id, dict(wanted.parameters), wants_log=wanted.wants_log)
+        return Invocation(task, list(self._inputs()))
+
+    def _inputs(self) -> Iterator[FileInput]:
+        resolved = [resolve_range(wanted, self._size) for wanted in self._wanted.ranges]
+        self._ranges = [span for span in resolved if span is not None]
+        if not self._wanted.ranges:
+            yield FileInput(self._fds[0], self._metadata)
+        elif len(self._ranges) < len(resolved):
+            # Each range is an input: with one of them left out the storlet would take the next for it.
+            raise RangeUnsatisfiable(f"no byte of the {self._size} bytes of the object is in the range")
+        for index, (first, last) in enumerate(self._ranges):
+            if index:
+                # Duplicates share one position in the file; each range needs its own.
+                self._fds.append(os.open(f"/proc/self/fd/{self._fds[0]}", os.O_RDONLY | os.O_CLOEXEC))
+            yield FileInput(self._fds[index], self._metadata, first, last)
+
+    def _output(self, invocation: Invocation) -> Iterator[bytes]:
+        began = monotonic()
+        beat = self._config.placement.heartbeat_seconds
+        soon = min(beat, _HEADERS_SECONDS)
+        for _ in self._launcher.start_patiently(invocation, self._wanted.storlet, self._fetcher, soon):
+            yield self._encoder.pad()
+        handed_over = monotonic()
+        if not invocation.first(soon):
+            yield self._encoder.pad()
+        while not invocation.first(beat):
+            yield self._encoder.pad()
+        start = {
+            "metadata": invocation.metadata,
+            "size": self._size,
+            "ranges": self._ranges,
+            "sandbox_seconds": handed_over - began,
+        }
+        yield self._encoder.message(frames.START, start)
+        while True:
+            chunk = invocation.read(beat if self._encoder.is_flushed else _FLUSH_SECONDS)
+            if chunk is None:
+                yield self._encoder.pad()
+            elif chunk:
+                yield self._encoder.data(chunk)
+            else:
+                return
+
+
+def storlet_metadata(headers: Any) -> dict[str, str]:
+    """What a storlet sees of an object's user metadata: keys without prefix; storlets' own declarations left out."""
+    skipped = names.STORLET_META.lower()
+    return {
+        _text(key[len(names.OBJECT_META) :]): _text(value)
+        for key, value in headers.items()
+        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+    }
+
+
+def _text(value: str) -> str:
+    return value.encode("latin-1").decode("utf-8", "replace")
+
+
+class InternalFetcher:
+    """Fetches code with Swift's internal client; made at the first use, because few nodes ever need the pipeline."""
+
+    def __init__(self, conf_path: str) -> None:
+        self._conf_path = conf_path
+        self._client: InternalClient | None = None
+
+    def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
+        """See :class:`~storlet_middleware.code.Fetcher`."""
+        if self._client is None:
+            self._client = InternalClient(self._conf_path, "swift-storlets", 3)
+        headers = {"X-Newest": "true", "If-Match": file.etag}
+        status, _, chunks = self._client.get_object(
+            account, file.container, file.name, headers, acceptable_statuses=(2, 3, 4, 5)
+        )
+        try:
+            if status != 200:
+                raise code_unavailable(file, status)
+            yield from whole(chunks)
+        finally:
+            close_if_possible(chunks)

@@ -1,0 +1,686 @@
+"""GET, PUT and COPY with a storlet, at the proxy server.
+
+::
+
+    GET   open the source -> result -> answer
+    PUT   the client's body -> result -> PUT down the pipeline
+    COPY  open the source -> result -> PUT down the pipeline
+
+*Opening the source* sends a GET down the pipeline with a description of the invocation.  An object node that can run it
+answers in frames; anything else that succeeds is plain data, and the storlet runs here on it.  Plain data is never handed
+to the client in its place.
+
+A *result* is the storlet's output with its first bytes or its end known (:mod:`storlet_middleware.result`), so that a
+storlet that fails early gives a proper error status.  After the first byte has gone out, the only honest failure is to
+break the connection; before a PUT is committed, it is to break the PUT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from swift.common.exceptions import ChunkReadError, ChunkReadTimeout
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.swob import HTTPLengthRequired, Range, Request, Response, wsgi_quote
+from swift.common.utils import close_if_possible, drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+
+from storlet_middleware import access, grants, metrics, names, placement
+from storlet_middleware.backend import BackendInvocation
+from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
+from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
+from storlet_middleware.code import StorletVersion
+from storlet_middleware.concurrency import GreenTask, monotonic, spawn
+from storlet_middleware.config import Config
+from storlet_middleware.engine.invocation import Invocation, StreamInput
+from storlet_middleware.errors import (
+    AccessDenied,
+    BadRequest,
+    CodeReplaced,
+    InternalError,
+    RangeUnsatisfiable,
+    StorletError,
+    TenantBusy,
+    Unprocessable,
+)
+from storlet_middleware.launch import Launcher
+from storlet_middleware.object import storlet_metadata
+from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
+from storlet_middleware.result import BrokenAnswer, LocalResult, RemoteResult, Result
+from storlet_middleware.sources import ClientBody, ObjectBody
+
+#: An object node that dies before the first byte: so many further replicas are asked.
+_RERUNS: Final = 2
+#: A storlet that is uploaded anew between its resolution and the fetch of its code: so often it is resolved again.
+_RESOLUTIONS: Final = 4
+_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+_counter: Final = itertools.count(1)
+
+
+#: ``X-Storlet-Error`` of an answer that is Swift's own.
+_SWIFT_CODES: Final = {401: "access.denied", 403: "access.denied", 404: "input.not_found", 412: "precondition.failed"}
+
+
+class SwiftRefusal(Exception):
+    """Swift answered the source or the target with something that the client gets as it is (404, 304, 412, ...)."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+        self.code = _SWIFT_CODES.get(
+            answer.status_int, "swift.refused" if answer.status_int < 500 else "backend.failed"
+        )
+
+
+class OutputBroken(ChunkReadError):
+    """Raised into a PUT whose storlet failed: to Swift it is a body that broke off, so nothing is committed."""
+
+
+class Proxy:
+    """The filter's part at a proxy server: what all requests share.
+
+    :param app: the rest of the pipeline.
+    """
+
+    def __init__(self, app: Any, config: Config, logger: Any, client_timeout_seconds: float) -> None:
+        self.app = app
+        self.config = config
+        self.logger = logger
+        self.client_timeout_seconds = client_timeout_seconds
+        self.catalog = Catalog(app, config)
+        self.launcher = Launcher(config)
+        self._inflight: dict[str, int] = {}
+
+    def enter(self, account: str) -> None:
+        """Count an invocation of ``account``; raises when it has its share already."""
+        limit = self.config.invocation.max_inflight_per_tenant
+        if self._inflight.get(account, 0) >= limit:
+            raise TenantBusy(f"the account has {limit} storlets running through this server")
+        self._inflight[account] = self._inflight.get(account, 0) + 1
+
+    def leave(self, account: str) -> None:
+        """Reverse of :meth:`enter`."""
+        self._inflight[account] -= 1
+        if not self._inflight[account]:
+            del self._inflight[account]
+
+
+class Run:
+    """One request that runs a storlet.
+
+    :param request: what the client asked for.
+    """
+
+    def __init__(self, proxy: Proxy, environ: dict[str, Any], request: StorletRequest) -> None:
+        self._proxy = proxy
+        self._environ = environ
+        self._request = request
+        self._began = monotonic()
+        self._authorized = self._began
+        self._first_byte = self._began
+        self._is_owner = False
+        self._used_grants: list[bool] = []
+        self._result: Result | None = None
+        self._watch: ClientWatch | None = None
+        self._is_counted = False
+        self._has_ended = False
+        self._storlet: StorletVersion | None = None
+        self._source_answer: Any = None
+        self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
+        # A part of it is the client's (X-Trans-Id-Extra), and it names the log: a slash would make folders there.
+        self.id = f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
+
+    # --- the three verbs -----------------------------------------------------------------------------------------
+
+    def answer(self) -> Response:
+        """The client's answer; raises :class:`StorletError`, :class:`SwiftRefusal` or Swift's ``HTTPException``."""
+        try:
+            self._proxy.enter(self._request.account)
+            self._is_counted = True
+            self._watch = ClientWatch(self._environ)
+            self._admit()
+            result = self._result = self._open() if self._request.source else self._open_put()
+            self._first_byte = monotonic()
+            if self._request.target is None:
+                self._watch.pause()
+                return self._respond(result)
+            response = self._store(result, self._request.target)
+            self._end("ok" if response.status_int // 100 == 2 else "refused")
+            return response  # noqa: TRY300 - the end above belongs to what is tried
+        except ClientGone:
+            self._end("client-gone")
+            raise StorletError("the client closed its connection", status=499, code="client.gone") from None
+        except StorletError as error:
+            self._end(error.code)
+            raise error if self._is_owner else error.for_strangers() from error
+        except BaseException:
+            self._end("refused")
+            raise
+
+    def headers(self) -> dict[str, str]:
+        """What every answer carries, also a failed one."""
+        ran_on = self._result.ran_on if self._result else self._placement
+        sandbox = self._result.sandbox_seconds if self._result else 0.0
+        first = max(0.0, self._first_byte - self._authorized - sandbox)
+        return {
+            names.INVOCATION: self.id,
+            names.RAN_ON: ran_on,
+            "Server-Timing": f"auth;dur={(self._authorized - self._began) * 1000:.2f}, "
+            f"sandbox;dur={sandbox * 1000:.2f}, first-byte;dur={first * 1000:.2f}",
+        }
+
+    def _admit(self) -> None:
+        request, catalog = self._request, self._proxy.catalog
+        if self._environ.get("REMOTE_USER") in _SIGNED_URLS:
+            # Swift lets a signed URL's request do anything in the account; the signature covers one object, though.
+            raise AccessDenied("a signed URL does not cover running a storlet", status=401)
+        if len(request.extra) + max(1, len(request.ranges)) > self._proxy.config.limits.inputs:
+            raise BadRequest(f"Too many extra resources. At most {self._proxy.config.limits.inputs} inputs are allowed")
+        self._is_owner = catalog.authorize(self._environ, request.version, request.account, request.storlet)
+        if request.target is not None:
+            self._authorize_target(request.target)
+        self._storlet = catalog.resolve(self._environ, request.version, request.account, request.storlet)
+        self._authorized = monotonic()
+
+    def _authorize_target(self, target: ObjectPath) -> None:
+        """Refuse before the storlet runs what Swift would refuse after it."""
+        path = object_path(self._request.version, self._request.account, target.container, target.name)
+        verdict = access.ask(self._environ, self._proxy.app, "PUT", path)
+        if verdict.refusal is not None:
+            raise SwiftRefusal(verdict.refusal)
+        if verdict.container_status == 404:
+            raise StorletError(f"there is no container {target.container}", status=404, code="target.not_found")
+
+    # --- inputs --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Result:
+        if self._placement == placement.PROXY:
+            return self._run_here()
+        reruns, resolutions = _RERUNS, _RESOLUTIONS
+        while True:
+            # Nothing of an earlier try may serve as input of this one.
+            self._result = self._source_answer = None
+            result = self._open_at_object()
+            if result is None:
+                return self._run_here()
+            self._result = result
+            try:
+                result.first()
+            except BrokenAnswer as error:
+                result.close()
+                if not reruns:
+                    raise
+                reruns -= 1
+                # Nothing has gone to the client: another replica may run the storlet from the beginning.
+                self._proxy.logger.warning("storlet rerun id=%s why=%s", self.id, error)
+            except CodeReplaced:
+                result.close()
+                if not resolutions:
+                    raise
+                resolutions -= 1
+                self._resolve_anew()
+            else:
+                return result
+
+    def _open_at_object(self) -> Result | None:
+        """The result from an object node; ``None`` when the storlet has to run here.
+
+        Plain data that came instead is kept for :meth:`_run_here` unless a part of it is wanted.
+        """
+        description = BackendInvocation(
+            id=self.id,
+            storlet=self._version(),
+            parameters=self._request.parameters,
+            ranges=self._request.ranges,
+            wants_log=self._request.wants_log,
+            gulp=self._proxy.config.placement.chunk_bytes,
+        ).to_headers()
+        if description is None:
+            self._fall_back("long-description")
+            return None
+        answer = self._get(self._source(), headers=description)
+        if names.BACKEND_RUN in answer.headers:
+            self._source_answer = answer
+            return RemoteResult(answer)
+        self._fall_back("not-plain")
+        if self._request.ranges:
+            close_if_possible(answer.app_iter)
+        else:
+            self._source_answer = answer
+        return None
+
+    def _fall_back(self, reason: str) -> None:
+        self._placement, self._reason = placement.PROXY, reason
+
+    def _run_here(self) -> Result:
+        """Run on what Swift gives for the source and the extra resources, all fetched at the same time."""
+        wanted: list[tuple[ObjectPath, ByteRange | None]] = []
+        if self._source_answer is None:
+            spans: tuple[ByteRange | None, ...] = self._request.ranges or (None,)
+            wanted += [(self._source(), span) for span in spans]
+        answers = self._fetch(wanted + [(path, None) for path in self._request.extra])
+        if self._source_answer is not None:
+            answers.insert(0, self._source_answer)
+        self._source_answer = answers[0]
+        span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
+        return self._launch([_input(answer) for answer in answers], span)
+
+    def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
+        """Answers with data for all of ``wanted``, in their order, or the first fault and nothing left open."""
+        tasks = [spawn(self._try_get, path, span) for path, span in wanted]
+        try:
+            outcomes = [task.wait() for task in tasks]
+        except BaseException:
+            for task in tasks:
+                _give_up(task)
+            raise
+        faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        if faults:
+            for outcome in outcomes:
+                if not isinstance(outcome, Exception):
+                    close_if_possible(outcome.app_iter)
+            raise faults[0]
+        return outcomes
+
+    def _try_get(self, path: ObjectPath, span: ByteRange | None) -> Any:
+        """The answer, or the exception: a task of its own must not print it."""
+        try:
+            headers = {} if span is None else {"Range": str(_range_header(span))}
+            answer = self._get(path, headers=headers)
+            if span is not None and answer.status_int != 206:
+                close_if_possible(answer.app_iter)
+                raise RangeUnsatisfiable(  # noqa: TRY301 - an answer like the others
+                    f"no byte of {path.container}/{path.name} is in the range"
+                )
+        except Exception as error:  # noqa: BLE001
+            if isinstance(error, SwiftRefusal) and path in self._request.extra and path != self._request.source:
+                return _extra_refused(path, error.answer)
+            return error
+        return answer
+
+    def _get(self, path: ObjectPath, headers: dict[str, str]) -> Any:
+        """Swift's answer to a GET of ``path`` by the caller; raises unless it has data."""
+        environ = _clean_environ(self._environ)
+        environ["REQUEST_METHOD"] = "GET"
+        environ["PATH_INFO"] = _path_info(self._request, path)
+        environ["swift.source"] = names.SWIFT_SOURCE
+        environ.pop("wsgi.input", None)
+        if path != self._request.source:
+            # Conditions and query belong to the source.
+            environ["QUERY_STRING"] = ""
+            for key in [key for key in environ if key.startswith("HTTP_IF_")]:
+                del environ[key]
+        self._install_grants(environ)
+        request = Request.blank(wsgi_quote(environ["PATH_INFO"]), environ=environ, headers=headers)
+        answer = request.get_response(self._proxy.app)
+        if answer.status_int == 416:
+            close_if_possible(answer.app_iter)
+            raise RangeUnsatisfiable(f"no byte of {path.container}/{path.name} is in the range")
+        if answer.status_int not in (200, 206):
+            raise SwiftRefusal(self._without_source(answer) if self._used_grants else answer)
+        return answer
+
+    def _without_source(self, answer: Any) -> Response:
+        """Who may read only through a storlet learns the status and nothing else of the object."""
+        drain_and_close(answer)
+        return Response(status=answer.status_int, request=Request(self._environ))
+
+    def _install_grants(self, environ: dict[str, Any]) -> None:
+        authorize = environ.get("swift.authorize")
+        if authorize is not None:
+            environ["swift.authorize"] = grants.authorize_with_grants(
+                authorize,
+                self._proxy.app,
+                grants.Reader(grants.user_of(self._environ), self._request.account, self._request.storlet),
+                self._used_grants,
+            )
+
+    def _open_put(self) -> Result:
+        _require_length(self._environ)
+        metadata = storlet_metadata(Request(self._environ).headers)
+        body = ClientBody(self._environ, self._proxy.client_timeout_seconds)
+        extra = self._fetch([(path, None) for path in self._request.extra])
+        return self._launch([StreamInput(body, metadata, drains=True), *map(_input, extra)], None)
+
+    def _launch(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
+        task = self._proxy.launcher.task(self.id, dict(self._request.parameters), wants_log=self._request.wants_log)
+        began = monotonic()
+        invocation = Invocation(task, inputs)
+        result = self._result = LocalResult(invocation, span, 0.0)
+        fetcher = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
+        for resolutions in reversed(range(_RESOLUTIONS + 1)):
+            try:
+                # No input is touched before the code is there.
+                self._proxy.launcher.start(invocation, self._version(), fetcher)
+                break
+            except CodeReplaced:
+                if not resolutions:
+                    raise
+                self._resolve_anew()
+        result.sandbox_seconds = monotonic() - began
+        result.first()
+        return result
+
+    def _resolve_anew(self) -> None:
+        request = self._request
+        self._storlet = self._proxy.catalog.resolve_anew(
+            self._environ, request.version, request.account, request.storlet
+        )
+
+    def _version(self) -> StorletVersion:
+        if self._storlet is None:
+            raise InternalError("the storlet was not resolved")
+        return self._storlet
+
+    def _source(self) -> ObjectPath:
+        if self._request.source is None:
+            raise InternalError("the request has no source")
+        return self._request.source
+
+    # --- GET: to the client --------------------------------------------------------------------------------------
+
+    def _respond(self, result: Result) -> Response:
+        source = self._source_answer.headers
+        headers = HeaderKeyDict({} if self._used_grants else _passed_on(source))
+        _set_metadata(headers, result.metadata)
+        headers.setdefault("Content-Type", source.get("Content-Type") or "application/octet-stream")
+        if result.span:
+            headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
+        headers.update(self.headers())
+        # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
+        self._environ["eventlet.minimum_write_chunk_size"] = 0
+        stream = _Stream(self._stream(result), self._end)
+        response = Response(status=200, request=Request(self._environ), app_iter=stream)
+        # swob gives an answer without a type one of its own, with a charset.
+        del response.headers["Content-Type"]
+        response.headers.update(headers)
+        response.content_length = None
+        return response
+
+    def _stream(self, result: Result) -> Iterator[bytes]:
+        code = "client-gone"
+        try:
+            chunks = result.chunks()
+            yield from self._watch.guard(chunks) if self._watch else chunks
+            code = "ok"
+        except StorletError as error:
+            code = error.code
+            break_connection(self._environ)
+            raise
+        except ClientGone:
+            raise StorletError("the client closed its connection", status=499, code="client.gone") from None
+        except Exception:
+            code = "internal"
+            break_connection(self._environ)
+            raise
+        finally:
+            self._end(code)
+
+    # --- PUT and COPY: into the store ----------------------------------------------------------------------------
+
+    def _store(self, result: Result, target: ObjectPath) -> Response:
+        environ = _clean_environ(self._environ)
+        environ["REQUEST_METHOD"] = "PUT"
+        environ["PATH_INFO"] = _path_info(self._request, target)
+        environ["QUERY_STRING"] = ""
+        environ["swift.source"] = names.SWIFT_SOURCE
+        environ["HTTP_TRANSFER_ENCODING"] = "chunked"
+        for key in ("CONTENT_LENGTH", "HTTP_ETAG", "HTTP_X_COPY_FROM", "HTTP_DESTINATION", "HTTP_EXPECT"):
+            environ.pop(key, None)
+        # The conditions of a copy were the source's.
+        dropped = ("HTTP_X_OBJECT_META_STORLET_", *(("HTTP_IF_",) if self._source_answer is not None else ()))
+        for key in [key for key in environ if key.startswith(dropped)]:
+            del environ[key]
+        body = _OutputBody(result.chunks())
+        environ["wsgi.input"] = body
+        request = Request(environ)
+        self._set_stored_headers(request, result)
+        try:
+            answer = request.get_response(self._proxy.app)
+        finally:
+            body.close()
+        if body.error is not None:
+            drain_and_close(answer)
+            raise body.error
+        if answer.status_int // 100 == 2 and not body.is_whole:
+            drain_and_close(answer)
+            raise InternalError("Swift committed before the storlet's output had ended")
+        answer.headers.update(self._stored_answer_headers())
+        return answer
+
+    def _set_stored_headers(self, request: Any, result: Result) -> None:
+        if self._source_answer is not None:
+            own = {key.lower() for key, value in request.headers.items() if value or key.lower() != "content-type"}
+            if not self._used_grants:
+                inherited = user_metadata_wsgi(self._source_answer.headers)
+                request.headers.update({key: value for key, value in inherited.items() if key.lower() not in own})
+            if "content-type" not in own:
+                request.headers["Content-Type"] = self._source_answer.headers.get("Content-Type", "")
+        _set_metadata(request.headers, result.metadata)
+
+    def _stored_answer_headers(self) -> dict[str, str]:
+        headers = self.headers()
+        if self._source_answer is not None:
+            source = self._source()
+            headers[names.GENERATED_FROM_ACCOUNT] = quote(self._request.account)
+            headers[names.GENERATED_FROM] = quote(f"{source.container}/{source.name}")
+            modified = self._source_answer.headers.get("Last-Modified")
+            if modified:
+                headers[names.GENERATED_FROM_LAST_MODIFIED] = modified
+        return headers
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _end(self, code: str) -> None:
+        """Release everything, keep the log, say how it went; calls after the first do nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self._watch is not None:
+            self._watch.stop()
+        result = self._result
+        if result is not None:
+            result.close()
+        elif self._source_answer is not None:
+            close_if_possible(self._source_answer.app_iter)
+        if self._is_counted:
+            self._proxy.leave(self._request.account)
+        if result is None:
+            return
+        if self._request.wants_log and code != "client-gone":
+            self._keep_log(result.log, code)
+        now = monotonic()
+        metrics.invocation(
+            self._proxy.logger,
+            self._request.method,
+            code,
+            now - self._began,
+            self._first_byte - self._began,
+            result.bytes_out,
+        )
+        self._proxy.logger.info(
+            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f in=%d out=%d",
+            self.id, quote(self._request.account), quote(self._request.storlet), self._request.method,
+            result.ran_on, self._reason, code, (now - self._began) * 1000, result.bytes_in, result.bytes_out,
+        )  # fmt: skip
+
+    def _keep_log(self, log: bytes, code: str) -> None:
+        """Store the invocation's log as an object of the tenant; a log that cannot be kept fails nothing."""
+        body = log + f"outcome: {code}\n".encode()
+        container = self._proxy.config.storlet.log_container
+        version, account = self._request.version, self._request.account
+        path = object_path(version, account, container, f"{self._request.storlet}/{self.id}.log")
+        try:
+            status = self._put(path, body)
+            if status == 404:
+                self._put(object_path(version, account, container), b"")
+                status = self._put(path, body)
+        except Exception:
+            self._proxy.logger.exception("ERROR storlets: log not kept id=%s", self.id)
+            return
+        if status // 100 != 2:
+            self._proxy.logger.warning("log not kept id=%s status=%d", self.id, status)
+
+    def _put(self, path: str, body: bytes) -> int:
+        request = make_pre_authed_request(
+            self._environ,
+            method="PUT",
+            path=path,
+            body=body,
+            headers={"Content-Length": str(len(body)), "Content-Type": "text/plain; charset=utf-8"},
+            swift_source=names.SWIFT_SOURCE,
+        )
+        answer = request.get_response(self._proxy.app)
+        drain_and_close(answer)
+        return int(answer.status_int)
+
+
+class _Stream:
+    """A generator whose end is told also when it was never begun, which a generator alone does not notice."""
+
+    def __init__(self, chunks: Iterator[bytes], on_close: Callable[[str], None]) -> None:
+        self._chunks = chunks
+        self._on_close = on_close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+        self._on_close("client-gone")
+
+
+class _OutputBody:
+    """A result as the body of a PUT (``wsgi.input``)."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+        self.is_whole = False
+        self.error: StorletError | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes; raises :class:`OutputBroken` when the storlet failed."""
+        if self.error is not None:
+            raise OutputBroken("the storlet failed")
+        while (size < 0 or not self._rest) and not self.is_whole:
+            try:
+                chunk = next(self._chunks, None)
+            except StorletError as error:
+                self.error = error
+                raise OutputBroken("the storlet failed") from error
+            except ChunkReadTimeout as timeout:
+                # Swift waits for data of a PUT as long as for a client's.
+                self.error = Unprocessable(f"the storlet stalled for {timeout}", code="storlet.timeout.idle")
+                raise
+            self.is_whole = chunk is None
+            self._rest += chunk or b""
+        if size < 0 or size >= len(self._rest):
+            piece, self._rest = self._rest, b""
+        else:
+            piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+
+
+def _require_length(environ: dict[str, Any]) -> None:
+    """Refuse a body as Swift does whose end nobody knows: the server gives us an empty one in its place."""
+    request = Request(environ)
+    try:
+        length = request.message_length()
+    except (AttributeError, ValueError) as error:  # swob's ways to say that it knows no such encoding
+        raise BadRequest(str(error)) from None
+    if length is None and "HTTP_TRANSFER_ENCODING" not in environ:
+        raise HTTPLengthRequired(request=request)
+
+
+def _input(answer: Any) -> StreamInput:
+    return StreamInput(ObjectBody(answer), storlet_metadata(answer.headers))
+
+
+def _set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:
+    """Put a storlet's metadata into ``headers`` (WSGI strings): ``Content-Type`` is itself, any other key user metadata.
+
+    An empty value withholds what the source has under that key.
+    """
+    for key, value in metadata.items():
+        name = _wsgi("Content-Type" if key.lower() == "content-type" else names.OBJECT_META + key)
+        if value:
+            headers[name] = _wsgi(value)
+        else:
+            headers.pop(name, None)
+
+
+def user_metadata_wsgi(headers: Any) -> dict[str, str]:
+    """The user metadata of an object as WSGI headers, without what storlets declare about themselves."""
+    skipped = names.STORLET_META.lower()
+    return {
+        key: value
+        for key, value in headers.items()
+        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+    }
+
+
+def _passed_on(source: Any) -> dict[str, str]:
+    """Headers of the source that a transformed answer may carry: user metadata and what browsers need for CORS."""
+    return user_metadata_wsgi(source) | {
+        key: value for key, value in source.items() if key.lower().startswith("access-control-")
+    }
+
+
+def _wsgi(text: str) -> str:
+    return text.encode().decode("latin-1")
+
+
+def _path_info(request: StorletRequest, path: ObjectPath) -> str:
+    return _wsgi(f"/{request.version}/{request.account}/{path.container}/{path.name}")
+
+
+_OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_COPY_FROM", "HTTP_DESTINATION")
+
+
+def _clean_environ(environ: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the client's request without what is ours: nothing of it reaches the rest of the pipeline."""
+    return {key: value for key, value in environ.items() if not key.startswith(_OURS)}
+
+
+def _range_header(span: ByteRange) -> Range:
+    first, last = span
+    return Range(f"bytes={'' if first is None else first}-{'' if last is None else last}")
+
+
+def _span_of(answer: Any) -> tuple[int, int, int] | None:
+    """First, last and size from ``Content-Range: bytes a-b/size``."""
+    try:
+        span, size = answer.headers["Content-Range"].removeprefix("bytes ").split("/")
+        first, last = span.split("-")
+        return int(first), int(last), int(size)
+    except (KeyError, ValueError):
+        return None
+
+
+def _give_up(task: GreenTask) -> None:
+    """Kill ``task``, which opens an answer, or close the answer that it has opened."""
+    if not task.dead:
+        task.kill()
+        return
+    with contextlib.suppress(BaseException):
+        outcome = task.wait()
+        if not isinstance(outcome, BaseException):
+            close_if_possible(outcome.app_iter)
+
+
+def _extra_refused(path: ObjectPath, answer: Any) -> StorletError:
+    close_if_possible(answer.app_iter)
+    text = f"extra resource /{path.container}/{path.name}: {answer.status}"
+    if answer.status_int in (401, 403):
+        return AccessDenied(text, status=answer.status_int)
+    if answer.status_int == 404:
+        return StorletError(text, status=404, code="input.not_found")
+    return StorletError(text, status=503, code="backend.failed", retry_after=5)

@@ -1,0 +1,70 @@
+"""What a filter may ask for: names that stay names when they become paths, arguments and labels.
+
+The filter checks uploads as well; here everything is checked again, because what passes becomes part of a path of
+root's, and all faults of a request are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.errors import BadRequest
+
+ACCOUNT_BYTES: Final = 1024
+NAME_BYTES: Final = 255
+MAIN_BYTES: Final = 1024
+DEPENDENCIES_MAX: Final = 128
+#: All names of a storlet together: the supervisor's message must fit, and it holds a few numbers besides.
+NAMES_BYTES: Final = 24 * 1024
+
+
+def check_account(account: str) -> None:
+    """Raise :class:`BadRequest` for what cannot be an account."""
+    _refuse(_text_faults("account", account, ACCOUNT_BYTES))
+
+
+def check_storlet(account: str, storlet: messages.Storlet, languages: Iterable[str]) -> None:
+    """Raise :class:`BadRequest` with every fault of a request to load ``storlet``."""
+    faults = _text_faults("account", account, ACCOUNT_BYTES)
+    faults += _name_faults("storlet.name", storlet.name, NAME_BYTES)
+    faults += _name_faults("storlet.file", storlet.file, NAME_BYTES)
+    faults += _name_faults("storlet.main", storlet.main, MAIN_BYTES)
+    if storlet.language_version is not None:
+        faults += _name_faults("storlet.language_version", storlet.language_version, 16)
+    for position, name in enumerate(storlet.dependencies[: DEPENDENCIES_MAX + 1]):
+        faults += _name_faults(f"storlet.dependencies[{position}]", name, NAME_BYTES)
+    if len(storlet.dependencies) > DEPENDENCIES_MAX:
+        faults.append(f"storlet.dependencies: {len(storlet.dependencies)} of them, more than {DEPENDENCIES_MAX}")
+    if storlet.language not in languages:
+        faults.append(f"storlet.language is none of {', '.join(languages)}")
+    if not faults and _size([storlet.main, storlet.file, storlet.name, *storlet.dependencies]) > NAMES_BYTES:
+        faults.append(f"the names have more than {NAMES_BYTES} bytes")
+    _refuse(faults)
+
+
+def _refuse(faults: list[str]) -> None:
+    if faults:
+        raise BadRequest(messages.one_line("; ".join(faults)))
+
+
+def _text_faults(where: str, text: str, limit: int) -> list[str]:
+    if not text or len(text.encode("utf-8", "replace")) > limit:
+        return [f"{where} has not between 1 and {limit} bytes"]
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
+        return [f"{where} has control characters"]
+    return []
+
+
+def _name_faults(where: str, name: str, limit: int) -> list[str]:
+    faults = _text_faults(where, name, limit)
+    if "/" in name or name in {".", ".."}:
+        faults.append(f"{where} is not a plain name")
+    if name.startswith("-"):
+        faults.append(f"{where} begins with '-'")
+    return faults
+
+
+def _size(names: list[str]) -> int:
+    return sum(len(name.encode("utf-8", "replace")) for name in names)

@@ -1,0 +1,60 @@
+"""What can go wrong in sandboxd, below the answers to filters.
+
+::
+
+    SandboxdFault
+    ├── StartupFault          sandboxd cannot run: another one does, a path or an option is unusable
+    ├── IdentityFault         no uid for a tenant
+    ├── PlaceFault            a directory or socket cannot be made, or is not what it must be
+    ├── EngineFault           Docker refused
+    │   ├── EngineUnavailable   Docker does not answer
+    │   ├── ImageMissing        the sandbox image is not there
+    │   └── NameTaken           a container of that name exists
+    ├── SandboxLost           the supervisor, and with it the sandbox, is gone or does not answer
+    └── LoadRefused           a live supervisor refused a storlet
+
+``pool`` turns each into one of the four answers that a filter can get (``storlet_middleware.errors``: bad request, node
+busy, sandbox unavailable, internal); ``__main__`` prints the ones that end the process.
+"""
+
+from __future__ import annotations
+
+
+class SandboxdFault(Exception):
+    """Base of all; the text is one line for an operator."""
+
+
+class StartupFault(SandboxdFault):
+    """sandboxd cannot run."""
+
+
+class IdentityFault(SandboxdFault):
+    """No uid can be given; the text says why and what an operator can do."""
+
+
+class PlaceFault(SandboxdFault):
+    """A path of ours cannot be made, or somebody else's thing is there."""
+
+
+class EngineFault(SandboxdFault):
+    """Docker refused what we asked."""
+
+
+class EngineUnavailable(EngineFault):
+    """Docker does not answer."""
+
+
+class ImageMissing(EngineFault):
+    """The sandbox image is not on this node."""
+
+
+class NameTaken(EngineFault):
+    """A container of that name exists."""
+
+
+class SandboxLost(SandboxdFault):
+    """The sandbox ended, or its supervisor does not answer any more."""
+
+
+class LoadRefused(SandboxdFault):
+    """The supervisor lives and refused a command."""

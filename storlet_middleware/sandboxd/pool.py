@@ -1,0 +1,504 @@
+"""All sandboxes of the node: which tenant has one, who waits for it, which must go.
+
+Each sandbox key has at most one *entry*.  An entry holds the one task that starts (or adopts) its sandbox, so any number
+of callers wait for the same start; when the sandbox is lost, retired or fails to start, the entry goes at once and a
+background task removes the container.  The next caller makes a new entry, which waits for that removal first, because
+the new container has the name of the old one.
+
+Nobody is answered before the running containers of the node were adopted: a start in their place would end them together
+with the invocations that they serve.  When Docker is away that is what callers are told, and the next call tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.errors import BadRequest, InternalError, NodeBusy, SandboxUnavailable, StorletError
+from storlet_middleware.sandboxd import checks
+from storlet_middleware.sandboxd.backoff import Backoff
+from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_KEY, Container
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    EngineUnavailable,
+    ImageMissing,
+    LoadRefused,
+    SandboxdFault,
+    SandboxLost,
+)
+from storlet_middleware.sandboxd.plan import Plan, Planner
+from storlet_middleware.sandboxd.sandbox import RECENT_SECONDS, Node, Sandbox, State
+from storlet_middleware.sandboxd.wording import shown
+
+log = logging.getLogger("storlet.sandboxd")
+
+#: A caller waits so long for the end of a back-off before it is sent away with ``retry_after``.
+PATIENCE_SECONDS: Final = 2.0
+#: What a load may take beyond the start of its sandbox.
+LOAD_SECONDS: Final = 12.0
+SWEEP_SECONDS: Final = 60.0
+#: Between attempts to adopt while Docker is away; a caller's own attempt does not wait for it.
+ADOPT_AGAIN_SECONDS: Final = 2.0
+#: An outdated sandbox whose supervisor has not come back by then cannot: its control directory is another one.
+OUTDATED_SECONDS: Final = 5.0
+DRAIN_LOOK_SECONDS: Final = 0.5
+UNAVAILABLE_RETRY_SECONDS: Final = 2
+
+
+@dataclass(eq=False)
+class Entry:
+    """A sandbox key that is in use; ``task`` ends with the running sandbox."""
+
+    key: str
+    account: str
+    task: asyncio.Task[Sandbox] = field(init=False)
+    sandbox: Sandbox | None = None
+
+
+class Pool:
+    """Answers for the whole node; make it inside the loop, then :meth:`run` it."""
+
+    def __init__(self, node: Node, planner: Planner) -> None:
+        self._node = node
+        self._planner = planner
+        self._entries: dict[str, Entry] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._draining: set[Sandbox] = set()
+        self._backoffs: dict[str, Backoff] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+        self._adoption: asyncio.Task[None] | None = None
+        self._room = asyncio.Lock()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, account: str, asker: int | None) -> Path:
+        """Make the account's code directory for user ``asker`` and begin to start its sandbox; does not wait for it."""
+        checks.check_account(account)
+        try:
+            path = self._node.places.make_code_dir(account, asker)
+        except SandboxdFault as fault:
+            raise self._answer(fault) from fault
+        self._in_background(self._start_ahead(account))
+        return path
+
+    async def load(self, account: str, storlet: messages.Storlet) -> Path:
+        """The path of the storlet's socket, served by a running sandbox; raises a :class:`StorletError`."""
+        checks.check_storlet(account, storlet, self._node.config.storlet.languages)
+        if not self._node.places.has_version(account, storlet.version):
+            raise BadRequest("the code of this version is not in the code directory")
+        limit = self._node.config.sandbox.start_deadline_seconds + LOAD_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                return await self._load(account, storlet)
+        except SandboxdFault as fault:
+            raise self._answer(fault) from fault
+        except TimeoutError:
+            raise SandboxUnavailable(f"the sandbox was not ready within {limit:.0f} seconds") from None
+
+    async def status(self) -> messages.NodeStatus:
+        """Every sandbox with its groups, and whether the image is there."""
+        sandboxes, images = await asyncio.gather(
+            asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))), self._images()
+        )
+        return messages.NodeStatus([*sandboxes, *(_described_briefly(sandbox) for sandbox in self._draining)], images)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Adopt, sweep and stop idle sandboxes until cancelled."""
+        while True:
+            try:
+                await self._adopted()
+            except SandboxdFault as fault:
+                log.warning("adoption failed reason=%s", shown(fault))
+                await asyncio.sleep(ADOPT_AGAIN_SECONDS)
+                continue
+            break
+        config = self._node.config
+        tick = min(SWEEP_SECONDS, config.sandbox.idle_stop_seconds / 4, config.invocation.group_idle_seconds)
+        next_sweep = 0.0
+        while True:
+            await asyncio.sleep(max(tick, 0.1))
+            await asyncio.gather(*(self._look_after(entry) for entry in list(self._entries.values())))
+            if self._now() >= next_sweep:
+                next_sweep = self._now() + SWEEP_SECONDS
+                await self._sweep()
+
+    async def close(self, grace_seconds: float) -> None:
+        """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
+        tasks = {entry.task for entry in self._entries.values()} | set(self._endings.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_seconds)
+        for sandbox in [entry.sandbox for entry in self._entries.values()] + list(self._draining):
+            if sandbox is not None:
+                sandbox.release()
+        for task in tasks | self._background:
+            task.cancel()
+
+    # --- one sandbox ------------------------------------------------------------------------------------------------
+
+    async def _load(self, account: str, storlet: messages.Storlet) -> Path:
+        try:
+            return await (await self._running(account)).load(storlet)
+        except SandboxLost as fault:
+            # It ended before we were told; the one that takes its place is new and gets one attempt.
+            log.info("sandbox replaced account=%s reason=%s", shown(account), shown(fault))
+            return await (await self._running(account)).load(storlet)
+
+    async def _running(self, account: str) -> Sandbox:
+        await self._adopted()
+        key = self._planner.key(account)
+        entry = self._entries.get(key)
+        if entry is None:
+            self._check_backoff(key)
+            entry = self._enter(key, account)
+            entry.task = self._in_background(self._start(entry))
+        return await asyncio.shield(entry.task)
+
+    def _enter(self, key: str, account: str) -> Entry:
+        entry = Entry(key, account)
+        self._entries[key] = entry
+        return entry
+
+    async def _start(self, entry: Entry) -> Sandbox:
+        began = self._now()
+        seconds = self._node.config.sandbox.start_deadline_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wait_for_turn(entry.key)
+                await self._make_room()
+                self._node.places.make_code_dir(entry.account)
+                plan = await self._node.threads.call(self._planner.plan, entry.account)
+                entry.sandbox = Sandbox(plan, self._node, self._lost)
+                await entry.sandbox.start()
+        except TimeoutError:
+            fault = SandboxLost(f"the sandbox did not start within {seconds:g} seconds")
+            self._failed(entry, fault, began)
+            raise fault from None
+        except (SandboxdFault, StorletError) as error:
+            self._failed(entry, error, began)
+            raise
+        log.info(
+            "sandbox started key=%s account=%s uid=%d container=%s ms=%.0f",
+            entry.key, shown(entry.account), plan.identity.uid, (entry.sandbox.container_id or "")[:12],
+            (self._now() - began) * 1000,
+        )  # fmt: skip
+        return entry.sandbox
+
+    async def _wait_for_turn(self, key: str) -> None:
+        backoff = self._backoffs.get(key)
+        if backoff is not None:
+            await asyncio.sleep(backoff.wait_seconds(self._now()))
+        ending = self._endings.get(key)
+        if ending is not None:
+            await asyncio.wait({ending})
+
+    def _failed(self, entry: Entry, error: SandboxdFault | StorletError, began: float) -> None:
+        """A start or adoption did not succeed: drop the entry, remove what there is of it."""
+        log.warning("sandbox failed key=%s account=%s reason=%s", entry.key, shown(entry.account), shown(error))
+        if isinstance(error, SandboxLost):
+            self._note_end(entry.key, self._now() - began, str(error))
+        self._drop(entry)
+
+    def _lost(self, sandbox: Sandbox, reason: str) -> None:
+        """A running sandbox ended by itself."""
+        key = sandbox.plan.key
+        log.warning(
+            "sandbox lost key=%s account=%s seconds=%.1f reason=%s",
+            key, shown(sandbox.plan.account), sandbox.lived_seconds, shown(reason),
+        )  # fmt: skip
+        self._note_end(key, sandbox.lived_seconds, reason)
+        entry = self._entries.get(key)
+        if sandbox in self._draining:
+            self._draining.discard(sandbox)
+            sandbox.cut()
+            self._end_in_background(sandbox.container_id or "", sandbox.remove_lost())
+        elif entry is not None and entry.sandbox is sandbox:
+            del self._entries[key]
+            sandbox.cut()
+            self._end_in_background(key, sandbox.remove_lost())
+
+    def _drop(self, entry: Entry) -> None:
+        """Forget an entry at once and end its sandbox in the background."""
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+        if entry.sandbox is not None:
+            entry.sandbox.cut()
+            self._end_in_background(entry.key, entry.sandbox.remove())
+
+    def _end_in_background(self, key: str, end: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        before = self._endings.get(key)
+
+        async def ended() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            try:
+                await end
+            except EngineFault as fault:
+                # Its sockets are gone, so nobody uses it; the sweep or the next start removes it.
+                log.warning("sandbox not removed key=%s reason=%s", key, shown(fault))
+
+        task = self._in_background(ended())
+        self._endings[key] = task
+        task.add_done_callback(lambda done: self._endings.pop(key) if self._endings.get(key) is done else None)
+        return task
+
+    # --- back-off ---------------------------------------------------------------------------------------------------
+
+    def _note_end(self, key: str, lived_seconds: float, reason: str) -> None:
+        self._backoffs.setdefault(key, Backoff()).ended(self._now(), lived_seconds, reason)
+
+    def _check_backoff(self, key: str) -> None:
+        backoff = self._backoffs.get(key)
+        wait = backoff.wait_seconds(self._now()) if backoff is not None else 0.0
+        if backoff is not None and wait > PATIENCE_SECONDS:
+            raise SandboxUnavailable(
+                messages.one_line(f"the sandbox ended {backoff.ends} times in a row, last: {backoff.last_reason}"),
+                retry_after=math.ceil(wait),
+            )
+
+    # --- room -------------------------------------------------------------------------------------------------------
+
+    async def _make_room(self) -> None:
+        """End idle sandboxes until the node has no more than ``max_per_node``; raises :class:`NodeBusy`."""
+        limit = self._node.config.sandbox.max_per_node
+        async with self._room:
+            while len(self._entries) + len(self._draining) > limit:
+                ending = await self._evict()
+                if ending is None:
+                    raise NodeBusy(f"{limit} sandboxes work on this node, which is its maximum")
+                await asyncio.wait({ending})
+
+    async def _evict(self) -> asyncio.Task[None] | None:
+        """End the sandbox that was not used for the longest time, if any is idle."""
+        running = self._running_entries()
+        idle = await asyncio.gather(*(self._idle_seconds(entry) for entry in running))
+        for seconds, entry in sorted(zip(idle, running, strict=True), key=lambda pair: -pair[0]):
+            if seconds >= RECENT_SECONDS:
+                ending = await self._retire(entry, RECENT_SECONDS, "evicted")
+                if ending is not None:
+                    return ending
+        return None
+
+    def _running_entries(self) -> list[Entry]:
+        return [e for e in self._entries.values() if e.sandbox is not None and e.sandbox.state is State.RUNNING]
+
+    async def _idle_seconds(self, entry: Entry) -> float:
+        sandbox = entry.sandbox
+        groups = await self._groups(entry)
+        return sandbox.idle_seconds(groups) if sandbox is not None and groups is not None else -1.0
+
+    async def _retire(self, entry: Entry, idle_seconds: float, why: str) -> asyncio.Task[None] | None:
+        """End a sandbox that has been idle for so long; the task of its removal, or ``None`` when it works after all."""
+        sandbox = entry.sandbox
+        try:
+            if sandbox is None or not await sandbox.retire(idle_seconds) or self._entries.get(entry.key) is not entry:
+                return None
+        except SandboxdFault as fault:
+            log.warning("sandbox does not answer key=%s reason=%s", entry.key, shown(fault))
+            return None
+        log.info("sandbox stopped key=%s account=%s reason=%s", entry.key, shown(entry.account), why)
+        del self._entries[entry.key]
+        sandbox.cut()
+        return self._end_in_background(entry.key, sandbox.remove())
+
+    async def _look_after(self, entry: Entry) -> None:
+        """One tick of one sandbox: stop it when idle, unload what nobody uses."""
+        limit = self._node.config.sandbox.idle_stop_seconds
+        sandbox, groups = entry.sandbox, await self._groups(entry)
+        if sandbox is None or groups is None:
+            return
+        if sandbox.idle_seconds(groups) >= limit:
+            await self._retire(entry, limit, "idle")
+            return
+        try:
+            await sandbox.tidy(groups)
+        except SandboxdFault as fault:
+            log.warning("storlet not unloaded key=%s reason=%s", entry.key, shown(fault))
+
+    async def _groups(self, entry: Entry) -> Sequence[messages.Group] | None:
+        """The groups of a running sandbox; ``None`` when it does not run or does not answer."""
+        if entry.sandbox is None or entry.sandbox.state is not State.RUNNING:
+            return None
+        try:
+            return await entry.sandbox.groups()
+        except SandboxdFault as fault:
+            log.warning("sandbox does not answer key=%s reason=%s", entry.key, shown(fault))
+            return None
+
+    # --- adoption and sweep -----------------------------------------------------------------------------------------
+
+    async def _adopted(self) -> None:
+        """Return when the containers of an earlier sandboxd are adopted or being removed."""
+        if self._adoption is None:
+            self._adoption = self._in_background(self._adopt_all())
+            self._adoption.add_done_callback(self._forget_failed_adoption)
+        await asyncio.shield(self._adoption)
+
+    def _forget_failed_adoption(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._adoption = None
+
+    async def _adopt_all(self) -> None:
+        call = self._node.threads.call
+        containers = await call(self._node.engine.ours, self._node.config.sandbox.node_id)
+        plans = [await call(self._planner.plan_of, container) for container in containers]
+        for container, plan in zip(containers, plans, strict=True):
+            if plan is None:
+                self._remove_stale(container)
+            else:
+                entry = self._enter(plan.key, plan.account)
+                entry.task = self._in_background(self._adopt(entry, plan, container))
+        for key in self._node.places.keys() - set(self._entries):
+            self._node.places.remove_sandbox_dirs(key)
+
+    async def _adopt(self, entry: Entry, plan: Plan, container: Container) -> Sandbox:
+        began = self._now()
+        seconds = self._node.config.sandbox.start_deadline_seconds
+        if plan.is_outdated:
+            seconds = min(seconds, OUTDATED_SECONDS)
+        entry.sandbox = Sandbox(plan, self._node, self._lost)
+        try:
+            async with asyncio.timeout(seconds):
+                await entry.sandbox.adopt(container.id, container.created_at)
+        except TimeoutError:
+            fault = SandboxLost(f"the supervisor did not come back within {seconds:g} seconds")
+            self._failed(entry, fault, began)
+            raise fault from None
+        except SandboxdFault as error:
+            self._failed(entry, error, began)
+            raise
+        log.info(
+            "sandbox adopted key=%s account=%s container=%s outdated=%s",
+            entry.key, shown(entry.account), container.id[:12], plan.is_outdated,
+        )  # fmt: skip
+        if plan.is_outdated:
+            await self._set_aside(entry, entry.sandbox, container)
+            raise SandboxLost("the sandbox was made with another image or other options")
+        return entry.sandbox
+
+    async def _set_aside(self, entry: Entry, sandbox: Sandbox, container: Container) -> None:
+        """Make way for a new sandbox in the place of an outdated one, which finishes its work beside it."""
+        if not await sandbox.detach():
+            self._drop(entry)
+            return
+        try:
+            await self._node.threads.call(
+                self._node.engine.rename, container.id, f"{container.name}-{container.id[:12]}"
+            )
+        except EngineFault as fault:
+            log.warning("sandbox cannot be set aside key=%s reason=%s", entry.key, shown(fault))
+            self._drop(entry)
+            return
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            self._draining.add(sandbox)
+            self._in_background(self._drain(sandbox))
+
+    async def _drain(self, sandbox: Sandbox) -> None:
+        """End a sandbox that was set aside when it has finished; no invocation may be longer than ``total_seconds``."""
+        deadline = self._now() + self._node.config.invocation.total_seconds
+        while await sandbox.is_working() and self._now() < deadline:  # noqa: ASYNC110  it is asked; nobody tells
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+        if sandbox in self._draining:
+            log.info("sandbox drained key=%s account=%s", sandbox.plan.key, shown(sandbox.plan.account))
+            self._draining.discard(sandbox)
+            sandbox.cut()
+            self._end_in_background(sandbox.container_id or "", sandbox.remove())
+
+    def _remove_stale(self, container: Container) -> None:
+        account, key = container.labels.get(LABEL_ACCOUNT, ""), container.labels.get(LABEL_KEY, "")
+        log.info("stale sandbox removed key=%s account=%s container=%s", shown(key), shown(account), container.id[:12])
+
+        async def remove() -> None:
+            await self._node.threads.call(self._node.engine.remove, container.id)
+
+        self._end_in_background(key, remove())
+
+    async def _sweep(self) -> None:
+        """Remove containers of ours that no entry knows: removals that failed, starts that were given up."""
+        try:
+            containers = await self._node.threads.call(self._node.engine.ours, self._node.config.sandbox.node_id)
+        except EngineUnavailable:
+            return  # the next sweep sees them
+        except EngineFault as fault:
+            log.warning("sweep failed reason=%s", shown(fault))
+            return
+        draining = {sandbox.container_id for sandbox in self._draining}
+        for container in containers:
+            if container.id in draining or container.id in self._endings:
+                continue
+            key = container.labels.get(LABEL_KEY, "")
+            entry = self._entries.get(key)
+            known = entry.sandbox.container_id if entry is not None and entry.sandbox is not None else None
+            if key not in self._endings and (entry is None or (known is not None and known != container.id)):
+                self._remove_stale(container)
+        now = self._now()
+        self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if not backoff.is_over(now)}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    async def _start_ahead(self, account: str) -> None:
+        try:
+            await self._running(account)
+        except (SandboxdFault, StorletError):
+            return  # logged where it happened; whoever loads next is told
+
+    async def _described(self, entry: Entry) -> messages.Sandbox:
+        sandbox = entry.sandbox
+        if sandbox is None:
+            return messages.Sandbox(entry.account, entry.key, State.STARTING.value)
+        return dataclasses.replace(_described_briefly(sandbox), groups=await self._groups(entry) or ())
+
+    async def _images(self) -> dict[str, Any]:
+        image = self._node.config.sandbox.image
+        try:
+            return {image: {"id": await self._node.threads.call(self._node.engine.image_id, image)}}
+        except EngineFault as fault:
+            return {image: {"id": None, "message": str(fault)}}
+
+    def _answer(self, fault: SandboxdFault) -> StorletError:
+        """What a filter is told of a fault."""
+        text = messages.one_line(str(fault))
+        if isinstance(fault, LoadRefused):
+            return InternalError(f"the supervisor refused the storlet: {text}")
+        if isinstance(fault, EngineUnavailable):
+            return SandboxUnavailable(text, retry_after=UNAVAILABLE_RETRY_SECONDS)
+        if isinstance(fault, ImageMissing):
+            return SandboxUnavailable(f"{text}; build it as sandbox_images/README.rst says, or run 'make up'")
+        return SandboxUnavailable(text)
+
+    def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that is kept until it ends, and whose failure is reported when it is a defect of ours."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_ended)
+        return task
+
+    def _background_ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, (SandboxdFault, StorletError)):
+            log.error("background task failed", exc_info=error)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _described_briefly(sandbox: Sandbox) -> messages.Sandbox:
+    """A sandbox for the status, without its groups."""
+    return messages.Sandbox(
+        account=sandbox.plan.account,
+        key=sandbox.plan.key,
+        state=sandbox.state.value,
+        container=sandbox.container_id,
+        uid=sandbox.plan.identity.uid,
+        started_at=sandbox.started_at,
+    )

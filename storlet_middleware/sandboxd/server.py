@@ -1,0 +1,172 @@
+"""The control socket of the node: filters ask here for sandboxes (section 5 of PROTOCOL.rst).
+
+Each connection has at most one request under way; until it is answered nothing more is read from it.  All sockets are
+non-blocking and a message is one record, so a client can hold up nobody: one that sends half a request does not exist,
+one that does not read its answers is closed when its socket buffer is full, one that sends garbage is told so and closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import Any, Final
+
+from storlet_daemon.protocol import framing, messages
+from storlet_middleware.errors import StorletError
+from storlet_middleware.sandboxd.control import Peer, peer_of
+from storlet_middleware.sandboxd.pool import Pool
+from storlet_middleware.sandboxd.wording import shown
+
+log = logging.getLogger("storlet.sandboxd")
+
+#: More connections than Swift's workers of a node ever hold; beyond it the one that was silent longest is closed.
+CLIENTS_MAX: Final = 512
+ACCEPTS: Final = 16
+
+
+class Client:
+    """One connection of a filter; owns the socket."""
+
+    def __init__(self, connection: socket.socket, server: Server) -> None:
+        self._connection = connection
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[messages.Message] | None = None
+        self.peer: Peer = peer_of(connection)
+        self.last_used = self._loop.time()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of it is under way."""
+        return self._task is not None
+
+    def listen(self) -> None:
+        """Wait for the next request."""
+        self._loop.add_reader(self._connection, self._readable)
+
+    def close(self) -> None:
+        """End the connection; what it asked for goes on, because others may wait for it too."""
+        self._loop.remove_reader(self._connection)
+        self._connection.close()
+        self._server.forget(self)
+
+    def _readable(self) -> None:
+        self.last_used = self._loop.time()
+        try:
+            received = framing.receive(self._connection)
+            if received is None:
+                self.close()
+                return
+            request = received.message(messages.NODE_REQUESTS)
+        except BlockingIOError:
+            return
+        except messages.ProtocolError as error:
+            log.warning("request refused pid=%d reason=%s", self.peer.pid, shown(error))
+            self._send(messages.NodeRefused("bad_request", messages.one_line(str(error))))
+            self.close()
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.remove_reader(self._connection)
+        self._task = self._loop.create_task(self._server.answer(request, self.peer))
+        self._task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[messages.Message]) -> None:
+        self._task = None
+        if task.cancelled():
+            self.close()
+            return
+        error = task.exception()
+        if error is not None:
+            log.error("request failed", exc_info=error)
+            answer: messages.Message = messages.NodeRefused("internal", "defect in storlet-sandboxd; see its log")
+        else:
+            answer = task.result()
+        if self._send(answer):
+            self.listen()
+        else:
+            self.close()
+
+    def _send(self, answer: messages.Message) -> bool:
+        try:
+            framing.send(self._connection, answer)
+        except OSError:
+            return False  # it went away, or does not read: BlockingIOError is one too
+        return True
+
+
+class Server:
+    """Owns the request socket and the clients; the pool does the work."""
+
+    def __init__(self, listener: socket.socket, pool: Pool) -> None:
+        self._listener = listener
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._clients: set[Client] = set()
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._loop.add_reader(self._listener, self._accept)
+
+    def close(self) -> None:
+        """Accept no more; clients whose request is under way still get their answer."""
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for client in [client for client in self._clients if not client.is_busy]:
+            client.close()
+
+    def forget(self, client: Client) -> None:
+        """Called by a client that is closed."""
+        self._clients.discard(client)
+
+    async def answer(self, request: messages.Message, peer: Peer) -> messages.Message:
+        """The answer to one request."""
+        try:
+            if isinstance(request, messages.Prepare):
+                return messages.Prepared(str(await self._pool.prepare(request.account, peer.uid)))
+            if isinstance(request, messages.Acquire):
+                return messages.Acquired(str(await self._pool.load(request.account, request.storlet)))
+            return fitting(await self._pool.status())
+        except StorletError as error:
+            return messages.NodeRefused(error.code, messages.one_line(str(error)), error.retry_after)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                connection, _address = self._listener.accept()
+            except OSError:
+                return  # nobody there, or out of descriptors: those who wait stay in the backlog
+            connection.setblocking(False)
+            if len(self._clients) >= CLIENTS_MAX:
+                self._close_one()
+            client = Client(connection, self)
+            self._clients.add(client)
+            client.listen()
+
+    def _close_one(self) -> None:
+        idle = [client for client in self._clients if not client.is_busy]
+        with contextlib.suppress(ValueError):  # every one of them waits for an answer: let there be one more
+            min(idle, key=lambda client: client.last_used).close()
+
+
+def fitting(status: messages.NodeStatus) -> messages.NodeStatus:
+    """``status`` cut so that it fits into one message: first without groups, then without the last sandboxes."""
+    sandboxes: list[Any] = list(status.sandboxes)
+    if _fits(status):
+        return status
+    sandboxes = [messages.Sandbox(s.account, s.key, s.state, s.container, s.uid, s.started_at) for s in sandboxes]
+    images = {**status.images, "cut": "the whole status does not fit into one message"}
+    while not _fits(messages.NodeStatus(sandboxes, images)):
+        sandboxes = sandboxes[: len(sandboxes) * 3 // 4]
+    return messages.NodeStatus(sandboxes, images)
+
+
+def _fits(status: messages.NodeStatus) -> bool:
+    try:
+        framing.encode(status)
+    except messages.ProtocolError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""Blocking calls beside the loop: Docker's API, ``fsync`` and locks of files.
+
+Threads of the standard executor are joined at exit, so one call to a hung Docker would hold up the end of sandboxd for
+its whole timeout.  These are daemon threads, at most :data:`CALLS_MAX` at a time; a call whose waiter gave up runs on,
+and its result is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+#: Docker starts containers no faster with more, and the node's other work should not feel ours.
+CALLS_MAX: Final = 6
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Threads:
+    """Runs blocking functions for one loop; make it inside the loop."""
+
+    def __init__(self, calls_max: int = CALLS_MAX) -> None:
+        self._places = asyncio.Semaphore(calls_max)
+
+    async def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """The result of ``function(*args, **kwargs)``, or what it raised; the place is free when the function ends."""
+        await self._places.acquire()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+
+        def settle(result: _T | None, error: BaseException | None) -> None:
+            self._places.release()
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result: _T | None = None
+            failure: BaseException | None = None
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001  handed to the waiter, never dropped
+                failure = error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result, failure)
+
+        threading.Thread(target=run, name=f"blocking-{function.__name__}", daemon=True).start()
+        return await future

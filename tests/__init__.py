@@ -1,0 +1,1 @@
+"""Unit, conformance, functional and probe tests; ``support`` is what they share."""

@@ -1,0 +1,2 @@
+/** Is not a storlet. */
+public class Loadempty {}

@@ -1,0 +1,10 @@
+/** Takes for ever to load. */
+public class Loadhang {
+    static {
+        try {
+            Thread.sleep(300000);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

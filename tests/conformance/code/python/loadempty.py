@@ -1,0 +1,1 @@
+"""Has no class of the expected name."""

@@ -1,0 +1,5 @@
+"""Cannot be imported."""
+
+print("about to fail")
+
+raise ImportError("no such luck")

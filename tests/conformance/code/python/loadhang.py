@@ -1,0 +1,5 @@
+"""Takes for ever to import."""
+
+import time
+
+time.sleep(300)

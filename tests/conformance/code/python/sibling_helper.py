@@ -1,0 +1,5 @@
+"""Imported by sibling.py."""
+
+
+def greeting():
+    return "hello from the helper"

@@ -1,0 +1,1 @@
+echo "and from the tool"

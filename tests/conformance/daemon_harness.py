@@ -1,0 +1,382 @@
+"""A sandbox without Docker: the real supervisor and its real workers as processes of this host, and the two peers they talk to.
+
+``HostSandbox`` plays the node daemon (control connection, listening sockets), ``Run`` plays the filter for one invocation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from storlet_daemon import kernel
+from storlet_daemon.protocol import framing, messages
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Code:
+    """A storlet as a test has it: the folder that holds its file, and what ``load`` says of it."""
+
+    folder: Path
+    main: str
+    file: str
+    language: str = "python"
+
+    @property
+    def version(self) -> str:
+        """64 hexadecimal digits that stand for exactly this."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def until(condition: Any, seconds: float = PATIENCE_SECONDS) -> Any:
+    """Ask ``condition`` until it answers with something true; that answer. Fails when the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer or time.monotonic() > end:
+            assert answer, f"{condition} did not come true in {seconds} s"
+            return answer
+        time.sleep(0.01)
+
+
+def count_descriptors(pid: int | str = "self") -> int:
+    """How many descriptors a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+class HostSandbox:
+    """Start with ``with``; everything it started is gone at the end."""
+
+    def __init__(self, folder: Path, arguments: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.code_root = folder / "code"
+        self.code_root.mkdir()
+        self._path = str(folder / "control.sock")
+        self._arguments = arguments
+        self._request = 0
+        self.control: socket.socket | None = None
+        self.hello: Any = None
+
+    def __enter__(self) -> Self:
+        self._listen()
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-B", str(REPOSITORY / "storlet_daemon"), "--control", self._path),
+                *("--code-root", str(self.code_root), *self._arguments),
+            ],
+            stdin=subprocess.DEVNULL,
+        )
+        self.accept()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.drop_control()
+        self._listening.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(PATIENCE_SECONDS)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of the supervisor."""
+        return self.process.pid
+
+    # the control connection
+
+    def _listen(self) -> None:
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        Path(self._path).unlink(missing_ok=True)
+        self._listening.bind(self._path)
+        self._listening.listen()
+
+    def accept(self) -> None:
+        """Wait for the supervisor to connect and to say hello."""
+        self._listening.settimeout(PATIENCE_SECONDS)
+        self.control, _ = self._listening.accept()
+        self.control.settimeout(PATIENCE_SECONDS)
+        self.hello = self.report()
+
+    def drop_control(self) -> None:
+        """The node daemon dies."""
+        if self.control is not None:
+            self.control.close()
+            self.control = None
+
+    def report(self) -> Any:
+        """The next report of the supervisor."""
+        assert self.control is not None
+        received = framing.receive(self.control)
+        assert received is not None, "the supervisor closed the control connection"
+        return received.message(messages.CONTROL_REPORTS)
+
+    def ask(self, command: messages.Message, fds: tuple[int, ...] = ()) -> Any:
+        """Send a command, give its answer."""
+        assert self.control is not None
+        framing.send(self.control, command, fds)
+        return self.report()
+
+    def load(self, code: Code, **options: Any) -> Storlet:
+        """Have a worker group for ``code``."""
+        place = self.code_root / code.version
+        if not place.exists():
+            place.symlink_to(code.folder)
+        path = str(self.folder / f"{code.version[:24]}.sock")
+        Path(path).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(path)
+            listening.listen(512)
+            self._request += 1
+            answer = self.ask(
+                messages.Load(
+                    request=self._request,
+                    version=code.version,
+                    language=code.language,
+                    main=code.main,
+                    file=code.file,
+                    name=code.file,
+                    **options,
+                ),
+                (listening.fileno(),),
+            )
+        assert answer == messages.Loaded(self._request), answer
+        return Storlet(self, code, path)
+
+    def unload(self, storlet: Storlet) -> None:
+        """End a worker group."""
+        self._request += 1
+        assert self.ask(messages.Unload(self._request, storlet.code.version)) == messages.Unloaded(self._request)
+
+    def groups(self) -> dict[str, messages.Group]:
+        """The worker groups by version."""
+        self._request += 1
+        return {group.version: group for group in self.ask(messages.AskStatus(self._request)).groups}
+
+    # what the host sees of it
+
+    def descendants(self) -> list[int]:
+        """The live processes under the supervisor."""
+        return kernel.strays(self.pid, ())
+
+    def descriptors(self) -> int:
+        """How many descriptors the supervisor has open."""
+        return count_descriptors(self.pid)
+
+
+@dataclass(frozen=True)
+class Storlet:
+    """A loaded storlet, as the filter has it: the path of its socket."""
+
+    sandbox: HostSandbox
+    code: Code
+    path: str
+
+    @property
+    def group(self) -> messages.Group:
+        """How its workers are."""
+        return self.sandbox.groups()[self.code.version]
+
+    def connect(self) -> socket.socket:
+        """A connection: one invocation."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(PATIENCE_SECONDS)
+        connection.connect(self.path)
+        return connection
+
+    def start(self, *inputs: Any, log_limit: int = 0, metadata_bytes: int = 4096, **parameters: str) -> Run:
+        """Begin an invocation. An input given as bytes comes by a pipe; none is one empty input."""
+        run = Run(
+            self.connect(),
+            [InputPipe(item) if isinstance(item, bytes) else item for item in inputs or (b"",)],
+            log_limit,
+        )
+        run.send(parameters, metadata_bytes)
+        return run
+
+    def run(self, *inputs: Any, **options: Any) -> Result:
+        """A whole invocation."""
+        with self.start(*inputs, **options) as run:
+            return run.finish()
+
+
+@dataclass(frozen=True)
+class InputPipe:
+    """An input that comes through a pipe."""
+
+    data: bytes
+    metadata: Mapping[str, str] | None = None
+    start: int | None = None
+    end: int | None = None
+
+    def open(self, folder: Path) -> int:
+        """The read end; a thread writes."""
+        reading, writing = os.pipe()
+        threading.Thread(target=self._write, args=(writing,), daemon=True).start()
+        return reading
+
+    def _write(self, writing: int) -> None:
+        with contextlib.suppress(BrokenPipeError), open(writing, "wb", buffering=0) as pipe:
+            rest = memoryview(self.data)
+            while rest:
+                rest = rest[pipe.write(rest) :]
+
+
+@dataclass(frozen=True)
+class InputFile(InputPipe):
+    """An input that is a file, of which ``start`` and ``end`` may choose a part."""
+
+    def open(self, folder: Path) -> int:
+        """The file, open for reading only."""
+        path = folder / "input"
+        path.write_bytes(self.data)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        path.unlink()
+        return fd
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the filter has in hand when an invocation is over."""
+
+    events: list[Any]
+    output: bytes
+    log: bytes
+
+    @property
+    def done(self) -> messages.Done:
+        """The end mark; fails when there was none."""
+        last = self.events[-1] if self.events else None
+        assert isinstance(last, messages.Done), f"no end mark: {self.events}"
+        return last
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """The output's metadata, if it came."""
+        return next((event.metadata for event in self.events if isinstance(event, messages.Metadata)), None)
+
+    @property
+    def types(self) -> list[str]:
+        """The events in order, by type."""
+        return [event.TYPE for event in self.events]
+
+
+class Run:
+    """One invocation, the filter's side."""
+
+    def __init__(self, connection: socket.socket, inputs: list[InputPipe], log_limit: int = 0) -> None:
+        self.connection = connection
+        self._inputs = inputs
+        self._reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self._log_limit = log_limit
+        self._log = _log_file(log_limit) if log_limit else -1
+        self.events: list[Any] = []
+        self.output = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def send(self, parameters: Mapping[str, str], metadata_bytes: int = 4096) -> None:
+        """Send the invocation, give its descriptors away."""
+        fds = [item.open(Path("/tmp")) for item in self._inputs] + [self._writing]
+        log = None
+        if self._log_limit:
+            log = messages.Log(len(fds), self._log_limit)
+            fds.append(self._log)
+        invoke = messages.Invoke(
+            id="tx-test-1",
+            inputs=[
+                messages.Input(fd, item.metadata or {}, item.start, item.end) for fd, item in enumerate(self._inputs)
+            ],
+            output=messages.Output(len(self._inputs)),
+            parameters=parameters,
+            log=log,
+            limits=messages.Limits(metadata_bytes),
+        )
+        try:
+            framing.send(self.connection, invoke, fds)
+        finally:
+            for fd in fds[: len(self._inputs) + 1]:
+                os.close(fd)
+            self._writing = -1
+
+    def event(self) -> Any:
+        """The next event; ``None`` at the end of the connection."""
+        received = framing.receive(self.connection)
+        if received is None:
+            return None
+        event = received.message(messages.INVOCATION_EVENTS)
+        self.events.append(event)
+        return event
+
+    def finish(self, seconds: float = PATIENCE_SECONDS) -> Result:
+        """Read events and output to their ends."""
+        self.connection.setblocking(False)
+        end = time.monotonic() + seconds
+        with select.epoll() as ready:
+            ready.register(self.connection.fileno(), select.EPOLLIN)
+            ready.register(self._reading, select.EPOLLIN)
+            is_done, is_ended = False, False
+            while not (is_done and is_ended):
+                assert time.monotonic() < end, f"not over after {seconds} s: {self.events}"
+                for fd, _ in ready.poll(1):
+                    if fd == self._reading:
+                        data = os.read(fd, 1 << 18)
+                        self.output += data
+                        is_ended = is_ended or not data
+                        if not data:
+                            ready.unregister(fd)
+                    else:
+                        event = self.event()
+                        is_done = event is None or isinstance(event, messages.Done)
+                        if is_done:
+                            ready.unregister(fd)
+        return Result(self.events, self.output, self.log)
+
+    @property
+    def log(self) -> bytes:
+        """What is in the log so far, as the filter reads it: up to the file's offset."""
+        return os.pread(self._log, os.lseek(self._log, 0, os.SEEK_CUR), 0) if self._log >= 0 else b""
+
+    def close(self) -> None:
+        """Close everything: cancels what still runs."""
+        self.connection.close()
+        for fd in (self._reading, self._writing, self._log):
+            if fd >= 0:
+                os.close(fd)
+        self._reading = self._writing = self._log = -1
+
+
+def _log_file(limit: int) -> int:
+    fd = os.memfd_create("log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, limit)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+@contextlib.contextmanager
+def running(run: Run) -> Iterator[Run]:
+    """Wait until the invocation has started, and cancel it at the end."""
+    with run:
+        assert isinstance(run.event(), messages.Started)
+        yield run

@@ -1,0 +1,208 @@
+"""What only the Python worker promises, or what only Python code can try."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from tests.conformance.conftest import CODE
+from tests.conformance.daemon_harness import Code, HostSandbox, InputPipe, Storlet, count_descriptors, running, until
+
+BROKEN = "raise RuntimeError('broken')\n"
+MENDED = "class Mended:\n    def __init__(self, logger): pass\n    def __call__(self, i, o, p): o[0].write(b'mended')\n"
+
+
+@pytest.fixture
+def language() -> str:
+    return "python"
+
+
+def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(probe: Storlet) -> None:
+    for log_limit in (0, 1000, 0):
+        listing = json.loads(probe.run(InputPipe(b"a"), InputPipe(b"b"), do="descriptors", log_limit=log_limit).output)
+        target = "/memfd" if log_limit else "/dev/null"
+        # listening, channel, epoll, connection, output, inputs, log; the order of those of the run is free
+        expected = ["socket", "socket", "anon_inode", "socket", "pipe", "pipe", "pipe"] + ["/memfd"] * bool(log_limit)
+        assert [number for number, _, _ in listing] == list(range(len(expected) + 3))
+        assert [name for _, name, _ in listing][:3] == ["/dev/null", target, target]
+        assert sorted(name for _, name, _ in listing[3:]) == sorted(expected)
+        assert [is_closed for _, _, is_closed in listing] == [False] * 3 + [True] * len(expected)
+
+
+def test_other_storlets_of_the_sandbox_have_no_part_in_it(probe: Storlet, sandbox: HostSandbox) -> None:
+    alone = json.loads(probe.run(do="descriptors").output)
+    with running(probe.start(do="spin")):
+        sandbox.load(Code(CODE / "python", "sibling.Sibling", "sibling.py")).run()
+        late = sandbox.load(Code(CODE / "python", "json.Json", "json.py"))
+        late.run()
+        pid = next(pid for pid in sandbox.descendants() if Path(f"/proc/{pid}/comm").read_text().strip() == "json.py")
+        # No connection, input, output while it is idle, which it is a moment after its "done" has arrived.
+        until(lambda: count_descriptors(pid) == len(alone) - 3, 1)
+
+
+def test_what_a_run_changes_in_its_process_is_put_back(probe: Storlet) -> None:
+    pid = probe.run(do="pid").output
+    before = json.loads(probe.run(do="state").output)
+    assert probe.run(do="leave_changes").done.is_ok
+    assert json.loads(probe.run(do="state").output) == before
+    assert probe.run(do="pid").output == pid
+
+
+def test_a_signal_handler_left_behind_costs_the_worker(probe: Storlet) -> None:
+    pid = probe.run(do="pid").output
+    assert probe.run(do="leave_handler").done.is_ok
+    assert probe.run(do="pid").output != pid
+
+
+def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storlet) -> None:
+    result = probe.run(InputPipe(b"shout"), do="child")
+    assert result.output == b"SHOUT"
+    assert result.types == ["started", "metadata", "done"]
+
+
+def test_a_run_whose_output_a_child_still_writes_has_failed(probe: Storlet) -> None:
+    done = probe.run(do="leave_writer").done
+    assert (done.is_ok, done.code) == (False, "storlet.failed")
+    assert "still holds its output" in (done.message or "")
+    assert probe.run(b"next").output == b"next"
+
+
+def test_a_duplicate_of_an_input_that_is_kept_costs_the_worker(probe: Storlet) -> None:
+    pid = int(probe.run(b"data", do="keep_duplicate").output)
+    until(lambda: not Path(f"/proc/{pid}").exists() or not any(Path(f"/proc/{pid}/fd").iterdir()), 6)
+    assert int(probe.run(b"data", do="keep_duplicate").output) != pid
+
+
+def test_levels_of_the_log_are_in_its_lines(probe: Storlet) -> None:
+    assert probe.run(do="log", log_limit=1000).log.decode().splitlines() == [
+        "probe.Probe DEBUG: one",
+        "probe.Probe INFO: two",
+        "probe.Probe WARN: three",
+        "probe.Probe ERROR: four",
+    ]
+
+
+def test_a_traceback_has_the_authors_frames_only(probe: Storlet) -> None:
+    result = probe.run(do="raise", log_limit=10000)
+    traceback = result.done.traceback or ""
+    assert "probe.py" in traceback
+    assert "raise ValueError" in traceback
+    assert "worker.py" not in traceback
+    assert traceback in result.log.decode()
+
+
+def test_a_module_with_siblings_tools_and_pickles(sandbox: HostSandbox) -> None:
+    storlet = sandbox.load(Code(CODE / "python", "sibling.Sibling", "sibling.py"))
+    result = storlet.run(InputPipe(b"", {"a": "b"}))
+    assert result.output == b"hello from the helper and from the tool\n"
+    assert result.metadata == {"a": "b", "count": "3"}
+    assert result.done.is_ok
+
+
+def test_a_storlet_may_be_called_like_a_module_of_python(sandbox: HostSandbox) -> None:
+    storlet = sandbox.load(Code(CODE / "python", "json.Json", "json.py"))
+    assert json.loads(storlet.run().output) == ["still", "there"]
+
+
+def test_a_storlet_that_closes_our_descriptors_harms_itself(probe: Storlet) -> None:
+    with probe.start(do="ruin") as run:
+        result = run.finish()
+    assert result.done.code == messages.FAILED
+    assert probe.run(b"next").output == b"next"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"type":"ready"}', '{"type":"begin","id":"x"}', '{"type":"load_failed","message":"x"}', "garbage", "[" * 9000],
+)
+def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text: str) -> None:
+    result = probe.run(do="forge", text=text)
+    assert result.done.code == messages.FAILED
+    assert probe.run(b"next").output == b"next"
+
+
+def test_a_storlet_that_forges_its_end_gains_nothing(probe: Storlet) -> None:
+    """It says that it is done and is not: the supervisor no longer watches it, and it harms only its own worker."""
+    with probe.start(do="forge", text='{"type":"end","recycle":true}') as run:
+        run.event()
+        assert probe.run(b"next").output == b"next"
+        assert run.event() is None
+
+
+def test_a_python_that_is_not_there_is_told_with_those_that_are(sandbox: HostSandbox) -> None:
+    of = Code(CODE / "python", "probe.Probe", "probe.py")
+    done = sandbox.load(of, language_version="3.1").run().done
+    assert done.code == messages.LOAD
+    assert "python 3.1 is not in this sandbox; there are: " in (done.message or "")
+    assert f"3.{sys.version_info.minor}" in (done.message or "")
+
+
+@pytest.mark.parametrize("version", ["3", f"3.{sys.version_info.minor}", None])
+def test_the_supervisors_own_python_by_any_name(sandbox: HostSandbox, version: str | None) -> None:
+    storlet = sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), language_version=version)
+    assert storlet.run(b"x").output == b"x"
+
+
+def test_another_python_is_started_with_the_same_worker(tmp_path: Path) -> None:
+    """A link by another name stands for another version: what matters is that it is started, not forked."""
+    (tmp_path / "python3.99").symlink_to(os.path.realpath(sys.executable))
+    folder = tmp_path / "s"
+    folder.mkdir()
+    with HostSandbox(folder, ("--python-dir", str(tmp_path))) as sandbox:
+        storlet = sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), language_version="3.99", workers_max=1)
+        assert storlet.run(b"x").output == b"x"
+        pid = int(storlet.run(do="pid").output)
+        assert b"python3.99" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        listing = json.loads(storlet.run(do="descriptors").output)
+        assert [is_closed for _, _, is_closed in listing] == [False] * 3 + [True] * 6
+        assert json.loads(storlet.run(do="state").output)["sys_path"] == storlet.run(do="path").output.decode()
+
+
+def test_a_load_that_failed_is_tried_again_after_five_seconds(sandbox: HostSandbox, tmp_path: Path) -> None:
+    file = tmp_path / "mended.py"
+    file.write_text(BROKEN)
+    storlet = sandbox.load(Code(tmp_path, "mended.Mended", "mended.py"))
+    assert storlet.run().done.code == messages.LOAD
+    file.write_text(MENDED)
+    assert storlet.run().done.code == messages.LOAD
+    until(lambda: not sandbox.descendants(), 8)
+    assert storlet.run().output == b"mended"
+
+
+def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(sandbox: HostSandbox, tmp_path: Path) -> None:
+    (tmp_path / "bomb.py").write_text(
+        "import threading, os\nthreading.Timer(0.05, lambda: os._exit(9)).start()\nclass Bomb:\n    def __init__(self, logger): pass\n"
+        "    def __call__(self, i, o, p):\n        import time; time.sleep(30)\n"
+    )
+    storlet = sandbox.load(Code(tmp_path, "bomb.Bomb", "bomb.py"))
+    codes = {storlet.run().done.code for _ in range(3)}
+    assert codes <= {messages.FAILED, messages.LOAD}
+    assert len(sandbox.descendants()) <= 1
+
+
+def test_a_connection_that_says_nothing_is_closed(probe: Storlet) -> None:
+    with probe.connect() as silent:
+        started = time.monotonic()
+        assert probe.run(b"others go on").output == b"others go on"
+        assert silent.recv(100) == b""
+        assert time.monotonic() - started < 15
+
+
+def test_usage_counts_child_processes(probe: Storlet) -> None:
+    done = probe.run(InputPipe(b"x"), do="child").done
+    assert done.usage is not None
+    assert 0 < done.usage.cpu_seconds < 5
+
+
+def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(probe: Storlet, sandbox: HostSandbox) -> None:
+    with running(probe.start(do="kill", signal=str(int(signal.SIGTERM)))) as run:
+        result = run.finish()
+    assert "signal 15 (SIGTERM)" in (result.done.message or "")
+    assert sandbox.process.poll() is None

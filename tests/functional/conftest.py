@@ -1,0 +1,182 @@
+"""Fixtures of the black-box tests: users, a container of its own for each test, one storlet in two languages.
+
+The cluster itself (fixture ``cluster``) is shared by the whole session; tests never restart or configure it. What needs other
+options goes to ``other_cluster``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.client import Client, log_in
+from tests.functional.tools import LANGUAGES, PLACEMENTS, JavaClasses, Tool, Toolbox, unique
+from tests.support.cluster import Cluster, bring_up
+
+ENABLE = {"X-Account-Meta-Storlet-Enabled": "True"}
+
+
+def users_of(description: dict[str, Any]) -> dict[str, Client]:
+    """A logged-in client for each user in ``cluster.json``."""
+    return {user: log_in(description["auth_url"], user, key) for user, key in description["users"].items()}
+
+
+@pytest.fixture(scope="session")
+def users(description: dict[str, Any]) -> dict[str, Client]:
+    return users_of(description)
+
+
+@pytest.fixture(scope="session")
+def owner(users: dict[str, Client]) -> Client:
+    """``test:tester``, the owner of the account that most tests use, with storlets switched on."""
+    client = users["test:tester"]
+    prepare_account(client)
+    return client
+
+
+@pytest.fixture(scope="session")
+def admin(users: dict[str, Client]) -> Client:
+    """``admin:admin``, who may do everything in every account."""
+    return users["admin:admin"]
+
+
+def prepare_account(client: Client) -> None:
+    """Storlets on, and the three containers there."""
+    assert client.post("", ENABLE).status in (201, 204)
+    for container in ("storlet", "dependency", "storletlog"):
+        assert client.put(container).status in (201, 202)
+
+
+@pytest.fixture(scope="session")
+def other_cluster() -> Iterator[Cluster]:
+    """A second cluster whose data are encrypted, and whose options a test may change with :meth:`Cluster.configured`."""
+    home = Path(tempfile.mkdtemp(prefix="storlets-2-", dir="/var/tmp"))
+    try:
+        yield bring_up(home, STORLETS_ENCRYPTION="1")
+    finally:
+        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down", "--purge")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def other_owner(other_cluster: Cluster) -> Client:
+    """``test:tester`` there, with storlets switched on and a container ``c``."""
+    client = users_of(other_cluster.description)["test:tester"]
+    prepare_account(client)
+    assert client.put("c").status == 201
+    return client
+
+
+@pytest.fixture(scope="session")
+def other_names(other_owner: Client, toolbox: Toolbox) -> dict[str, str]:
+    """Name of the multitool there in each language."""
+    return {language: toolbox.upload(other_owner, language, "multitool") for language in LANGUAGES}
+
+
+@pytest.fixture
+def there(other_owner: Client, other_names: dict[str, str], language: str, placement: str) -> Tool:
+    """The multitool there, in both languages and both places."""
+    return Tool(other_owner, other_names[language], placement)
+
+
+@pytest.fixture(scope="session")
+def toolbox(description: dict[str, Any]) -> Toolbox:
+    if shutil.which("javac") is None:
+        pytest.skip("no JDK: javac is missing")
+    api_jar = Path(description["java_api_jar"])
+    return Toolbox(JavaClasses(api_jar, java_libraries(api_jar)))
+
+
+def java_libraries(api_jar: Path) -> list[Path]:
+    """json-simple and slf4j, which the legacy storlet is compiled against."""
+    found = [path for name in ("json-simple", "slf4j-api") for path in sorted(api_jar.parent.rglob(f"{name}*.jar"))]
+    repository = Path.home() / ".m2" / "repository"
+    places = (repository / "com/googlecode/json-simple", repository / "org/slf4j/slf4j-api")
+    return found or [path for place in places for path in sorted(place.rglob("*.jar"))]
+
+
+@pytest.fixture(scope="session")
+def storlet_names(owner: Client, toolbox: Toolbox) -> dict[str, str]:
+    """Name of the multitool in each language."""
+    return {language: toolbox.upload(owner, language, "multitool") for language in LANGUAGES}
+
+
+@pytest.fixture(params=LANGUAGES)
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=PLACEMENTS)
+def placement(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def tool(owner: Client, storlet_names: dict[str, str], language: str, placement: str) -> Tool:
+    """The multitool; a test that uses it runs for both languages in both places."""
+    return Tool(owner, storlet_names[language], placement)
+
+
+@pytest.fixture
+def either(owner: Client, storlet_names: dict[str, str], language: str) -> Tool:
+    """The multitool of both languages, where the place is given (PUT) or does not matter."""
+    return Tool(owner, storlet_names[language])
+
+
+@pytest.fixture
+def anywhere(owner: Client, storlet_names: dict[str, str], placement: str) -> Tool:
+    """The Python multitool in both places, where the language does not matter."""
+    return Tool(owner, storlet_names["python"], placement)
+
+
+@pytest.fixture
+def any_tool(owner: Client, storlet_names: dict[str, str]) -> Tool:
+    """The Python multitool, where neither language nor place matters."""
+    return Tool(owner, storlet_names["python"])
+
+
+@pytest.fixture
+def container(owner: Client) -> Iterator[str]:
+    """A container of the test's own; emptied afterwards."""
+    name = unique("c")
+    assert owner.put(name).status == 201
+    yield name
+    remove_container(owner, name)
+
+
+def remove_container(client: Client, name: str) -> None:
+    for entry in client.listing(name):
+        client.delete(f"{name}/{entry['name']}")
+    client.delete(name)
+
+
+@pytest.fixture
+def plain(owner: Client, container: str) -> str:
+    """A small object with metadata; its path."""
+    path = f"{container}/plain.txt"
+    headers = {"Content-Type": "text/x-plain", "X-Object-Meta-Colour": "red"}
+    assert owner.put(path, CONTENT, headers).status == 201
+    return path
+
+
+CONTENT = b"0123456789 the content of a plain object\n"
+
+
+@pytest.fixture
+def content() -> bytes:
+    """What :func:`plain` holds."""
+    return CONTENT
+
+
+@pytest.fixture
+def shared_storlets(owner: Client) -> Iterator[None]:
+    """tester3 of the same account and tester2 of another may read the storlets (not the data)."""
+    assert owner.post("storlet", {"X-Container-Read": "test:tester3,test2:tester2"}).status == 204
+    yield
+    assert owner.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204

@@ -1,0 +1,223 @@
+package functional;
+
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.StorletException;
+import org.openstack.storlet.common.StorletInputStream;
+import org.openstack.storlet.common.StorletLogger;
+import org.openstack.storlet.common.StorletObjectOutputStream;
+import org.openstack.storlet.common.StorletOutputStream;
+
+/** Twin of multitool.py: see there what each {@code do} means. */
+public class Multitool implements IStorlet {
+    private static final int CHUNK = 256 * 1024;
+
+    /** One run; the storlet object itself stays free of state, since the contract lets runs share it. */
+    private record Run(ArrayList<StorletInputStream> ins, StorletObjectOutputStream out, Map<String, String> params) {
+        String get(String key, String otherwise) {
+            return params.getOrDefault(key, otherwise);
+        }
+
+        OutputStream stream() {
+            return out.getStream();
+        }
+
+        void setMetadata() throws StorletException {
+            Map<String, String> metadata = new HashMap<>();
+            params.forEach((key, value) -> {
+                if (key.startsWith("set-")) {
+                    metadata.put(key.substring(4), value);
+                }
+            });
+            out.setMetadata(metadata);
+        }
+    }
+
+    @Override
+    public void invoke(
+            ArrayList<StorletInputStream> inStreams,
+            ArrayList<StorletOutputStream> outStreams,
+            Map<String, String> parameters,
+            StorletLogger logger)
+            throws StorletException {
+        Run run = new Run(inStreams, (StorletObjectOutputStream) outStreams.get(0), parameters);
+        try {
+            if (parameters.containsKey("count")) {
+                try (FileOutputStream file = new FileOutputStream("/tmp/count-" + parameters.get("count"), true)) {
+                    file.write('x');
+                }
+            }
+            if (parameters.containsKey("log")) {
+                for (int i = 0; i < Integer.parseInt(run.get("times", "1")); i++) {
+                    logger.emitLog(parameters.get("log"));
+                }
+            }
+            perform(run);
+            run.stream().close();
+            if (parameters.containsKey("late")) {
+                logger.emitLog(parameters.get("late"));
+            }
+        } catch (IOException | ReflectiveOperationException | java.security.GeneralSecurityException error) {
+            throw new StorletException(error.toString());
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private void perform(Run run)
+            throws StorletException, IOException, ReflectiveOperationException,
+                    java.security.GeneralSecurityException, InterruptedException {
+        switch (run.get("do", "identity")) {
+            case "identity" -> copy(run, false);
+            case "upper" -> copy(run, true);
+            case "silent" -> copyOne(run.ins().get(0), run.stream(), false);
+            case "nothing" -> { }
+            case "describe" -> describe(run);
+            case "fail" -> fail(run);
+            case "counted" -> counted(run);
+            case "slow" -> slow(run);
+            case "version" -> run.stream().write(version().getBytes(StandardCharsets.UTF_8));
+            case "dependency" -> dependency(run);
+            case "code" -> code(run);
+            case "flood" -> flood(run);
+            case "hoard" -> hoard(run);
+            default -> throw new StorletException("do what?");
+        }
+    }
+
+    private static void copy(Run run, boolean upper) throws StorletException, IOException {
+        run.setMetadata();
+        for (StorletInputStream input : run.ins()) {
+            copyOne(input, run.stream(), upper);
+        }
+    }
+
+    private static void copyOne(StorletInputStream input, OutputStream target, boolean upper) throws IOException {
+        byte[] buffer = new byte[CHUNK];
+        InputStream source = input.getStream();
+        int count;
+        while ((count = source.read(buffer)) > 0) {
+            if (upper) {
+                for (int i = 0; i < count; i++) {
+                    if (buffer[i] >= 'a' && buffer[i] <= 'z') {
+                        buffer[i] -= 32;
+                    }
+                }
+            }
+            target.write(buffer, 0, count);
+        }
+    }
+
+    private static String hex(byte[] bytes) {
+        return java.util.HexFormat.of().formatHex(bytes);
+    }
+
+    private static void line(StringBuilder text, String key, String value) {
+        text.append(key).append('=').append(hex(value.getBytes(StandardCharsets.UTF_8))).append('\n');
+    }
+
+    private static void describe(Run run)
+            throws StorletException, IOException, java.security.GeneralSecurityException {
+        StringBuilder text = new StringBuilder();
+        line(text, "inputs", Integer.toString(run.ins().size()));
+        for (int number = 0; number < run.ins().size(); number++) {
+            StorletInputStream input = run.ins().get(number);
+            String prefix = "input." + number + ".";
+            input.getMetadata()
+                    .forEach((key, value) -> line(text, prefix + "meta." + key.toLowerCase(Locale.ROOT), value));
+            MessageDigest digest = MessageDigest.getInstance("MD5");
+            byte[] buffer = new byte[CHUNK];
+            long size = 0;
+            int count;
+            while ((count = input.getStream().read(buffer)) > 0) {
+                digest.update(buffer, 0, count);
+                size += count;
+            }
+            line(text, prefix + "bytes", Long.toString(size));
+            line(text, prefix + "md5", hex(digest.digest()));
+        }
+        run.params().forEach((key, value) -> line(text, "param." + key, value));
+        run.setMetadata();
+        run.stream().write(text.toString().getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void fail(Run run) throws StorletException, IOException, InterruptedException {
+        int after = Integer.parseInt(run.get("after", "0"));
+        if (after > 0) {
+            run.setMetadata();
+            byte[] block = new byte[after];
+            Arrays.fill(block, (byte) 'x');
+            run.stream().write(block);
+            run.stream().flush();
+            Thread.sleep((long) (1000 * Double.parseDouble(run.get("pause", "0"))));
+        }
+        switch (run.get("how", "raise")) {
+            case "exit" -> Runtime.getRuntime().halt(0);
+            case "runtime" -> throw new IllegalStateException("fails on purpose: " + run.get("word", "-"));
+            default -> throw new StorletException("fails on purpose: " + run.get("word", "-"));
+        }
+    }
+
+    private static void counted(Run run) throws IOException {
+        Path path = Path.of("/tmp/count-" + run.params().get("of"));
+        run.stream().write(Long.toString(Files.exists(path) ? Files.size(path) : 0).getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void slow(Run run) throws StorletException, IOException, InterruptedException {
+        Thread.sleep((long) (1000 * Double.parseDouble(run.get("before", "0"))));
+        run.setMetadata();
+        for (int number = 0; number < Integer.parseInt(run.get("pieces", "1")); number++) {
+            run.stream().write((version() + ":" + number + "\n").getBytes(StandardCharsets.UTF_8));
+            run.stream().flush();
+            Thread.sleep((long) (1000 * Double.parseDouble(run.get("pause", "0"))));
+        }
+    }
+
+    /** The jar's version is a file in it, so that a test makes a new one without a compiler. */
+    private static String version() throws IOException {
+        try (InputStream text = Multitool.class.getResourceAsStream("/version.txt")) {
+            return new String(text.readAllBytes(), StandardCharsets.UTF_8);
+        }
+    }
+
+    private static void dependency(Run run) throws IOException {
+        run.stream().write(Files.readAllBytes(Path.of(run.params().get("storlet_execution_path"), run.params().get("file"))));
+    }
+
+    private static void code(Run run) throws IOException, ReflectiveOperationException {
+        Object helper = Class.forName(run.params().get("name") + ".Helper").getDeclaredConstructor().newInstance();
+        run.stream().write(helper.toString().getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void hoard(Run run) throws IOException {
+        ArrayList<byte[]> held = new ArrayList<>();
+        for (long left = Long.parseLong(run.params().get("bytes")); left > 0; left -= 1 << 20) {
+            byte[] piece = new byte[1 << 20];
+            Arrays.fill(piece, (byte) 'x');
+            held.add(piece);
+        }
+        run.stream().write(("had room for " + held.size()).getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void flood(Run run) throws IOException {
+        byte[] block = new byte[256 * 1024];
+        for (int i = 0; i < block.length; i++) {
+            block[i] = (byte) i;
+        }
+        for (long left = Long.parseLong(run.params().get("bytes")); left > 0; left -= block.length) {
+            run.stream().write(block, 0, (int) Math.min(left, block.length));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+package helping;
+
+/** What a dependency jar holds: code that the storlet calls. */
+public class Helper {
+    @Override
+    public String toString() {
+        return "helped";
+    }
+}

@@ -1,0 +1,124 @@
+"""The storlet that most functional tests run; Multitool.java is its twin and behaves alike.
+
+It does what the parameter ``do`` says. Each run first appends a byte to a file of the sandbox when ``count`` names one, so
+that a test can tell how often it really ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import pathlib
+import time
+from typing import Any
+
+VERSION = "1"
+CHUNK = 256 * 1024
+
+
+class Multitool:
+    """Everything a test wants to see from inside."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        self.ins, self.out, self.params = in_files, out_files[0], params
+        if "count" in params:
+            with open(f"/tmp/count-{params['count']}", "ab") as file:
+                file.write(b"x")
+        if "log" in params:
+            for _ in range(int(params.get("times", "1"))):
+                self.logger.info(params["log"])
+        getattr(self, params.get("do", "identity"))()
+        if "late" in params:
+            self.logger.info(params["late"])
+
+    def _set_metadata(self) -> None:
+        self.out.set_metadata({key[4:]: value for key, value in self.params.items() if key.startswith("set-")})
+
+    def identity(self) -> None:
+        self._set_metadata()
+        for source in self.ins:
+            while chunk := source.read(CHUNK):
+                self.out.write(chunk)
+
+    def upper(self) -> None:
+        self._set_metadata()
+        for source in self.ins:
+            while chunk := source.read(CHUNK):
+                self.out.write(chunk.upper())
+
+    def silent(self) -> None:
+        """Data without metadata."""
+        while chunk := self.ins[0].read(CHUNK):
+            self.out.write(chunk)
+
+    def nothing(self) -> None:
+        """Neither metadata nor data."""
+
+    def describe(self) -> None:
+        """What the storlet sees, a ``key=value`` a line; values in hexadecimal."""
+        lines = [("inputs", str(len(self.ins)))]
+        for number, source in enumerate(self.ins):
+            digest, size = hashlib.md5(), 0
+            for key, value in source.get_metadata().items():
+                lines.append((f"input.{number}.meta.{key.lower()}", value))
+            while chunk := source.read(CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+            lines += [(f"input.{number}.bytes", str(size)), (f"input.{number}.md5", digest.hexdigest())]
+        lines += [(f"param.{key}", value) for key, value in self.params.items()]
+        self._set_metadata()
+        self.out.write("".join(f"{key}={value.encode().hex()}\n" for key, value in lines).encode())
+
+    def fail(self) -> None:
+        """Write ``after`` bytes, then end badly in the manner that ``how`` names."""
+        after = int(self.params.get("after", "0"))
+        if after:
+            self._set_metadata()
+            self.out.write(b"x" * after)
+            time.sleep(float(self.params.get("pause", "0")))
+        how = self.params.get("how", "raise")
+        if how == "exit":
+            os._exit(0)
+        raise RuntimeError("fails on purpose: " + self.params.get("word", "-"))
+
+    def counted(self) -> None:
+        """How often ``of`` was counted."""
+        path = pathlib.Path(f"/tmp/count-{self.params['of']}")
+        self.out.write(str(path.stat().st_size if path.exists() else 0).encode())
+
+    def slow(self) -> None:
+        """Sleep, then write ``pieces`` pieces with a pause after each."""
+        time.sleep(float(self.params.get("before", "0")))
+        self._set_metadata()
+        for number in range(int(self.params.get("pieces", "1"))):
+            self.out.write(f"{VERSION}:{number}\n".encode())
+            time.sleep(float(self.params.get("pause", "0")))
+
+    def version(self) -> None:
+        self.out.write(VERSION.encode())
+
+    def dependency(self) -> None:
+        """The content of a dependency."""
+        self.out.write((pathlib.Path(self.params["storlet_execution_path"]) / self.params["file"]).read_bytes())
+
+    def code(self) -> None:
+        """A value that code in a dependency gives."""
+        self.out.write(str(importlib.import_module(self.params["name"]).Helper()).encode())
+
+    def flood(self) -> None:
+        """``bytes`` bytes of output, of a pattern that shows what is missing."""
+        block = bytes(range(256)) * 1024
+        left = int(self.params["bytes"])
+        while left:
+            self.out.write(block[:left])
+            left -= min(left, len(block))
+
+    def hoard(self) -> None:
+        """``bytes`` bytes of memory, all of them written to."""
+        held = bytearray(int(self.params["bytes"]))
+        held[::4096] = b"x" * len(held[::4096])
+        self.out.write(b"had room")

@@ -1,0 +1,138 @@
+"""The account switch, /info, and accounts that must not meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.client import Client, Url, open_request
+from tests.functional.conftest import prepare_account, remove_container
+from tests.functional.tools import SOURCES, Tool, Toolbox, declaration, unique
+
+OFF = "Account disabled for storlets"
+
+
+@pytest.fixture
+def stranger(admin: Client) -> Iterator[Client]:
+    """A new account, seen by its reseller's administrator; storlets are not switched on."""
+    client = admin.on("AUTH_" + unique("new"))
+    assert client.request("PUT", "").status in (201, 202)
+    assert client.put("c").status == 201
+    assert client.put("c/o", b"text").status == 201
+    yield client
+    for entry in client.listing(""):
+        remove_container(client, entry["name"])
+    client.delete("")
+
+
+def test_nothing_of_storlets_works_before_the_switch(stranger: Client) -> None:
+    run = {"X-Run-Storlet": "x.py"}
+    assert stranger.put("storlet").status in (201, 400)
+    for answer in (
+        stranger.get("c/o", run),
+        stranger.put("c/new", b"x", run),
+        stranger.request("COPY", "c/o", run | {"Destination": "/c/new"}),
+        stranger.put("storlet/x.py", b"x", declaration("python", "x.X")),
+        stranger.put("dependency/x", b"x", {"X-Object-Meta-Storlet-Dependency-Version": "1"}),
+        stranger.post("c", {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "x.py"}),
+    ):
+        assert answer.status == 400, answer
+        assert OFF in answer.text
+    assert stranger.get("c/o").body == b"text"
+    assert stranger.get("c/new").status == 404
+
+
+@pytest.mark.parametrize("value", ["True", "yes", "1"])
+def test_the_switch(stranger: Client, toolbox: Toolbox, value: str) -> None:
+    assert stranger.post("", {"X-Account-Meta-Storlet-Enabled": value}).status in (201, 204)
+    for container in ("storlet", "dependency"):
+        assert stranger.put(container).status in (201, 202)
+    if value != "True":
+        assert stranger.get("c/o", {"X-Run-Storlet": "x.py"}).status == 404
+        return
+    name = toolbox.upload(stranger, "python", "multitool")
+    assert Tool(stranger, name).get("c/o", "upper").body == b"TEXT"
+    assert stranger.post("", {"X-Account-Meta-Storlet-Enabled": "false"}).status in (201, 204)
+    answer = Tool(stranger, name).get("c/o", "upper")
+    assert answer.status == 400
+    assert OFF in answer.text
+
+
+def test_who_does_not_own_the_account_cannot_switch_it_on(users: dict[str, Client], owner: Client) -> None:
+    outsider = users["test2:tester2"].on(owner.account)
+    assert outsider.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 403
+
+
+def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
+    """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and files."""
+    stem = "AUTH_" + unique("alike_and_long")
+    clients = [admin.on(f"{stem}_{letter}") for letter in "ab"]
+    source = (SOURCES / "multitool.py").read_text()
+    for client, version in zip(clients, "ab", strict=True):
+        assert client.request("PUT", "").status in (201, 202)
+        prepare_account(client)
+        assert client.put("c").status in (201, 202)
+        assert client.put("c/o", b"text").status == 201
+        body = source.replace('VERSION = "1"', f'VERSION = "{version}"').encode()
+        assert client.put("storlet/same.py", body, declaration("python", "same.Multitool")).status == 201
+    tools = [Tool(client, "same.py") for client in clients]
+    assert [tool.get("c/o", "version", count="shared").text for tool in tools] == ["a", "b"]
+    assert [tool.count("c/o", "shared") for tool in tools] == [1, 1]
+    for client in clients:
+        for entry in client.listing(""):
+            remove_container(client, entry["name"])
+
+
+def test_extra_resources_stay_in_the_account(any_tool: Tool, users: dict[str, Client], plain: str) -> None:
+    """The names are containers of the account in the URL; there is no way to name another."""
+    other = users["test2:tester2"]
+    name = unique("theirs")
+    assert other.put(name).status == 201
+    assert other.put(f"{name}/o", b"not yours").status == 201
+    for path in (f"/{name}/o", f"/../{other.account}/{name}/o", f"/v1/{other.account}/{name}/o"):
+        answer = any_tool.get(plain, headers={"X-Storlet-Extra-Resources": path})
+        assert answer.status in (400, 404)
+        assert b"not yours" not in answer.body
+    remove_container(other, name)
+
+
+def info_of(description: dict[str, Any]) -> dict[str, Any]:
+    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
+    try:
+        told = json.loads(response.read())
+    finally:
+        connection.close()
+    found = [value for key, value in told.items() if "storlet" in key]
+    assert found, sorted(told)
+    assert isinstance(found[0], dict)
+    return found[0]
+
+
+def test_info_lists_containers_languages_limits_and_protocol(description: dict[str, Any]) -> None:
+    info = info_of(description)
+    assert (info["storlet_container"], info["storlet_dependency"]) == ("storlet", "dependency")
+    text = json.dumps(info).lower()
+    for word in ("storletlog", "python", "3.11", "java", "17", "limits", "metadata_bytes", "protocol"):
+        assert word in text, word
+
+
+def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str, Any]) -> None:
+    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
+    try:
+        told = json.loads(response.read())
+    finally:
+        connection.close()
+    assert "storlet_handler" in told
+    assert set(told["storlet_handler"]) >= {"storlet_container", "storlet_dependency"}
+
+
+def test_ordinary_requests_carry_nothing_of_ours(owner: Client, plain: str, content: bytes) -> None:
+    answer = owner.get(plain)
+    assert answer.body == content
+    assert "Etag" in answer.headers
+    names = [name.lower() for name in answer.headers]
+    assert not [name for name in names if "storlet" in name]
+    assert "server-timing" not in names

@@ -1,0 +1,90 @@
+"""Deadlines and limits, short ones for the test: the code names what was exceeded, and the next run is well again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.client import Client
+from tests.functional.tools import Tool, retry_until, unique
+from tests.support.cluster import Cluster
+
+OPTIONS = {
+    "storlet.conf:invocation": {"first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5},
+    "storlet.conf:limits": {"memory_bytes": "192M", "output_bytes": "1M", "log_bytes": "1K"},
+}
+CONTENT = b"a small object"
+
+
+@pytest.fixture(scope="module")
+def small(other_cluster: Cluster, other_owner: Client) -> Iterator[str]:
+    """The path of a small object on a cluster with small limits."""
+    with other_cluster.configured(OPTIONS):
+        assert other_owner.put("c/small", CONTENT).status == 201
+        yield "c/small"
+
+
+def test_the_deadline_of_the_first_byte(there: Tool, small: str) -> None:
+    key = unique("late")
+    answer = there.get(small, "slow", before="30", count=key)
+    assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
+    assert there.get(small).body == CONTENT
+    assert there.count(small, key) == 1
+
+
+def test_silence_within_the_output_breaks_it(there: Tool, small: str) -> None:
+    answer = there.get(small, "slow", pieces="2", pause="30")
+    assert (answer.status, answer.is_broken, answer.body) == (200, True, b"1:0\n")
+    assert there.get(small).body == CONTENT
+
+
+def test_the_deadline_of_the_whole(there: Tool, small: str) -> None:
+    answer = there.get(small, "slow", pieces="100", pause="0.5")
+    assert (answer.status, answer.is_broken) == (200, True)
+    assert answer.body.startswith(b"1:0\n1:1\n")
+    assert len(answer.body) < 100
+
+
+def test_deadlines_of_a_put_and_a_copy(there: Tool, small: str) -> None:
+    target = f"c/{unique('put')}"
+    for answer in (
+        there.put(target, b"x", "slow", before="30"),
+        there.copy(small, "/" + target, "slow", before="30"),
+    ):
+        assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
+    answer = there.put(target, b"x", "slow", pieces="2", pause="30")
+    assert (answer.status, answer.error) == (422, "storlet.timeout.idle"), answer
+    assert there.client.head(target).status == 404
+
+
+def test_too_much_output(there: Tool, small: str) -> None:
+    target = f"c/{unique('put')}"
+    answer = there.get(small, "flood", bytes="3000000")
+    assert (answer.status, answer.is_broken) == (200, True) or answer.error == "storlet.limit.output", answer
+    assert len(answer.body) <= 1024 * 1024
+    answer = there.put(target, b"x", "flood", bytes="3000000")
+    assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
+    assert there.client.head(target).status == 404
+    assert there.get(small, "flood", bytes="1048576").size == 1024 * 1024
+
+
+def test_too_much_memory(there: Tool, small: str) -> None:
+    answer = there.get(small, "hoard", bytes="400000000")
+    assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
+    # A sandbox that lost its supervisor to the lack of memory is replaced.
+    assert retry_until(lambda: there.get(small).body == CONTENT)
+
+
+def test_the_limit_of_the_log(there: Tool, small: str) -> None:
+    answer = there.get(small, "identity", {"X-Storlet-Generate-Log": "True"}, log="w" * 200, times="50")
+    assert (answer.status, answer.body) == (200, CONTENT)
+    path = f"storletlog/{there.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
+    log = retry_until(lambda: (got := there.client.get(path)).status == 200 and got)
+    assert "log truncated at 1024 bytes" in log.text
+    assert len(log.body) < 1200
+
+
+@pytest.mark.parametrize("header", ["X-Storlet-Memory", "X-Storlet-Timeout"])
+def test_a_request_cannot_raise_a_limit(there: Tool, small: str, header: str) -> None:
+    assert there.get(small, headers={header: "1000000"}).status == 400

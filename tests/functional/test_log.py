@@ -1,0 +1,84 @@
+"""X-Storlet-Generate-Log: the invocation's log becomes an object of the tenant, whole, also when the storlet fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import Tool, retry_until, unique
+
+WANTED = {"X-Storlet-Generate-Log": "True"}
+
+
+def log_of(owner: Client, tool: Tool, answer: Answer) -> str:
+    path = f"storletlog/{tool.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
+    found = retry_until(lambda: (got := owner.get(path)).status == 200 and got)
+    assert found, f"no {path}; there are {[e['name'] for e in owner.listing('storletlog', prefix=tool.storlet)]}"
+    return str(found.text)
+
+
+def test_the_log_of_a_get(tool: Tool, owner: Client, plain: str, content: bytes) -> None:
+    word = unique("word")
+    answer = tool.get(plain, headers=WANTED, log=f"said {word}")
+    assert (answer.status, answer.body) == (200, content)
+    assert f"said {word}" in log_of(owner, tool, answer)
+
+
+@pytest.mark.parametrize("after", ["0", "3000000"])
+def test_the_log_of_a_failure_has_the_traceback(tool: Tool, owner: Client, plain: str, after: str) -> None:
+    word = unique("word")
+    answer = tool.get(plain, "fail", WANTED, log="before it failed", word=word, after=after, pause="0.5")
+    text = log_of(owner, tool, answer)
+    assert "before it failed" in text
+    assert f"fails on purpose: {word}" in text
+
+
+def test_the_log_of_a_put_and_of_a_copy(either: Tool, owner: Client, plain: str, container: str) -> None:
+    put = either.put(f"{container}/o", b"x", "upper", WANTED, log="of a put")
+    copy = either.copy(plain, f"/{container}/o2", "upper", WANTED, log="of a copy")
+    assert (put.status, copy.status) == (201, 201)
+    assert "of a put" in log_of(owner, either, put)
+    assert "of a copy" in log_of(owner, either, copy)
+
+
+def test_the_log_of_a_failed_put(either: Tool, owner: Client, container: str) -> None:
+    answer = either.put(f"{container}/o", b"x", "fail", WANTED, log="of a failed put")
+    assert answer.status == 422
+    assert "of a failed put" in log_of(owner, either, answer)
+
+
+def test_a_log_is_whole_up_to_its_limit_and_says_where_it_was_cut(anywhere: Tool, owner: Client, plain: str) -> None:
+    long = "y" * 5000
+    answer = anywhere.client.get(
+        plain, anywhere.headers(WANTED | {"X-Storlet-Parameter-1": f"log:{long}"}), query="do=identity"
+    )
+    assert answer.status == 200
+    assert long in log_of(owner, anywhere, answer)
+
+
+def test_a_log_is_cut_at_its_limit_and_the_storlet_goes_on(
+    anywhere: Tool, owner: Client, plain: str, content: bytes
+) -> None:
+    answer = anywhere.get(plain, headers=WANTED, log="z" * 1000, times="3000")
+    assert (answer.status, answer.body) == (200, content)
+    text = log_of(owner, anywhere, answer)
+    assert 900_000 < len(text) <= 1_048_576 + 200
+    assert "log truncated at 1048576 bytes" in text[-200:]
+
+
+def test_no_log_without_the_header(any_tool: Tool, owner: Client, plain: str) -> None:
+    answer = any_tool.get(plain, log="unwanted")
+    name = f"{any_tool.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
+    assert owner.get(f"storletlog/{name}").status == 404
+
+
+def test_the_log_is_whole_when_the_answer_has_ended(tool: Tool, owner: Client, plain: str) -> None:
+    """Upstream uploads the log before the storlet is done; what is said at the end must be in it too."""
+    answer = tool.get(plain, "identity", WANTED, log="first", late="said after the output")
+    text = log_of(owner, tool, answer)
+    assert "first" in text
+    assert "said after the output" in text
+
+
+def test_a_value_that_is_neither_true_nor_false(any_tool: Tool, plain: str) -> None:
+    assert any_tool.get(plain, headers={"X-Storlet-Generate-Log": "perhaps"}).status == 400

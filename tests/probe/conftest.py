@@ -1,0 +1,157 @@
+"""Fixtures of the probes: accounts of their own, the misbehaving storlet, and a look at what was left behind.
+
+Sandboxes are broken here, and sandboxd lets one that ends again and again wait. So what breaks one works in an account that
+no other test uses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.functional.client import Client
+from tests.functional.conftest import admin, prepare_account, toolbox, users  # noqa: F401
+from tests.functional.tools import PLACEMENTS, Tool, Toolbox, declaration, unique
+from tests.probe.host import Host, links_of
+from tests.support.cluster import Cluster, wait_for
+
+SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
+CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
+DATA = "data"
+#: What a server may have that was just started.
+BEGINNING = Counter({"pipe": 4})
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An account of a test's own. ``path`` is a small object in it."""
+
+    client: Client
+    path: str = f"{DATA}/plain.txt"
+    content: bytes = CONTENT
+
+    @property
+    def account(self) -> str:
+        return self.client.account
+
+    def tool(self, placement: str = "object", storlet: str = "gremlin.py") -> Tool:
+        return Tool(self.client, storlet, placement)
+
+    def upload(self, name: str, source: bytes, main: str = "Gremlin") -> str:
+        """A Python storlet; its name."""
+        answer = self.client.put(f"storlet/{name}", source, declaration("python", f"{name.removesuffix('.py')}.{main}"))
+        assert answer.status == 201, answer
+        return name
+
+    def is_well(self, placement: str = "object") -> bool:
+        """Whether a run works and gives the right bytes."""
+        answer = self.tool(placement).get(self.path)
+        return answer.status == 200 and answer.body == self.content and not answer.is_broken
+
+    def count(self, key: str) -> int:
+        """How often runs signed with ``key`` began."""
+        answer = self.tool().get(self.path, "counted", of=key)
+        assert (answer.status, answer.is_broken) == (200, False), answer
+        assert answer.body, answer
+        return int(answer.body)
+
+
+@pytest.fixture(scope="session")
+def host(cluster: Cluster) -> Host:
+    return Host(cluster)
+
+
+@pytest.fixture(scope="session")
+def new_tenant(admin: Client) -> Callable[[], Tenant]:  # noqa: F811
+    """Makes accounts: storlets on, the misbehaving storlet and an object uploaded."""
+
+    def make(account: str = "") -> Tenant:
+        client = admin.on(account or f"AUTH_{unique('probe')}")
+        prepare_account(client)
+        assert client.put(DATA).status in (201, 202)
+        tenant = Tenant(client)
+        tenant.upload("gremlin.py", SOURCE.read_bytes())
+        assert client.put(tenant.path, CONTENT, {"Content-Type": "text/plain"}).status == 201
+        return tenant
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """The module's account."""
+    return new_tenant()
+
+
+@pytest.fixture
+def fresh(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """An account of the test's own, for one that ends its sandbox."""
+    return new_tenant()
+
+
+@pytest.fixture
+def neighbour(tenant_of_neighbour: Tenant) -> Tenant:
+    """Another account, whose requests must work all the time."""
+    assert tenant_of_neighbour.is_well()
+    return tenant_of_neighbour
+
+
+@pytest.fixture(scope="session")
+def tenant_of_neighbour(new_tenant: Callable[[], Tenant]) -> Tenant:
+    return new_tenant()
+
+
+@pytest.fixture(scope="module")
+def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:  # noqa: F811
+    """The Java multitool of the functional tests at a given place."""
+    name = toolbox.upload(tenant.client, "java", "multitool")
+    return lambda placement="object": Tool(tenant.client, name, placement)
+
+
+@pytest.fixture(params=PLACEMENTS)
+def placement(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def background() -> Iterator[ThreadPoolExecutor]:
+    """Threads for clients that wait; all of them end with the test."""
+    with ThreadPoolExecutor(64) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left(host: Host) -> Iterator[None]:
+    """After each module: no run, temporary file, socket, mount, container or descriptor more than before."""
+    mounts, descriptors, half_code = host.mounts(), host.all_descriptors(), host.temporary_code()
+    pids = {name: host.cluster.process(name).pid for name in descriptors}
+    yield
+    try:
+        wait_for(lambda: not busy(host), 10, "the sandboxes to be idle")
+    except AssertionError:
+        raise AssertionError(f"still at work: {busy(host)}") from None
+    wait_for(lambda: not host.dead_containers(), 10, "ended containers to be removed")
+    wait_for(lambda: not host.run_sockets(), 10, f"sockets to be removed: {host.run_sockets()}")
+    assert host.temporary_code() == half_code
+    assert host.mounts() == mounts
+    # A server that was started anew begins with fewer descriptors, and has not been warmed up.
+    same = {name: before for name, before in descriptors.items() if host.cluster.process(name).pid == pids[name]}
+    host.await_descriptors({name: before if name in same else BEGINNING for name, before in descriptors.items()})
+    for name in ("proxy", "object-1", "object-2", "container-1", "account-1", "sandboxd"):
+        assert host.cluster.is_running(name), name
+
+
+def busy(host: Host) -> list[str]:
+    """What in the sandboxes is not an idle worker: strays, and whoever holds the pipe of an invocation."""
+    names = []
+    for sandbox in host.sandboxes():
+        for process in host.inside(sandbox):
+            has_pipe = any(link.startswith("pipe:") for link in links_of(process.pid))
+            if has_pipe or process.state in "RDT" or process.parent != sandbox.pid:
+                names.append(f"{process.name} ({process.state}) of {sandbox.account}")
+    return names

@@ -1,0 +1,370 @@
+"""What the host sees of a cluster while it is broken: sandboxes, processes, descriptors, sockets, logs.
+
+Nothing here signals a process that the cluster does not own: pids come from ``cluster.json`` or from Docker's answer about
+containers that carry the cluster's label.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.cluster import Cluster, wait_for
+
+SERVERS = ("proxy", "object-1", "object-2")
+KEY_LENGTH = 15
+#: The state of a connected socket in /proc/net/unix.
+CONNECTED = "03"
+
+
+def new_key() -> str:
+    """A name for a run that fits into the name of a process."""
+    return f"g{uuid.uuid4().hex}"[:KEY_LENGTH]
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A running container of the cluster; ``pid`` is its process 1 as the host numbers it."""
+
+    container: str
+    account: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the host."""
+
+    pid: int
+    parent: int
+    name: str
+    state: str
+    started: int
+
+
+def read_process(pid: int) -> Process | None:
+    """``None`` when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return Process(pid, int(fields[1]), name, fields[0], int(fields[19]))
+
+
+def all_processes() -> dict[int, Process]:
+    found = (read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {process.pid: process for process in found if process is not None and process.state not in "ZX"}
+
+
+def is_alive(process: Process) -> bool:
+    """Whether exactly this process lives; a zombie does not."""
+    now = read_process(process.pid)
+    return now is not None and now.state not in "ZX" and now.started == process.started
+
+
+class Host:
+    """The machine that a cluster runs on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.node_id = cluster.node_id
+
+    # --- sandboxes --------------------------------------------------------------------------------------------------
+
+    def docker(self, *arguments: str) -> str:
+        command = ["docker", "-H", self.cluster.docker_host, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise RuntimeError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def sandboxes(self, account: str = "") -> list[Sandbox]:
+        """Running ones, of one account or of all."""
+        filters = [f"label=org.storlets={self.node_id}"] + (
+            [f"label=org.storlets.account={account}"] if account else []
+        )
+        ids = self.docker("ps", "-q", "--no-trunc", *(word for one in filters for word in ("--filter", one))).split()
+        if not ids:
+            return []
+        # One that ends meanwhile is missing from the answer, which is what is wanted.
+        with contextlib.suppress(RuntimeError):
+            given = json.loads(self.docker("inspect", *ids))
+            return [
+                Sandbox(one["Id"], one["Config"]["Labels"]["org.storlets.account"], one["State"]["Pid"])
+                for one in given
+                if one["State"]["Running"] and one["State"]["Pid"]
+            ]
+        return self.sandboxes(account)
+
+    def sandbox(self, account: str) -> Sandbox:
+        """The only running sandbox of an account."""
+        found = self.sandboxes(account)
+        if len(found) != 1:
+            raise AssertionError(f"{account} has {len(found)} sandboxes: {found}")
+        return found[0]
+
+    def inside(self, sandbox: Sandbox) -> list[Process]:
+        """The processes of a sandbox but its process 1."""
+        processes = all_processes()
+        found, todo = [], [sandbox.pid]
+        while todo:
+            parent = todo.pop()
+            for process in processes.values():
+                if process.parent == parent:
+                    found.append(process)
+                    todo.append(process.pid)
+        return found
+
+    def run_named(self, key: str, seconds: float = 10) -> Process:
+        """The process of the run that signed itself with ``key``; waits for it."""
+        found: list[Process] = []
+
+        def look() -> bool:
+            found[:] = self.runs_named(key)
+            return bool(found)
+
+        wait_for(look, seconds, f"a run named {key}")
+        return found[0]
+
+    @staticmethod
+    def runs_named(key: str) -> list[Process]:
+        return [process for process in all_processes().values() if process.name == key]
+
+    def server_of(self, worker: Process) -> str:
+        """The Swift server that holds the other end of a worker's pipes."""
+        theirs = {link for link in links_of(worker.pid) if link.startswith("pipe:")}
+        for name in SERVERS:
+            pid = self.cluster.process(name).pid
+            if pid is not None and theirs & set(links_of(pid)):
+                return name
+        raise AssertionError(f"no server shares a pipe with {worker}")
+
+    # --- servers ----------------------------------------------------------------------------------------------------
+
+    def kill_hard(self, name: str) -> int:
+        return self.cluster.kill(name, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def started_again(self, *names: str) -> Iterator[None]:
+        """Afterwards these servers run."""
+        try:
+            yield
+        finally:
+            for name in names:
+                if not self.cluster.is_running(name):
+                    self.cluster.start(name)
+
+    def has_own_engine(self) -> bool:
+        """Whether the cluster's tooling started the Docker engine, and so its keeper restarts it."""
+        return any(item["name"] == "dockerd" and item["pid"] for item in self.cluster.description["processes"])
+
+    def engine_pid(self) -> int | None:
+        """Process id of the Docker engine that the tooling started. Clusters share it, and another's keeper may have
+        started it since ``cluster.json`` was written."""
+        for process in all_processes().values():
+            with contextlib.suppress(OSError):
+                if (
+                    process.name == "dockerd"
+                    and b"STORLETS_AIO=machine/" in Path(f"/proc/{process.pid}/environ").read_bytes()
+                ):
+                    return process.pid
+        return None
+
+    def kill_daemon(self, name: str) -> int:
+        """Kill sandboxd, or the engine when it is the tooling's; returns its pid."""
+        if name == "sandboxd":
+            return self.kill_hard(name)
+        pid = self.engine_pid()
+        if pid is None or not self.has_own_engine():
+            raise AssertionError("the engine is not ours to kill")
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_back(self, name: str, old_pid: int, seconds: float = 60) -> None:
+        """Wait until the keeper has brought a killed daemon back and it answers."""
+        if name == "sandboxd":
+            self.cluster.wait_restarted(name, old_pid, seconds)
+            return
+        wait_for(lambda: self.engine_pid() not in {None, old_pid} and self._engine_answers(), seconds, "the engine")
+
+    def _engine_answers(self) -> bool:
+        try:
+            self.docker("ps", "-q")
+        except (RuntimeError, subprocess.TimeoutExpired):
+            return False
+        return True
+
+    # --- what must come back ----------------------------------------------------------------------------------------
+
+    def descriptors(self, name: str) -> Counter[str]:
+        """The open descriptors of a server by kind."""
+        pid = self.cluster.process(name).pid
+        if pid is None:
+            return Counter()
+        connections = self._connections(set(links_of(pid)))
+        found: Counter[str] = Counter()
+        for link in links_of(pid):
+            if link.startswith("socket:"):
+                found["socket"] += link in connections
+            elif link.startswith("pipe:"):
+                found["pipe"] += 1
+            elif link.startswith("/memfd:"):
+                found["memfd"] += 1
+            elif "/disks/" in link:
+                found["object"] += 1
+        return found
+
+    def _connections(self, own: set[str]) -> set[str]:
+        """Connections of TCP and of Unix sockets. What a server opens once and keeps is left out: memcached, syslog, and the
+        pair of sockets by which eventlet's threads wake its loop."""
+        pooled = f":{self.cluster.process('memcached').port or 0:04X}"
+        tcp = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+        unix = [line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]]
+        mine = {fields[1] for fields in tcp if f"socket:[{fields[9]}]" in own}
+        inodes = [fields[9] for fields in tcp if not fields[2].endswith((pooled, ":0000")) and fields[2] not in mine]
+        inodes += [fields[6] for fields in unix if fields[5] == CONNECTED]
+        return {f"socket:[{inode}]" for inode in inodes}
+
+    def all_descriptors(self) -> dict[str, Counter[str]]:
+        return {name: self.descriptors(name) for name in SERVERS}
+
+    def await_descriptors(self, before: dict[str, Counter[str]], seconds: float = 10) -> None:
+        """Wait until no server has more of any kind than before."""
+
+        def surplus() -> dict[str, Counter[str]]:
+            return {name: now - before[name] for name, now in self.all_descriptors().items() if now - before[name]}
+
+        try:
+            wait_for(lambda: not surplus(), seconds, "descriptors to be closed")
+        except AssertionError:
+            raise AssertionError(f"descriptors that were not closed: {surplus()}; before: {before}") from None
+
+    def run_sockets(self) -> list[str]:
+        """Leftover names in the directories of sockets: temporary ones, and those of sandboxes that are gone."""
+        run_dir = self.cluster.run_dir
+        found = [str(path) for path in run_dir.rglob(".*")]
+        keys = set(
+            self.docker(
+                "ps", "--filter", f"label=org.storlets={self.node_id}", "--format", '{{.Label "org.storlets.key"}}'
+            ).split()
+        )
+        for folder in ("s", "c"):
+            found += [str(path) for path in (run_dir / folder).glob("*") if path.name not in keys]
+        return found
+
+    def temporary_code(self) -> list[str]:
+        """What a crash or a leak leaves in the code cache. (A lock is an empty file, and the next fetch takes it.)"""
+        return [str(path) for path in (self.cluster.state_dir / "code").glob("*/.tmp-*")]
+
+    def mounts(self) -> list[str]:
+        """Mount points below the cluster's directories, as this process sees them."""
+        places = (str(self.cluster.run_dir), str(self.cluster.state_dir), str(self.cluster.home))
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        return sorted(line.split()[4] for line in lines if line.split()[4].startswith(places))
+
+    def dead_containers(self) -> list[str]:
+        """Containers of the cluster that do not run."""
+        return self.docker(
+            "ps", "-aq", "--filter", f"label=org.storlets={self.node_id}", "--filter", "status=exited",
+            "--filter", "status=dead", "--filter", "status=created",
+        ).split()  # fmt: skip
+
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def new_log(self, *names: str) -> Iterator[Callable[[], str]]:
+        """A function that gives what these processes have logged since."""
+        starts = {name: self._log_size(name) for name in names}
+
+        def read() -> str:
+            text = ""
+            for name, start in starts.items():
+                with self.cluster.process(name).log.open("rb") as file:
+                    file.seek(start)
+                    text += file.read().decode("utf-8", "replace")
+            return text
+
+        yield read
+
+    def _log_size(self, name: str) -> int:
+        try:
+            return self.cluster.process(name).log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def code_dir(self, account: str) -> Path:
+        """The directory of an account's code on this node."""
+        source = [
+            mount["Source"]
+            for mount in self.inspect(self.sandbox(account).container)["Mounts"]
+            if mount["Destination"] == "/var/lib/storlets"
+        ]
+        return Path(source[0])
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        """All that Docker says of a container."""
+        value: dict[str, Any] = json.loads(self.docker("inspect", container))[0]
+        return value
+
+    @contextlib.contextmanager
+    def tiny_disk_over(self, folder: Path, size: str) -> Iterator[None]:
+        """A full disk, soon: a small file system in the place of ``folder``."""
+        owner = folder.stat()
+        options = f"size={size},uid={owner.st_uid},gid={owner.st_gid},mode=0755"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+        try:
+            yield
+        finally:
+            end = time.monotonic() + 10
+            while subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode:
+                if time.monotonic() > end:
+                    subprocess.run(["umount", "-l", str(folder)], check=True)
+                    raise AssertionError(f"{folder} stayed in use")
+                time.sleep(0.1)
+
+
+def links_of(pid: int) -> list[str]:
+    """What the descriptors of a process are."""
+    found = []
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.append(str(link.readlink()))
+    return found
+
+
+def remove(path: Path) -> None:
+    """A folder or a file that a test made or a killed server left."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+NUMBERED = re.compile(rb"([0-9a-f]{16}) (\d{10})\n")
+
+
+def check_numbered(body: bytes) -> int:
+    """How many whole lines ``body`` begins with; raises when they are of two runs or one is missing.
+
+    The last line may be cut: that is what a broken connection does.
+    """
+    lines = NUMBERED.findall(body)
+    assert len(lines) * 28 + 28 > len(body), f"something else is in the output: {body[:100]!r} ... {body[-100:]!r}"
+    assert len({nonce for nonce, _ in lines}) <= 1, "the output of two runs in one answer"
+    assert [int(number) for _, number in lines] == list(range(len(lines))), "a piece is missing"
+    return len(lines)

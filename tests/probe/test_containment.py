@@ -1,0 +1,93 @@
+"""What a sandbox lets its storlet see and do: nothing of the network, the host, the object's file, or other tenants."""
+
+from __future__ import annotations
+
+import json
+import pwd
+from typing import Any
+
+import pytest
+
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host
+from tests.support.cluster import Cluster
+
+#: Attempts that the kernel itself must refuse, whatever arguments they have.
+REFUSED_CALLS = ("unshare", "mount", "ptrace", "bpf", "keyctl", "open_by_handle_at")
+REFUSALS = ("Operation not permitted", "Function not implemented", "Permission denied")
+
+
+@pytest.fixture(scope="module", params=["object", "proxy"])
+def seen(request: pytest.FixtureRequest, tenant: Tenant, cluster: Cluster) -> dict[str, Any]:
+    """What the storlet found out, with the object's file as its input and with a pipe."""
+    answer = tenant.tool(request.param).get(tenant.path, "look", port=str(cluster.process("proxy").port))
+    assert answer.status == 200, answer
+    found: dict[str, Any] = json.loads(answer.body)
+    assert found["input_is_file"] == (request.param == "object")
+    return found
+
+
+def test_no_attempt_to_get_out_gets_anything(seen: dict[str, Any]) -> None:
+    got = {key: value for key, value in seen.items() if isinstance(value, str) and value.startswith("got")}
+    assert got == {}
+
+
+def test_dangerous_system_calls_are_refused(seen: dict[str, Any]) -> None:
+    for name in REFUSED_CALLS:
+        assert any(refusal in seen[name] for refusal in REFUSALS), f"{name}: {seen[name]}"
+
+
+def test_it_runs_as_nobody_that_the_host_knows(seen: dict[str, Any]) -> None:
+    known = {user.pw_uid for user in pwd.getpwall()} | {user.pw_gid for user in pwd.getpwall()}
+    assert not known & set(seen["uid"])
+    assert len(set(seen["uid"])) == 1
+
+
+def test_it_has_no_privilege(seen: dict[str, Any]) -> None:
+    assert {int(mask, 16) for mask in seen["capabilities"]} == {0}
+    assert seen["no_new_privileges"] == "1"
+    assert seen["seccomp"] == "2"
+    assert seen["setuid"] == []
+
+
+def test_it_sees_no_network_and_no_sockets_of_others(seen: dict[str, Any]) -> None:
+    assert seen["interfaces"] in ([], ["lo"])
+    # The only one is process 1's own connection to the node daemon.
+    assert [path for path in seen["unix_sockets"] if "/run/c/" not in path] == []
+
+
+def test_it_has_no_descriptor_that_it_was_not_given(seen: dict[str, Any]) -> None:
+    for link in seen["descriptors"]:
+        kind = link.partition(":")[0]
+        assert kind in ("socket", "pipe", "anon_inode", "/memfd") or link == "/dev/null" or link.endswith(".data"), link
+
+
+def test_its_environment_tells_nothing(seen: dict[str, Any]) -> None:
+    assert seen["processes"] < 30
+    assert not [name for name in seen["environment"] if "SWIFT" in name or "STORLETS" in name or "DOCKER" in name]
+
+
+def test_the_object_is_as_it_was(tenant: Tenant, seen: dict[str, Any]) -> None:
+    assert tenant.client.get(tenant.path).body == tenant.content
+    assert tenant.client.head(tenant.path).status == 200
+
+
+def test_the_container_is_made_as_the_checklist_says(host: Host, tenant: Tenant) -> None:
+    assert tenant.is_well()
+    made = host.inspect(host.sandbox(tenant.account).container)
+    config = made["HostConfig"]
+    assert config["NetworkMode"] == "none"
+    assert config["ReadonlyRootfs"] is True
+    assert config["CapDrop"] == ["ALL"]
+    assert not config["CapAdd"]
+    assert config["Privileged"] is False
+    assert config["SecurityOpt"] == ["no-new-privileges"]
+    assert config["PidsLimit"] > 0
+    assert config["Memory"] > 0
+    assert config["PidMode"] == ""
+    assert not config["Devices"]
+    assert sorted((mount["Destination"], mount["RW"]) for mount in made["Mounts"]) == [
+        ("/run/storlets", False),
+        ("/var/lib/storlets", False),
+    ]
+    assert config["LogConfig"]["Type"] == "none"

@@ -1,0 +1,129 @@
+"""sandboxd and the Docker engine are killed: what runs goes on, and what comes next works with nobody's help."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.functional.client import Answer
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host, check_numbered, new_key
+from tests.support.cluster import wait_for
+
+DAEMONS = ("sandboxd", "dockerd")
+
+
+@pytest.fixture(params=DAEMONS)
+def daemon(request: pytest.FixtureRequest, host: Host) -> Iterator[str]:
+    """One that is the cluster's; afterwards it runs again."""
+    name = str(request.param)
+    if name == "dockerd" and not host.has_own_engine():
+        # The host's own engine is its owner's business, and so is who restarts it.
+        name = "sandboxd"
+    yield name
+    wait_for(
+        lambda: host.engine_pid() if name == "dockerd" else host.cluster.is_running(name), 60, f"{name} to be back"
+    )
+
+
+def first_success(call: Callable[[], Answer], seconds: float = 60) -> Answer:
+    """Ask until it works; until then nothing but an honest 503 is allowed."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = call()
+        if answer.status == 200:
+            return answer
+        assert answer.status == 503, answer
+        assert answer.error in ("sandbox.unavailable", "node.busy"), answer
+        assert int(answer.headers["Retry-After"]) > 0
+        assert time.monotonic() < deadline, f"not within {seconds} s: {answer}"
+        time.sleep(0.1)
+
+
+def test_killed_before_the_first_use(host: Host, fresh: Tenant, placement: str, daemon: str) -> None:
+    pid = host.kill_daemon(daemon)
+    assert first_success(lambda: fresh.tool(placement).get(fresh.path)).body == fresh.content
+    host.wait_back(daemon, pid)
+    assert len(host.sandboxes(fresh.account)) == 1
+
+
+def test_killed_while_a_sandbox_starts(
+    host: Host, fresh: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
+) -> None:
+    going = background.submit(fresh.tool(placement).get, fresh.path)
+    time.sleep(0.1)  # somewhere in the middle of the start, which takes a few times as long
+    pid = host.kill_daemon(daemon)
+    answer = going.result(60)
+    assert answer.status in (200, 503), answer
+    assert answer.status == 200 or int(answer.headers["Retry-After"]) > 0
+    assert first_success(lambda: fresh.tool(placement).get(fresh.path)).body == fresh.content
+    host.wait_back(daemon, pid)
+    wait_for(lambda: len(host.sandboxes(fresh.account)) == 1, 10, "one sandbox only")
+
+
+def test_what_runs_goes_on_and_what_is_warm_stays_warm(
+    host: Host, tenant: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
+) -> None:
+    assert tenant.is_well(placement)
+    before = host.sandbox(tenant.account)
+    keys = [new_key(), new_key()]
+    silent = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=keys[0])
+    streaming = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=keys[1], lines="1000")
+    for key in keys:
+        host.run_named(key)
+    pid = host.kill_daemon(daemon)
+    assert tenant.is_well(placement), "a warm run needs neither of them"
+    host.wait_back(daemon, pid)
+    if daemon == "sandboxd":
+        wait_for(lambda: str(tenant.account) in _status(host), 20, "the sandbox to be adopted")
+    assert tenant.is_well(placement)
+    assert not silent.done()
+    assert not streaming.done()
+    for key in keys:
+        assert tenant.tool(placement).get(tenant.path, "touch", go=key).status == 200
+    for one, lines in ((silent, 1), (streaming, 1001)):
+        answer = one.result(30)
+        assert (answer.status, answer.is_broken, check_numbered(answer.body)) == (200, False, lines)
+    assert host.sandbox(tenant.account) == before
+    assert [tenant.count(key) for key in keys] == [1, 1]
+
+
+def _status(host: Host) -> str:
+    """What sandboxd says when it is asked, as an operator would."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(10)
+        try:
+            connection.connect(str(host.cluster.run_dir / "sandboxd.sock"))
+            connection.send(json.dumps({"v": 1, "type": "status"}).encode())
+            return connection.recv(1 << 20).decode()
+        except OSError:
+            return ""
+
+
+def test_a_new_storlet_loads_into_the_adopted_sandbox(host: Host, fresh: Tenant, placement: str) -> None:
+    assert fresh.is_well(placement)
+    before = host.sandbox(fresh.account)
+    pid = host.kill_daemon("sandboxd")
+    name = fresh.upload("other.py", b"class Other:\n def __init__(self, logger): pass\n"
+                        b" def __call__(self, ins, outs, params): outs[0].write(b'other')\n", "Other")  # fmt: skip
+    answer = first_success(lambda: fresh.tool(placement, name).get(fresh.path))
+    assert answer.body == b"other"
+    host.wait_back("sandboxd", pid)
+    assert host.sandbox(fresh.account) == before
+
+
+def test_a_sandbox_that_ends_while_sandboxd_is_away(host: Host, fresh: Tenant, placement: str) -> None:
+    assert fresh.is_well(placement)
+    host.cluster.stop("sandboxd")
+    try:
+        host.docker("kill", host.sandbox(fresh.account).container)
+        answer = fresh.tool(placement).get(fresh.path)
+        assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer
+    finally:
+        host.cluster.start("sandboxd")
+    assert first_success(lambda: fresh.tool(placement).get(fresh.path)).body == fresh.content

@@ -1,0 +1,270 @@
+"""Storlets that want too much, take too long or lie: a documented error, a neighbour that does not notice, a next run that works.
+
+The module runs with small limits and short deadlines.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pytest
+
+from tests.functional.tools import Toolbox, unique
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host, new_key
+from tests.support.cluster import Cluster, wait_for
+
+OLD = b"the old object, byte for byte"
+OUTPUT_BYTES = 8 << 20
+METADATA_BYTES = 4096
+LOG_BYTES = 64 << 10
+LIMITS = {
+    "storlet.conf:limits": {
+        "memory_bytes": "128M", "pids": 64, "scratch_bytes": "4M", "open_files": 128,
+        "output_bytes": OUTPUT_BYTES, "log_bytes": LOG_BYTES,
+    },
+    "storlet.conf:invocation": {"first_byte_seconds": 3, "idle_seconds": 2, "total_seconds": 4},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
+    with cluster.configured(LIMITS):
+        yield
+
+
+@contextmanager
+def undisturbed(neighbour: Tenant) -> Iterator[None]:
+    """A neighbour's requests work all through the block."""
+    stop = threading.Event()
+
+    def ask() -> int:
+        count = 0
+        while not stop.is_set():
+            assert neighbour.is_well()
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            yield
+        finally:
+            stop.set()
+        assert asking.result(30) > 0
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("do", ["hold", "busy", "stubborn_fork_bomb"])
+def test_no_first_byte_in_time(host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+    key = new_key()
+    with undisturbed(neighbour):
+        answer = fresh.tool(placement).get(fresh.path, do, key=key)
+    assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
+    wait_for(lambda: not host.runs_named(key), 10, "its processes to end")
+    wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
+
+
+def test_a_stall_half_way(host: Host, tenant: Tenant, placement: str) -> None:
+    key = new_key()
+    answer = tenant.tool(placement).get(tenant.path, "end", how="stall", lines="40000", key=key)
+    assert (answer.status, answer.is_broken) == (200, True)
+    wait_for(lambda: not host.runs_named(key), 5, "its process to end")
+    assert tenant.count(key) == 1
+
+
+@pytest.mark.parametrize("how", ["stall", "stop"])
+def test_a_stall_while_something_is_stored(host: Host, tenant: Tenant, how: str) -> None:
+    path, key = f"data/{unique('stall')}", new_key()
+    assert tenant.client.put(path, OLD).status == 201
+    answer = tenant.tool().put(path, b"new", "end", how=how, lines="100", key=key)
+    assert (answer.status, answer.error) == (422, "storlet.timeout.idle"), answer
+    answer = tenant.tool().copy(tenant.path, path, "end", how=how, lines="100")
+    assert (answer.status, answer.error) == (422, "storlet.timeout.idle"), answer
+    assert tenant.client.get(path).body == OLD
+    wait_for(lambda: not host.runs_named(key), 5, "its process to end")
+
+
+def test_too_long_in_all(tenant: Tenant, placement: str) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "numbered", lines="1", trickle="100", every="0.5")
+    assert (answer.status, answer.is_broken) == (200, True)
+    path = f"data/{unique('long')}"
+    answer = tenant.tool(placement).copy(tenant.path, path, "numbered", lines="1", trickle="100", every="0.5")
+    assert (answer.status, answer.error) == (422, "storlet.timeout.total"), answer
+    assert tenant.client.get(path).status == 404
+
+
+# --- output, metadata, log -----------------------------------------------------------------------------------------------
+
+
+def test_output_without_end(host: Host, tenant: Tenant, placement: str) -> None:
+    key = new_key()
+    answer = tenant.tool(placement).get(tenant.path, "flood", key=key)
+    assert (answer.status, answer.is_broken) == (200, True)
+    assert len(answer.body) <= OUTPUT_BYTES
+    path = f"data/{unique('flood')}"
+    answer = tenant.tool(placement).copy(tenant.path, path, "flood")
+    assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
+    assert tenant.client.get(path).status == 404
+    assert tenant.tool().put(path, b"x", "flood").error == "storlet.limit.output"
+    assert tenant.client.get(path).status == 404
+    wait_for(lambda: not host.runs_named(key), 5, "its process to end")
+    answer = tenant.tool(placement).get(tenant.path, "flood", bytes=str(OUTPUT_BYTES))
+    assert (answer.status, answer.is_broken, len(answer.body)) == (200, False, OUTPUT_BYTES)
+
+
+def declared(metadata: dict[str, str]) -> dict[str, str]:
+    """The header that has the storlet set this metadata."""
+    return {"X-Storlet-Parameter-1": quote(f"metadata:{json.dumps(metadata)}")}
+
+
+def test_metadata_beyond_its_limit(tenant: Tenant, placement: str) -> None:
+    for metadata in ({"a": "x" * METADATA_BYTES}, {f"k{number}": "x" * 50 for number in range(70)}):
+        answer = tenant.tool(placement).get(tenant.path, "metadata", declared(metadata))
+        assert (answer.status, answer.error) == (422, "storlet.limit.metadata"), answer
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a": "b\r\nX-Forged: yes"}, {"a\r\nX-Forged": "yes"}, {"a": "b\n\nbody"}, {"a\x00": "b"}, {"a": "\x00"},
+        {"": "b"}, {"a: b\r\nX-Forged": "yes"}, {"a": "\x7f"}, {"a": "\u2028", "X-Forged": "no"}, {"a:X-Forged": "yes"},
+    ],
+)  # fmt: skip
+def test_metadata_cannot_forge_a_header(tenant: Tenant, placement: str, metadata: dict[str, str]) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "metadata", declared(metadata))
+    assert "X-Forged" not in answer.headers
+    assert answer.status in (200, 422), answer
+    assert not answer.is_broken
+    path = f"data/{unique('forged')}"
+    stored = tenant.tool(placement).copy(tenant.path, path, "metadata", declared(metadata))
+    assert stored.status // 100 in (2, 4), stored
+    if stored.status == 201:
+        assert "X-Forged" not in tenant.client.get(path).headers
+
+
+def test_a_storlet_that_claims_a_terabyte(tenant: Tenant, placement: str) -> None:
+    metadata = {"Content-Length": str(1 << 40), "content-type": "text/claimed"}
+    answer = tenant.tool(placement).get(tenant.path, "metadata", declared(metadata))
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, b"metadata was set")
+    assert "Content-Length" not in answer.headers
+    assert answer.headers["Content-Type"] == "text/claimed"
+
+
+def test_a_flood_of_metadata_behind_the_interface(tenant: Tenant, placement: str) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "metadata_flood")
+    assert answer.status in (422, 503), answer
+    assert tenant.is_well(placement)
+
+
+def test_a_flood_of_log(tenant: Tenant, placement: str) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000")
+    assert (answer.status, answer.body) == (200, b"logged")
+    log = tenant.client.get(f"storletlog/gremlin.py/{answer.headers['X-Storlet-Invocation']}.log")
+    assert log.status == 200
+    assert len(log.body) <= LOG_BYTES + 100
+    assert b"log truncated" in log.body
+    assert b"0 xxx" in log.body
+
+
+# --- memory, processes, files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("do", ["memory", "shared_memory"])
+def test_a_memory_bomb(fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+    with undisturbed(neighbour):
+        answer = fresh.tool(placement).get(fresh.path, do)
+    assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
+    wait_for(lambda: fresh.is_well(placement), 10, "the next run to work")
+
+
+@pytest.mark.parametrize("do", ["fork_bomb", "thread_bomb"])
+def test_a_bomb_of_processes(host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+    key = new_key()
+    with undisturbed(neighbour):
+        answer = fresh.tool(placement).get(fresh.path, do, key=key)
+    assert answer.status == 422, answer
+    assert answer.error in ("storlet.failed", "storlet.limit.processes", "storlet.timeout.first_byte")
+    wait_for(lambda: not host.runs_named(key), 10, "its processes to end")
+    wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
+
+
+def test_a_forked_copy_that_returns_does_not_speak_for_the_original(tenant: Tenant, placement: str) -> None:
+    path = f"data/{unique('forked')}"
+    answer = tenant.tool(placement).copy(tenant.path, path, "forked_return")
+    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+    assert tenant.client.get(path).status == 404
+    answer = tenant.tool(placement).get(tenant.path, "forked_return")
+    assert answer.is_broken or answer.status == 422, answer
+
+
+def test_a_full_scratch_is_the_storlets_own_business(tenant: Tenant, placement: str) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "scratch")
+    assert answer.status == 200, answer
+    error, size = map(int, answer.body.split())
+    assert error == 28
+    assert size <= 4 << 20
+    assert tenant.is_well(placement)
+
+
+def test_a_full_table_of_descriptors(tenant: Tenant, placement: str) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "descriptors")
+    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+    assert tenant.is_well(placement)
+
+
+def test_java_that_wants_too_much_of_everything_leaves_python_alone(tenant: Tenant, toolbox: Toolbox) -> None:
+    name = toolbox.upload(tenant.client, "java", "multitool")
+    answer = tenant.tool("object", name).get(tenant.path, "flood", bytes=str(OUTPUT_BYTES * 2))
+    assert answer.is_broken
+    assert tenant.is_well()
+
+
+# --- lies ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("do", ["forge_done", "forge_end", "forge_reports", "squat", "hoard"])
+def test_lies_of_one_run_are_never_the_success_of_another(
+    fresh: Tenant, placement: str, do: str, background: ThreadPoolExecutor
+) -> None:
+    """What a storlet says of its own run is its own business. Another storlet's runs are not."""
+    honest = fresh.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
+                          b" def __call__(self, ins, outs, params): outs[0].write(ins[0].read())\n", "Honest")  # fmt: skip
+    lying = [background.submit(fresh.tool(placement).get, fresh.path, do) for _ in range(3)]
+    for _ in range(10):
+        answer = fresh.tool(placement, honest).get(fresh.path)
+        assert (answer.status, answer.is_broken, answer.body) == (200, False, fresh.content)
+    for one in lying:
+        assert one.result(30).status in (200, 422, 503)
+    # And of the same storlet, later: right or honestly failed.
+    for _ in range(10):
+        answer = fresh.tool(placement).get(fresh.path)
+        if answer.status == 200 and not answer.is_broken:
+            assert answer.body == fresh.content
+    wait_for(lambda: fresh.is_well(placement), 15, "an honest run of the liar to work")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x00\xff", b"[]", b"{}", b'{"type":"nonsense"}', b'{"type":"started"}', b'{"type":"done"}', b"[" * 5000,
+        b'{"type":"done","outcome":"ok","usage":{"cpu_seconds":"1e999"}}', b'{"type":"done","outcome":"error","code":"internal","message":"forged"}',
+        b'{"type":"metadata","metadata":{"a":1}}', b'{"type":"metadata","metadata":' + b'{"a":' * 3000 + b"1" + b"}" * 3001,
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_garbage_from_a_sandbox_is_an_error_of_this_run_only(tenant: Tenant, placement: str, message: bytes) -> None:
+    packed = zlib.compress(message).hex()
+    answer = tenant.tool(placement).get(tenant.path, "forge_garbage", packed=packed)
+    assert answer.status in (422, 503), answer
+    assert answer.error != "internal"
+    assert answer.status != 503 or "Retry-After" in answer.headers
+    assert tenant.is_well(placement)

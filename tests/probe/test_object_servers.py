@@ -1,0 +1,158 @@
+"""An object server is killed with -9 while it runs a storlet: never spliced, never short; before the first byte, unseen."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.functional.tools import unique
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host, Process, check_numbered, links_of, new_key
+from tests.support.cluster import wait_for
+
+OLD = b"the old object, byte for byte"
+SERVERS = ("object-1", "object-2")
+MANY_LINES = 40000
+
+
+def kill_its_server(host: Host, worker: Process) -> str:
+    """Returns the name of the server that ran it."""
+    name = host.server_of(worker)
+    assert name in SERVERS
+    host.kill_hard(name)
+    return name
+
+
+def test_killed_before_the_first_byte_the_client_sees_only_success(
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor
+) -> None:
+    key = new_key()
+    with host.started_again(*SERVERS):
+        going = background.submit(tenant.tool().get, tenant.path, "hold", key=key, once="1")
+        kill_its_server(host, host.run_named(key))
+        answer = going.result(30)
+        assert (answer.status, answer.is_broken) == (200, False), answer
+        assert answer.headers["X-Storlet-Ran-On"] == "object"
+        assert check_numbered(answer.body) == 1
+        assert tenant.count(key) == 2
+        wait_for(lambda: not _holds_pipe(host, key), 5, "the first run's end")
+    assert tenant.is_well()
+
+
+def _holds_pipe(host: Host, key: str) -> bool:
+    return any(link.startswith("pipe:") for run in host.runs_named(key) for link in links_of(run.pid))
+
+
+@pytest.mark.parametrize("lines", [10, MANY_LINES])
+def test_killed_half_way_the_answer_breaks_and_is_of_one_run(
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor, lines: int
+) -> None:
+    key = new_key()
+    with host.started_again(*SERVERS):
+        connection, response = tenant.client.open(
+            "GET",
+            tenant.path,
+            tenant.tool().headers(),
+            query={"do": "hold", "key": key, "once": "1", "lines": str(lines)},
+        )
+        try:
+            assert response.status == 200
+            start = response.read(28)
+            kill_its_server(host, host.run_named(key))
+            body, is_broken = start, False
+            try:
+                while piece := response.read(65536):
+                    body += piece
+            except Exception as error:  # noqa: BLE001 - whatever the client's library makes of it
+                is_broken = True
+                body += getattr(error, "partial", b"")
+        finally:
+            connection.close()
+        assert is_broken
+        assert check_numbered(body) <= lines
+        assert tenant.count(key) == 1, "run again although bytes had gone out"
+    assert tenant.is_well()
+
+
+def test_killed_while_the_storlet_writes_without_end(
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor
+) -> None:
+    """The body is on the way, in every buffer there is, when its server goes."""
+    key = new_key()
+    with host.started_again(*SERVERS):
+        going = background.submit(
+            tenant.tool().get, tenant.path, "numbered", key=key, lines="2000000", trickle="1000", every="0.01"
+        )
+        worker = host.run_named(key)
+        name = host.server_of(worker)
+        wait_for(lambda: not host.runs_named(key) or _has_written(worker), 10, "output")
+        host.kill_hard(name)
+        answer = going.result(60)
+        assert answer.is_broken or answer.status == 503 or check_numbered(answer.body) == 2001001
+    assert tenant.is_well()
+
+
+def _has_written(worker: Process) -> bool:
+    return int(Path(f"/proc/{worker.pid}/io").read_text(encoding="ascii").split("wchar: ")[1].split()[0]) > 4_000_000
+
+
+@pytest.mark.parametrize("lines", [10, MANY_LINES])
+def test_a_copy_whose_object_server_is_killed_stores_all_or_nothing(
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor, lines: int
+) -> None:
+    path, key = f"data/{unique('copy')}", new_key()
+    assert tenant.client.put(path, OLD).status == 201
+    with host.started_again(*SERVERS):
+        going = background.submit(tenant.tool().copy, tenant.path, path, "hold", key=key, once="1", lines=str(lines))
+        worker = host.run_named(key)
+        wait_for(lambda: _has_sent(worker), 10, "its first lines")
+        kill_its_server(host, worker)
+        answer = going.result(60)
+    # The killed server may have missed the write: only the newest copy counts.
+    stored = tenant.client.get(path, {"X-Newest": "true"}).body
+    if answer.status == 201:
+        assert check_numbered(stored) == lines + 1
+    else:
+        assert (answer.status, answer.error) == (503, "backend.failed"), answer
+        assert stored == OLD
+    assert tenant.is_well()
+
+
+def _has_sent(worker: Process) -> bool:
+    return "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(encoding="ascii")
+
+
+@pytest.mark.parametrize("victim", SERVERS)
+def test_one_object_server_is_down(host: Host, tenant: Tenant, placement: str, victim: str) -> None:
+    with host.started_again(victim):
+        host.kill_hard(victim)
+        for _ in range(4):
+            assert tenant.is_well(placement)
+    assert tenant.is_well(placement)
+
+
+def test_all_object_servers_are_down(host: Host, tenant: Tenant, placement: str) -> None:
+    assert tenant.is_well(placement)
+    with host.started_again(*SERVERS):
+        for name in SERVERS:
+            host.kill_hard(name)
+        answer = tenant.tool(placement).get(tenant.path)
+        assert answer.status == 503, answer
+        assert tenant.client.get(tenant.path).status == 503
+    wait_for(lambda: tenant.is_well(placement), 20, "a run to work again")
+
+
+def test_a_proxy_that_is_killed_leaves_nothing_that_runs(
+    host: Host, tenant: Tenant, placement: str, background: ThreadPoolExecutor
+) -> None:
+    key = new_key()
+    with host.started_again("proxy"):
+        going = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=key)
+        host.run_named(key)
+        host.kill_hard("proxy")
+        with pytest.raises(OSError, match=r".*"):
+            going.result(30)
+        wait_for(lambda: not host.runs_named(key), 5, "the run's end")
+    assert tenant.is_well(placement)

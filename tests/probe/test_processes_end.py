@@ -1,0 +1,171 @@
+"""Worker, process 1 and container of a sandbox are killed: who is concerned is told, the next request works."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.functional.client import Answer
+from tests.functional.tools import Tool, Toolbox, unique
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host, Process, Sandbox, check_numbered, is_alive, links_of, new_key, read_process
+from tests.support.cluster import wait_for
+
+OLD = b"the old object, byte for byte"
+MANY_LINES = "40000"
+VICTIMS = ("worker", "process 1", "container")
+#: Whom the answer blames: the tenant's code when its worker dies, the node when its sandbox does.
+ENDS = {
+    "worker": (422, "storlet.failed"),
+    "process 1": (503, "sandbox.unavailable"),
+    "container": (503, "sandbox.unavailable"),
+}
+
+
+def kill(host: Host, sandbox: Sandbox, worker: Process, victim: str) -> None:
+    first = read_process(sandbox.pid)
+    assert first is not None
+    if victim == "worker":
+        os.kill(worker.pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(worker), 5, "the worker's end")
+        return
+    if victim == "container":
+        host.docker("kill", sandbox.container)
+    else:
+        os.kill(sandbox.pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(first), 5, "the sandbox's end")
+
+
+def check_told(answer: Answer, victim: str) -> None:
+    assert (answer.status, answer.error) == ENDS[victim], answer
+    assert answer.status != 503 or int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_between_two_requests(host: Host, fresh: Tenant, placement: str, victim: str) -> None:
+    key = new_key()
+    assert fresh.tool(placement).get(fresh.path, key=key).body == fresh.content
+    worker = host.run_named(key)
+    kill(host, host.sandbox(fresh.account), worker, victim)
+    assert fresh.is_well(placement)
+    assert len(host.sandboxes(fresh.account)) == 1
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_before_the_first_byte(
+    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+) -> None:
+    key = new_key()
+    going = background.submit(fresh.tool(placement).get, fresh.path, "hold", key=key)
+    worker = host.run_named(key)
+    kill(host, host.sandbox(fresh.account), worker, victim)
+    check_told(going.result(30), victim)
+    assert fresh.is_well(placement)
+    assert not host.runs_named(key), "it was run again"
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_half_way(
+    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+) -> None:
+    key = new_key()
+    going = background.submit(fresh.tool(placement).get, fresh.path, "hold", key=key, lines=MANY_LINES)
+    worker = host.run_named(key)
+    wait_for(lambda: _waits(worker), 10, "all lines to be taken")
+    kill(host, host.sandbox(fresh.account), worker, victim)
+    answer = going.result(30)
+    assert (answer.status, answer.is_broken) == (200, True)
+    assert check_numbered(answer.body) <= int(MANY_LINES)
+    assert fresh.is_well(placement)
+    assert not host.runs_named(key), "it was run again"
+
+
+def _waits(worker: Process) -> bool:
+    """Whether it sleeps in ``hold`` and not in a write to a full pipe."""
+    return "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(encoding="ascii")
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_while_a_put_runs(host: Host, fresh: Tenant, victim: str, background: ThreadPoolExecutor) -> None:
+    path, key = f"data/{unique('put')}", new_key()
+    assert fresh.client.put(path, OLD).status == 201
+    going = background.submit(fresh.tool().put, path, b"new", "hold", key=key, lines="10")
+    worker = host.run_named(key)
+    kill(host, host.sandbox(fresh.account), worker, victim)
+    check_told(going.result(30), victim)
+    assert fresh.client.get(path).body == OLD
+    assert fresh.is_well()
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_while_a_copy_runs(
+    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+) -> None:
+    path, key = f"data/{unique('copy')}", new_key()
+    assert fresh.client.put(path, OLD).status == 201
+    going = background.submit(fresh.tool(placement).copy, fresh.path, path, "hold", key=key, lines="10")
+    worker = host.run_named(key)
+    kill(host, host.sandbox(fresh.account), worker, victim)
+    check_told(going.result(30), victim)
+    assert fresh.client.get(path).body == OLD
+    assert fresh.is_well(placement)
+
+
+@pytest.mark.parametrize("pieces", ["0", "1"])
+def test_a_java_machine_is_killed(
+    host: Host, fresh: Tenant, toolbox: Toolbox, placement: str, pieces: str, background: ThreadPoolExecutor
+) -> None:
+    tool = Tool(fresh.client, toolbox.upload(fresh.client, "java", "multitool"), placement)
+    assert tool.get(fresh.path).body == fresh.content
+    going = background.submit(
+        tool.get, fresh.path, "slow", before="0" if pieces == "1" else "3600", pieces=pieces, pause="3600"
+    )
+    sandbox = host.sandbox(fresh.account)
+    wait_for(lambda: _java_at_work(host, sandbox), 10, "a Java worker at work")
+    os.kill(_java_at_work(host, sandbox)[0].pid, signal.SIGKILL)
+    answer = going.result(30)
+    if pieces == "0":
+        check_told(answer, "worker")
+    else:
+        assert answer.is_broken or (answer.status, answer.error) == ENDS["worker"]
+    assert tool.get(fresh.path).body == fresh.content
+
+
+def _java_at_work(host: Host, sandbox: Sandbox) -> list[Process]:
+    found = [one for one in host.inside(sandbox) if Path(f"/proc/{one.pid}/exe").readlink().name == "java"]
+    return [one for one in found if any(link.startswith("pipe:") for link in links_of(one.pid))]
+
+
+def test_neighbours_in_the_sandbox_do_not_notice_a_killed_worker(
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor
+) -> None:
+    keys = [new_key() for _ in range(3)]
+    going = [background.submit(tenant.tool().get, tenant.path, "hold", key=key, lines="100") for key in keys]
+    workers = [host.run_named(key) for key in keys]
+    os.kill(workers[0].pid, signal.SIGKILL)
+    first = going[0].result(30)
+    assert first.is_broken or first.status == 422
+    for key, one in zip(keys[1:], going[1:], strict=True):
+        assert tenant.tool().get(tenant.path, "touch", go=key).status == 200
+        answer = one.result(30)
+        assert (answer.status, answer.is_broken, check_numbered(answer.body)) == (200, False, 101)
+
+
+def test_code_in_the_sandbox_cannot_kill_its_process_1(host: Host, fresh: Tenant) -> None:
+    assert fresh.is_well()
+    before = host.sandbox(fresh.account)
+    answer = fresh.tool().get(fresh.path, "kill_all")
+    assert answer.status in (200, 422), answer
+    assert fresh.is_well()
+    assert host.sandbox(fresh.account) == before
+
+
+def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Tenant) -> None:
+    child = new_key()
+    assert tenant.tool().get(tenant.path, "orphans", child=child).status == 200
+    wait_for(lambda: not host.runs_named(child), 5, "the orphans' end")
+    assert tenant.is_well()

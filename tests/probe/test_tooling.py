@@ -1,0 +1,180 @@
+"""``up`` and ``down`` where it is awkward: a deep home with a space below a closed directory, kills at any moment, a stale lock.
+
+Each test has a cluster of its own beside the session's.  What ``down`` promises is counted from outside, without the tooling.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import CHECKOUT, Cluster, wait_for
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What is left of a cluster on the machine."""
+
+    processes: int
+    containers: int
+    mounts: int
+    sockets: int
+
+    @classmethod
+    def of(cls, node_id: str, docker_host: str) -> Traces:
+        mark = f"STORLETS_AIO={node_id}/".encode()
+        processes = sum(mark in environ_of(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        listed = subprocess.run(
+            ["docker", "ps", "-aq", "--filter", f"label=org.storlets={node_id}"],
+            env={**os.environ, "DOCKER_HOST": docker_host}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        run = Path("/run/storlets-aio") / node_id
+        sockets = sum(path.is_socket() for path in run.rglob("*")) if run.exists() else 0
+        mounts = Path("/proc/self/mountinfo").read_text().count(node_id)
+        return cls(processes, len(listed.stdout.split()), mounts, sockets + run.exists())
+
+
+NOTHING = Traces(0, 0, 0, 0)
+
+
+def environ_of(entry: Path) -> bytes:
+    try:
+        return (entry / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+@dataclass(frozen=True)
+class Other:
+    """A second cluster, driven by the command line."""
+
+    home: Path
+    docker_host: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "STORLETS_HOME": str(self.home), "STORLETS_PORT": "0"}
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._words(*words), cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=False
+        )
+
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._words(*words),
+            cwd=CHECKOUT,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def traces(self) -> Traces:
+        node_id = json.loads((self.home / "settings.json").read_text())["node_id"]
+        return Traces.of(node_id, self.docker_host)
+
+    def pids(self) -> dict[str, int]:
+        processes = json.loads((self.home / "cluster.json").read_text())["processes"]
+        return {item["name"]: item["pid"] for item in processes}
+
+    @staticmethod
+    def _words(*words: str) -> list[str]:
+        return [sys.executable, "-m", "storlet_middleware.aio", *words]
+
+
+@pytest.fixture
+def other(cluster: Cluster) -> Iterator[Other]:
+    closed = Path(tempfile.mkdtemp(prefix="closed-", dir="/var/tmp"))  # 0700
+    home = closed / "a path with spaces" / ("and-it-is-deep-" * 5) / "home"
+    made = Other(home, cluster.docker_host)
+    yield made
+    made.command("down")
+    shutil.rmtree(closed, ignore_errors=True)
+
+
+def test_up_twice_status_down_twice_in_an_awkward_place(other: Other) -> None:
+    first = other.command("up")
+    assert first.returncode == 0, first.stdout + first.stderr
+    pids = other.pids()
+    again = other.command("up")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert other.pids() == pids, "a second up must leave a running cluster as it is"
+    assert other.command("status").returncode == 0
+    for _ in range(2):
+        done = other.command("down")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert other.traces() == NOTHING
+    assert other.command("status").returncode == 1
+
+
+@pytest.mark.parametrize("seconds", [0.4, 0.9, 1.6, 2.4])
+def test_down_after_an_up_that_was_killed(other: Other, seconds: float) -> None:
+    up = other.begin("up")
+    time.sleep(seconds)
+    up.send_signal(signal.SIGKILL)
+    up.wait()
+    done = other.command("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert other.traces() == NOTHING
+
+
+def test_up_after_an_up_that_was_killed(other: Other) -> None:
+    up = other.begin("up")
+    time.sleep(1.5)
+    up.send_signal(signal.SIGKILL)
+    up.wait()
+    done = other.command("up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert other.command("status").returncode == 0
+
+
+def test_down_ends_an_up_that_is_under_way(other: Other) -> None:
+    up = other.begin("up")
+    wait_for((other.home / "settings.json").exists, 10, "the up to begin")
+    time.sleep(0.3)
+    done = other.command("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert up.wait(10) != 0
+    assert other.traces() == NOTHING
+
+
+def test_down_when_everything_of_it_was_killed(other: Other) -> None:
+    assert other.command("up").returncode == 0
+    for name, pid in other.pids().items():
+        if name != "dockerd":
+            os.kill(pid, signal.SIGKILL)
+    assert other.command("down").returncode == 0
+    assert other.traces() == NOTHING
+
+
+def test_the_keeper_takes_a_cluster_down_whose_home_was_deleted(other: Other) -> None:
+    assert other.command("up").returncode == 0
+    node_id = json.loads((other.home / "settings.json").read_text())["node_id"]
+    shutil.rmtree(other.home)
+    wait_for(lambda: Traces.of(node_id, other.docker_host) == NOTHING, 30, "the keeper to clean up")
+
+
+def test_start_and_stop_of_one_process(other: Other) -> None:
+    assert other.command("up").returncode == 0
+    assert other.command("stop", "object-2").returncode == 0
+    assert other.pids()["object-2"] is None
+    assert other.command("status").returncode == 1
+    assert other.command("start", "object-2").returncode == 0
+    assert other.command("status").returncode == 0
+    assert other.command("stop", "sandboxd").returncode == 0
+    time.sleep(1.5)
+    assert other.pids()["sandboxd"] is None, "the keeper leaves down what was stopped by hand"
+    unknown = other.command("stop", "object-9")
+    assert unknown.returncode == 1
+    assert "object-1" in unknown.stderr

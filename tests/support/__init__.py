@@ -1,0 +1,1 @@
+"""What the folders of tests share: a cluster of their own."""

@@ -1,0 +1,1 @@
+"""Tests of one module each: seconds, without Docker, Java or network."""

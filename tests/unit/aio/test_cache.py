@@ -1,0 +1,86 @@
+"""What clusters share: made once, never half."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.aio import cache
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_thing_is_made_once() -> None:
+    calls: list[Path] = []
+    first = cache.made("kind", "key", calls.append)
+    assert cache.made("kind", "key", calls.append) == first
+    assert calls == [first]
+
+
+def test_a_thing_that_was_cut_short_is_made_again_from_nothing() -> None:
+    def fail(place: Path) -> None:
+        (place / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.made("kind", "key", fail)
+    found: list[list[Path]] = []
+    cache.made("kind", "key", lambda place: found.append(list(place.iterdir())))
+    assert found == [[]]
+
+
+def test_what_nobody_asks_for_is_forgotten(root: Path) -> None:
+    old = cache.made("kind", "old", lambda _: None)
+    other = cache.made("other", "old", lambda _: None)
+    long_ago = time.time() - (cache.KEEP_DAYS + 1) * 86400
+    for place in (old, other):
+        os.utime(place / ".complete", (long_ago, long_ago))
+    cache.made("kind", "new", lambda _: None)
+    assert not old.exists()
+    assert other.exists()
+
+
+def test_what_runs_keeps_what_it_stands_on() -> None:
+    below = cache.made("deps", "a", lambda _: None)
+    above = cache.made("code", "b", lambda place: (place / ".below").write_text(f"{below}\n") and None)
+    for place in (below, above):
+        os.utime(place / ".complete", (0, 0))
+    cache.touch(above)
+    assert (below / ".complete").stat().st_mtime > 0
+    assert (above / ".complete").stat().st_mtime > 0
+
+
+def test_the_hash_sees_names_contents_and_the_executable_bit(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_text("1")
+    seen = {cache.tree_digest(tmp_path, ["tree"])}
+    (tree / "a").write_text("2")
+    seen.add(cache.tree_digest(tmp_path, ["tree"]))
+    (tree / "a").chmod(0o755)
+    seen.add(cache.tree_digest(tmp_path, ["tree"]))
+    (tree / "a").rename(tree / "b")
+    seen.add(cache.tree_digest(tmp_path, ["tree"]))
+    assert len(seen) == 4
+
+
+def test_the_hash_overlooks_what_tools_leave(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.py").write_text("1")
+    before = cache.tree_digest(tmp_path, ["tree"])
+    for name in ("__pycache__/a.pyc", "target/x.class", ".mypy_cache/x", "build/x"):
+        (tree / name).parent.mkdir()
+        (tree / name).write_text("x")
+    assert cache.tree_digest(tmp_path, ["tree"]) == before
+
+
+def test_parts_do_not_run_together() -> None:
+    assert cache.digest(["ab", "c"]) != cache.digest(["a", "bc"])

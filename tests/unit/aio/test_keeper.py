@@ -1,0 +1,108 @@
+"""When the keeper starts something again, and how it bounds a log."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.aio import keeper
+from storlet_middleware.aio.keeper import BACKOFF_SECONDS, ENGINE_SILENT_SECONDS, STEADY_SECONDS, Charge, EngineHealth
+
+
+class Flaky:
+    """A process that is alive or not, and counts its starts."""
+
+    def __init__(self) -> None:
+        self.is_alive = False
+        self.starts = 0
+
+    def start(self) -> int:
+        self.starts += 1
+        return 1000 + self.starts
+
+
+@pytest.fixture
+def flaky() -> Flaky:
+    return Flaky()
+
+
+@pytest.fixture
+def charge(flaky: Flaky) -> Charge:
+    return Charge("sandboxd", alive=lambda: flaky.is_alive, revive=flaky.start)
+
+
+def test_the_first_death_is_mended_at_once(charge: Charge, flaky: Flaky) -> None:
+    assert charge.look(now=100.0) == 1001
+    flaky.is_alive = True
+    assert charge.look(now=100.3) is None
+
+
+def test_one_that_keeps_dying_is_started_less_and_less_often(charge: Charge, flaky: Flaky) -> None:
+    moments = [tick / 4 for tick in range(400, 400 + 4 * 120) if charge.look(tick / 4)]
+    waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert waits == sorted(waits)
+    assert waits[-1] == BACKOFF_SECONDS[-1]
+    assert flaky.starts == len(moments) <= 10
+
+
+def test_one_that_lived_long_enough_is_forgiven(charge: Charge, flaky: Flaky) -> None:
+    for now in (100.0, 101.0, 103.0):
+        charge.look(now)
+    flaky.is_alive = True
+    assert charge.look(103.0 + STEADY_SECONDS + 1) is None
+    assert charge.failures == 0
+
+
+def test_a_log_is_copied_and_emptied_when_it_is_too_long(tmp_path: Path) -> None:
+    log = tmp_path / "proxy.log"
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"x" * 100)
+        keeper.bound_log(log, limit=1000)
+        assert log.stat().st_size == 100
+        keeper.bound_log(log, limit=50)
+        writer.write(b"after")
+    assert log.read_bytes() == b"after"
+    assert (tmp_path / "proxy.log.1").read_bytes() == b"x" * 100
+
+
+class Watched:
+    """An engine as the keeper sees it, with a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.pid, self.answers, self.ended = 1000.0, 7, True, 0
+        monkeypatch.setattr(keeper.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(keeper.engine, "our_pid", lambda: self.pid)
+        monkeypatch.setattr(keeper.engine, "find", lambda: self.answers or None)
+        monkeypatch.setattr(keeper.engine, "halt", self._halt)
+        self.health = EngineHealth()
+
+    def _halt(self) -> None:
+        self.ended += 1
+
+    def look_for(self, seconds: float) -> list[bool]:
+        looks = []
+        for _ in range(int(seconds)):
+            self.now += 1
+            looks.append(self.health.look())
+        return looks
+
+
+def test_an_engine_that_lives_and_is_silent_for_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Watched(monkeypatch)
+    assert all(engine.look_for(100))
+    engine.answers = False
+    assert all(engine.look_for(ENGINE_SILENT_SECONDS - 10))
+    assert engine.ended == 0
+    assert not all(engine.look_for(20))
+    assert engine.ended > 0
+
+
+def test_a_new_engine_has_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Watched(monkeypatch)
+    engine.answers = False
+    engine.look_for(ENGINE_SILENT_SECONDS - 5)
+    engine.pid = 8
+    assert all(engine.look_for(ENGINE_SILENT_SECONDS - 5))
+    assert engine.ended == 0

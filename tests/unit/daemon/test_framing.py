@@ -1,0 +1,223 @@
+"""Messages on and off a socket, with descriptors: bounds, ownership, and sockets that do not block."""
+
+from __future__ import annotations
+
+import array
+import gc
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol.descriptors import Descriptors
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    gc.collect()  # what other tests have left must not go away in the middle of ours
+    before = open_descriptors()
+    yield
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> list[str]:
+    return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
+
+
+def fill(connection: socket.socket) -> None:
+    while True:
+        framing.send(connection, messages.Started())
+
+
+def send_raw(connection: socket.socket, data: bytes, fds: list[int]) -> None:
+    connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
+def test_descriptors_arrive_as_duplicates_that_no_child_inherits(pair: Pair) -> None:
+    reading, writing = os.pipe()
+    framing.send(pair[0], messages.Begin("x"), [writing])
+    received = framing.receive(pair[1])
+    assert received is not None
+    with received.descriptors as descriptors:
+        assert received.message(messages.WORKER_REPORTS) == messages.Begin("x")
+        fd = descriptors.filenos()[0]
+        assert fd != writing
+        assert not os.get_inheritable(fd)
+        os.write(fd, b"through")
+    assert os.read(reading, 10) == b"through"
+    os.close(reading)
+    os.close(writing)
+
+
+def test_the_end_of_the_connection_is_none(pair: Pair) -> None:
+    pair[0].close()
+    assert framing.receive(pair[1]) is None
+
+
+def test_a_socket_that_does_not_block_says_so(pair: Pair) -> None:
+    pair[1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        framing.receive(pair[1])
+    pair[0].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        fill(pair[0])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"x",
+        b'{"type":1}',
+        b"\xff",
+        b"[" * 60000,
+        b'{"type":"a","x":NaN}',
+        b'{"type":"a","x":"\\ud800"}',
+    ],
+)
+def test_what_is_not_a_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
+    reading, writing = os.pipe()
+    send_raw(pair[0], data, [writing, writing])
+    os.close(writing)
+    with pytest.raises(framing.ProtocolError):
+        framing.receive(pair[1])
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_a_message_of_the_wrong_kind_has_its_descriptors_closed(pair: Pair) -> None:
+    reading, writing = os.pipe()
+    framing.send(pair[0], messages.Started(), [writing])
+    os.close(writing)
+    received = framing.receive(pair[1])
+    assert received is not None
+    with pytest.raises(framing.ProtocolError):
+        received.message(messages.INVOCATION_EVENTS)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_a_message_may_have_65536_bytes_and_no_more(pair: Pair) -> None:
+    head, tail = b'{"type":"started","x":"', b'"}'
+    data = head + b"x" * (framing.MESSAGE_MAX - len(head) - len(tail)) + tail
+    pair[0].send(data)
+    assert framing.receive(pair[1]) is not None
+    pair[0].send(data + b" ")
+    with pytest.raises(framing.ProtocolError, match="65536"):
+        framing.receive(pair[1])
+    with pytest.raises(framing.ProtocolError, match="more than 65536"):
+        framing.encode(messages.Metadata({"x": "x" * framing.MESSAGE_MAX}))
+
+
+def test_thirty_two_descriptors_pass_and_thirty_three_do_not(pair: Pair) -> None:
+    with Path(os.devnull).open("rb") as null:
+        framing.send(pair[0], messages.Started(), [null.fileno()] * 32)
+        received = framing.receive(pair[1])
+        assert received is not None
+        assert len(received.descriptors) == 32
+        received.descriptors.close()
+        send_raw(pair[0], b'{"type":"started"}', [null.fileno()] * 33)
+        with pytest.raises(framing.ProtocolError):
+            framing.receive(pair[1])
+        with pytest.raises(framing.ProtocolError):
+            framing.send(pair[0], messages.Started(), [null.fileno()] * 33)
+
+
+@pytest.mark.parametrize(("depth", "is_allowed"), [(7, True), (8, False)])
+def test_nesting_has_a_bound(depth: int, is_allowed: bool) -> None:
+    data = b'{"type":"x","many":"[[[[[[[[[[[[","deep":' + b"[" * depth + b"]" * depth + b"}"
+    if is_allowed:
+        assert framing.decode(data)["type"] == "x"
+    else:
+        with pytest.raises(framing.ProtocolError, match="deeper than 8"):
+            framing.decode(data)
+
+
+def test_donated_descriptors_are_closed_here_and_open_there(pair: Pair) -> None:
+    reading, writing = os.pipe()
+    framing.donate(pair[0], messages.Begin("x"), Descriptors([writing]))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)
+    received = framing.receive(pair[1])
+    assert received is not None
+    received.descriptors.close()
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_a_donation_that_would_block_can_be_tried_again(pair: Pair) -> None:
+    pair[0].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        fill(pair[0])
+    reading, writing = os.pipe()
+    given = Descriptors([writing])
+    with pytest.raises(BlockingIOError):
+        framing.donate(pair[0], messages.Begin("x"), given)
+    assert given.filenos() == [writing]
+    given.close()
+    os.close(reading)
+
+
+def test_a_donation_to_nobody_closes_all_the_same(pair: Pair) -> None:
+    pair[1].close()
+    reading, writing = os.pipe()
+    with pytest.raises(BrokenPipeError):
+        framing.donate(pair[0], messages.Begin("x"), Descriptors([writing]))
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_text_that_is_not_unicode_is_sent_as_a_question_mark() -> None:
+    assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {"a": "?"}
+
+
+# ownership
+
+
+def test_a_descriptor_is_closed_once() -> None:
+    first = os.open(os.devnull, os.O_RDONLY)
+    owner = Descriptors([first])
+    owner.close()
+    again = os.open(os.devnull, os.O_RDONLY)
+    assert again == first
+    owner.close()
+    del owner
+    os.fstat(again)
+    os.close(again)
+
+
+def test_what_is_taken_is_the_takers() -> None:
+    first, second = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
+    with Descriptors([first]) as owner:
+        assert owner.add(second) == 1
+        assert owner.take(0) == first
+        assert owner.filenos() == [second]
+        assert len(owner) == 2
+        for position in (0, 2, -1):
+            with pytest.raises(LookupError):
+                owner.take(position)
+    os.fstat(first)
+    os.close(first)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(second)
+
+
+def test_an_owner_that_is_forgotten_closes() -> None:
+    reading, writing = os.pipe()
+    Descriptors([writing])
+    assert os.read(reading, 1) == b""
+    os.close(reading)

@@ -1,0 +1,113 @@
+"""Signals as a descriptor, memory kills, process trees."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon import kernel
+
+
+def in_child(function: Callable[[], bool]) -> bool:
+    """Run in a process of its own, because it changes the process; whether it was true."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if function() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def test_signals_come_with_their_senders() -> None:
+    def check() -> bool:
+        queue = kernel.SignalQueue((signal.SIGTERM, signal.SIGCHLD))
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getppid(), signal.SIGTERM)
+            os._exit(0)
+        os.waitpid(child, 0)
+        arrived = {one.number: one.sender for one in queue.read()}
+        return arrived == {signal.SIGTERM: child, signal.SIGCHLD: child} and not list(queue.read())
+
+    assert in_child(check)
+
+
+def test_a_signal_makes_the_queue_readable() -> None:
+    def check() -> bool:
+        queue = kernel.SignalQueue((signal.SIGUSR1,))
+        before = select.select([queue.fileno()], [], [], 0)[0]
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return not before and bool(select.select([queue.fileno()], [], [], 1)[0])
+
+    assert in_child(check)
+
+
+def test_what_is_hidden_can_be_shown_again() -> None:
+    def check() -> bool:
+        get_dumpable = ctypes.CDLL(None).prctl
+        kernel.hide_memory()
+        hidden = get_dumpable(3, 0, 0, 0, 0)
+        kernel.show_memory()
+        return bool(hidden == 0 and get_dumpable(3, 0, 0, 0, 0) == 1)
+
+    assert in_child(check)
+
+
+def test_memory_kills_are_counted_from_the_first_file_that_has_them(tmp_path: Path) -> None:
+    counter = tmp_path / "memory.events"
+    kills = kernel.MemoryKills((str(tmp_path / "absent"), str(counter)))
+    assert not kills.has_grown()
+    counter.write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 1\noom_group_kill 0\n")
+    assert kills.has_grown()
+    assert not kills.has_grown()
+    counter.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert kills.has_grown()
+    counter.write_text("oom_kill soup\n")
+    assert not kills.has_grown()
+
+
+def test_strays_are_descendants_but_not_of_those_to_keep() -> None:
+    def check() -> bool:
+        kernel.adopt_orphans()
+        kept = subprocess.Popen(["sh", "-c", "sleep 60 & wait"])
+        subprocess.run(["sh", "-c", "setsid sleep 60 & setsid sh -c 'sleep 60; true' &"], check=True)
+        end = time.monotonic() + 5
+        while len(kernel.strays(os.getpid(), {kept.pid})) != 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        found = kernel.strays(os.getpid(), {kept.pid})
+        everything = kernel.strays(os.getpid(), ())
+        for pid in everything:
+            kernel.kill(pid, signal.SIGKILL)
+        return len(found) == 3 and len(everything) == 5 and kept.pid in everything
+
+    assert in_child(check)
+
+
+def test_signals_to_processes_that_are_gone_or_are_groups_do_nothing() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    kernel.kill(child, signal.SIGKILL)
+    kernel.kill_group(child)
+    for number in (1, 0, -1):
+        kernel.kill(number, signal.SIGKILL)
+        kernel.kill_group(number)
+
+
+@pytest.mark.parametrize("name", ["x", "ü" * 30])
+def test_a_name_may_be_anything(name: str) -> None:
+    def check() -> bool:
+        kernel.set_name(name)
+        return Path("/proc/self/comm").read_bytes().strip() == name.encode()[:15]
+
+    assert in_child(check)

@@ -1,0 +1,75 @@
+"""What each language needs to start a worker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol.messages import Load
+from storlet_daemon.runtimes import Places, java, python
+from storlet_daemon.runtimes.table import table
+
+OWN = f"3.{sys.version_info.minor}"
+
+
+def load(language_version: str | None = None, dependencies: tuple[str, ...] = (), memory_bytes: int = 0) -> Load:
+    return Load(
+        1,
+        "0f" * 32,
+        "any",
+        "a.B",
+        "a-1.jar",
+        "a-1.jar",
+        language_version,
+        dependencies,
+        runs_per_worker=7,
+        memory_bytes=memory_bytes,
+    )
+
+
+def test_the_languages() -> None:
+    assert sorted(table(Places())) == ["java", "python"]
+
+
+@pytest.mark.parametrize("version", [None, "3", OWN])
+def test_our_own_python_is_there_even_without_an_interpreter(version: str | None, tmp_path: Path) -> None:
+    assert python.PythonRuntime(Places(python_dir=tmp_path)).missing(load(version)) is None
+
+
+@pytest.mark.parametrize("version", ["3.2", "2.7", "3.x", "../../bin/sh", "3.9999", ""])
+def test_a_python_that_is_missing_is_told_with_those_that_are_there(version: str, tmp_path: Path) -> None:
+    for name in ("python3.7", "python3", "python3.99-config", "sh"):
+        (tmp_path / name).touch(0o755)
+    reason = python.PythonRuntime(Places(python_dir=tmp_path)).missing(load(version))
+    assert reason == f"python {version} is not in this sandbox; there are: 3.7, {OWN}"
+
+
+def test_another_python_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "python3.99").touch(0o755)
+    assert python.PythonRuntime(Places(python_dir=tmp_path)).missing(load("3.99")) is None
+
+
+def test_java_is_there_or_not(tmp_path: Path) -> None:
+    assert java.JavaRuntime(Places(java=tmp_path / "java")).missing(load()) == "java is not in this sandbox"
+    (tmp_path / "java").touch(0o755)
+    assert java.JavaRuntime(Places(java=tmp_path / "java")).missing(load()) is None
+
+
+def test_the_command_line_of_the_jvm() -> None:
+    command = java.JavaRuntime(Places()).command(
+        load(dependencies=("b.jar", "c.sh", "d:e.jar", "*.jar"), memory_bytes=1 << 28)
+    )
+    folder = "/var/lib/storlets/" + "0f" * 32
+    assert command[0] == "/usr/bin/java"
+    assert "-Xmx134217728" in command
+    assert "-Djava.library.path=/usr/local/lib/storlets/java" in command
+    class_path = command[command.index("-cp") + 1]
+    assert class_path == f"/usr/local/lib/storlets/java/*:{folder}/a-1.jar:{folder}/b.jar:{folder}/*.jar"
+    assert command[-6:] == [java.WORKER_CLASS, "3", "4", "a.B", folder, "7"]
+
+
+def test_a_heap_is_not_made_too_small_to_start() -> None:
+    assert "-Xmx16777216" in java.JavaRuntime(Places()).command(load(memory_bytes=1))
+    assert not any(word.startswith("-Xmx") for word in java.JavaRuntime(Places()).command(load()))

@@ -1,0 +1,61 @@
+"""Fixtures of the filter's and the engine's unit tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.middleware.support import FakeSwift, Node, Proxy, Script, Workers, make_config, upper
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """Unix socket paths end at 107 bytes, and pytest's own directories are deep."""
+    path = Path(tempfile.mkdtemp(prefix="st-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def workers(short_dir: Path) -> Iterator[Workers]:
+    made = Workers(short_dir / "w.sock")
+    yield made
+    made.close()
+    assert not made.problems
+
+
+@pytest.fixture
+def node(short_dir: Path) -> Iterator[Node]:
+    made = Node(short_dir, upper)
+    yield made
+    made.close()
+    assert not made.workers.problems
+
+
+@pytest.fixture
+def swift() -> FakeSwift:
+    made = FakeSwift()
+    made.put("c", "o", b"hello")
+    made.put_storlet()
+    return made
+
+
+@pytest.fixture
+def make_proxy(node: Node, swift: FakeSwift, short_dir: Path) -> Callable[..., Proxy]:
+    def make(script: Script | None = None, legacy_status: str = "false", **options: str) -> Proxy:
+        if script is not None:
+            node.workers.script = script
+        return Proxy(swift, make_config(short_dir, **options), legacy_status=legacy_status)
+
+    return make
+
+
+@pytest.fixture
+def proxy(make_proxy: Any) -> Proxy:
+    made: Proxy = make_proxy()
+    return made

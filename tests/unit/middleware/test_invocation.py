@@ -1,0 +1,545 @@
+"""engine/invocation.py and feed.py against a worker of real sockets and pipes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import eventlet
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.engine.invocation import Deadlines, FileInput, Invocation, Limits, StreamInput, Task
+from storlet_middleware.errors import StorletError
+from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors, wait_until
+
+
+class Source:
+    """Chunks, or what an iterator function gives; knows whether it was closed."""
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = chunks
+        self.is_closed = False
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.taken += 1
+            yield chunk
+
+    def abandon(self) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def make(
+    inputs: Any = None,
+    *,
+    deadlines: tuple[float, float, float, float] = (2, 2, 2, 5),
+    limits: tuple[int, int, int] = (0, 4096, 65536),
+    log: bool = False,
+) -> Invocation:
+    task = Task("tx-1", {"k": "v"}, Deadlines(*deadlines), Limits(*limits), wants_log=log)
+    return Invocation(task, inputs if inputs is not None else [StreamInput(Source([b"abc"]), {})])
+
+
+def run(invocation: Invocation, workers: Workers) -> bytes:
+    """All output; closes in any case."""
+    try:
+        invocation.start(workers.connect())
+        invocation.first()
+        pieces = []
+        while piece := invocation.read():
+            pieces.append(piece)
+        assert invocation.read() == b""
+        return b"".join(pieces)
+    finally:
+        invocation.close()
+
+
+def failure(invocation: Invocation, workers: Workers) -> StorletError:
+    with pytest.raises(StorletError) as caught:
+        run(invocation, workers)
+    return caught.value
+
+
+def test_output_of_a_stream_arrives_whole_with_metadata_and_usage(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        assert worker.invoke.parameters == {"k": "v"}
+        worker.begin(color="red")
+        worker.write(worker.read() * 2)
+        worker.succeed()
+
+    workers.script = script
+    data = os.urandom(3_000_000)
+    invocation = make([StreamInput(Source([data[:7], data[7:]]), {})])
+    assert run(invocation, workers) == data * 2
+    assert invocation.metadata == {"color": "red"}
+    assert invocation.usage == {"cpu_seconds": 0.25, "peak_memory_bytes": 4096}
+    assert invocation.bytes_out == 2 * len(data)
+
+
+def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(workers: Workers, short_dir: Path) -> None:
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    with path.open("rb") as file:
+        invocation = make([FileInput(file.fileno(), {}, 2, 5)])
+        invocation.start(workers.connect())
+        invocation.first()
+        assert invocation.read() == b"2345"
+        assert invocation.read() == b""
+        assert invocation.bytes_in() == 6
+        invocation.close()
+
+
+def test_an_empty_output_is_a_success_only_after_done(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.succeed()
+
+    workers.script = script
+    assert run(make(), workers) == b""
+
+
+def test_end_of_data_without_done_is_a_failure(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"half")
+        worker.close_files()
+
+    workers.script = script
+    assert failure(make(), workers).code == "sandbox.unavailable"
+
+
+def test_a_connection_that_ends_before_the_data_is_a_failure_too(workers: Workers) -> None:
+    workers.script = lambda worker: worker.begin()
+    assert failure(make(), workers).code == "sandbox.unavailable"
+
+
+def test_a_failure_of_the_storlet_carries_its_message_and_traceback(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"half")
+        worker.fail("ValueError: no\r\nX-Evil: 1", traceback="t" * 40000)
+
+    workers.script = script
+    error = failure(make(), workers)
+    assert (error.status, error.code, str(error)) == (422, "storlet.failed", "ValueError: no X-Evil: 1")
+    assert len(error.detail) <= 16384
+
+
+def test_a_storlet_that_stops_reading_early_may_still_succeed(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(os.read(worker.inputs[0], 3))
+        worker.succeed()
+
+    workers.script = script
+    source = Source(b"x" * 65536 for _ in range(1000))
+    assert run(make([StreamInput(source, {})]), workers) == b"xxx"
+    assert source.is_closed
+    assert source.taken < 1000
+
+
+def test_a_source_that_drains_is_read_to_its_end_although_the_storlet_wants_no_more(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(os.read(worker.inputs[0], 3))
+        worker.succeed()
+
+    workers.script = script
+    source = Source([b"x" * 65536 for _ in range(50)])
+    assert run(make([StreamInput(source, {}, drains=True)]), workers) == b"xxx"
+    assert source.taken == 50
+
+
+def test_a_check_at_the_end_of_a_drained_source_fails_a_storlet_that_was_already_done(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"out")
+        worker.succeed()
+
+    def chunks() -> Iterator[bytes]:
+        yield b"x" * 500_000
+        raise StorletError("wrong hash", status=422, code="input.etag_mismatch")
+
+    workers.script = script
+    assert failure(make([StreamInput(Source(chunks()), {}, drains=True)]), workers).code == "input.etag_mismatch"
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), eventlet.Timeout(None)], ids=["exception", "timeout"])
+def test_a_source_that_breaks_off_cancels_before_its_pipe_is_closed(workers: Workers, error: BaseException) -> None:
+    saw: list[str] = []
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        data = worker.read()
+        # End of file has come: by then the connection must be closed already.
+        worker.connection.setblocking(False)
+        try:
+            saw.append("cancelled" if worker.connection.recv(1) == b"" else "data")
+        except BlockingIOError:
+            saw.append("end of input")
+        worker.write(data)
+        worker.succeed()
+
+    def chunks() -> Iterator[bytes]:
+        yield b"half"
+        eventlet.sleep(0.1)
+        raise error
+
+    workers.script = script
+    assert failure(make([StreamInput(Source(chunks()), {})]), workers).code == "input.incomplete"
+    assert wait_until(lambda: bool(saw))
+    assert saw == ["cancelled"]
+
+
+def test_a_timeout_of_swifts_while_the_storlet_takes_nothing_is_the_storlets_stall(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.wait_for_cancel()
+
+    def chunks() -> Iterator[bytes]:
+        with eventlet.Timeout(0.2):
+            while True:
+                yield b"x" * 65536
+
+    workers.script = script
+    assert failure(make([StreamInput(Source(chunks()), {})]), workers).code == "storlet.timeout.idle"
+
+
+# --- deadlines
+
+
+def test_no_worker_within_the_queue_deadline_is_429(workers: Workers) -> None:
+    workers.script = lambda worker: worker.wait_for_cancel() or None
+    error = failure(make(deadlines=(0.2, 9, 9, 9)), workers)
+    assert (error.status, error.code, error.retry_after) == (429, "tenant.busy", 1)
+
+
+def silent_after(step: str) -> Any:
+    def script(worker: WorkerRun) -> None:
+        worker.send(messages.Started())
+        worker.read()
+        if step != "started":
+            worker.send(messages.Metadata({}))
+        if step == "byte":
+            worker.write(b"x")
+        assert worker.wait_for_cancel()
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("step", "deadlines", "code"),
+    [
+        ("started", (9, 0.2, 9, 9), "storlet.timeout.first_byte"),
+        ("metadata", (9, 0.2, 9, 9), "storlet.timeout.first_byte"),
+        ("byte", (9, 9, 0.2, 9), "storlet.timeout.idle"),
+        ("byte", (9, 9, 9, 0.3), "storlet.timeout.total"),
+    ],
+)
+def test_a_deadline_is_a_422_and_cancels(
+    workers: Workers, step: str, deadlines: tuple[float, float, float, float], code: str
+) -> None:
+    workers.script = silent_after(step)
+    began = time.monotonic()
+    error = failure(make(deadlines=deadlines), workers)
+    assert (error.status, error.code) == (422, code)
+    assert time.monotonic() - began < 1.5
+    workers.settle()
+
+
+def test_a_storlet_that_never_pauses_meets_its_total_deadline(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        while True:
+            worker.write(b"y" * 65536)
+
+    workers.script = script
+    began = time.monotonic()
+    assert failure(make(deadlines=(2, 2, 2, 0.3)), workers).code == "storlet.timeout.total"
+    assert time.monotonic() - began < 2
+
+
+def test_a_slow_source_does_not_use_up_the_storlets_time(workers: Workers) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"a"
+        eventlet.sleep(0.6)
+        yield b"b"
+
+    assert run(make([StreamInput(Source(chunks()), {})], deadlines=(9, 0.2, 0.2, 9)), workers) == b"AB"
+
+
+def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: Path) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        for _ in range(6):
+            os.read(worker.inputs[0], 1)
+            time.sleep(0.1)
+        worker.write(b"done")
+        worker.succeed()
+
+    workers.script = script
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    with path.open("rb") as file:
+        assert run(make([FileInput(file.fileno(), {})], deadlines=(9, 0.25, 0.25, 9)), workers) == b"done"
+
+
+def test_what_was_read_before_the_last_output_is_no_progress_after_it(workers: Workers, short_dir: Path) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.read()
+        time.sleep(0.1)
+        worker.write(b"x")
+        worker.wait_for_cancel()
+
+    workers.script = script
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    with path.open("rb") as file:
+        began = time.monotonic()
+        assert failure(make([FileInput(file.fileno(), {})], deadlines=(9, 9, 0.4, 9)), workers).code.endswith("idle")
+        assert time.monotonic() - began < 0.8
+
+
+def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short_deadlines(
+    workers: Workers, short_dir: Path
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        while os.read(worker.inputs[0], 1):
+            time.sleep(0.02)
+        worker.write(b"x")
+        worker.succeed()
+
+    workers.script = script
+    path = short_dir / "o"
+    path.write_bytes(b"x" * 40)
+    with path.open("rb") as file:
+        invocation = make([FileInput(file.fileno(), {})], deadlines=(9, 0.1, 0.1, 9))
+        invocation.start(workers.connect())
+        began = time.monotonic()
+        assert not invocation.first(0.3)
+        assert 0.25 < time.monotonic() - began < 0.5
+        while not invocation.first(0.3):
+            pass
+        invocation.close()
+
+
+# --- a sandbox that does not keep to the protocol
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [messages.Started(), messages.Started()],
+        [messages.Started(), messages.Metadata({}), messages.Metadata({})],
+        [messages.Started(), messages.Done("ok")],
+        [messages.Done("ok")],
+        [messages.Ready()],
+        [messages.Started(), messages.Metadata({}), messages.Started()],
+    ],
+    ids=lambda events: "-".join(type(event).__name__ for event in events),
+)
+def test_events_out_of_order_never_make_a_success(workers: Workers, events: list[messages.Message]) -> None:
+    def script(worker: WorkerRun) -> None:
+        for event in events:
+            worker.send(event)
+        worker.close_files()
+
+    workers.script = script
+    assert failure(make(), workers).status in {422, 503}
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xfe", b"[]", b"{}", b'{"type":"done"}', b'{"type":"done","outcome":"fine"}']
+)
+def test_garbage_from_a_sandbox_is_a_failure(workers: Workers, garbage: bytes) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x")
+        worker.connection.send(garbage)
+
+    workers.script = script
+    assert failure(make(), workers).code == "storlet.failed"
+
+
+def test_a_sandbox_cannot_blame_the_service_or_invent_a_code(workers: Workers) -> None:
+    workers.script = lambda worker: worker.fail("mine", code="protocol")
+    assert failure(make(), workers).code == "storlet.failed"
+
+
+def test_descriptors_that_a_sandbox_sends_are_closed(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        from storlet_daemon.protocol import framing  # noqa: PLC0415
+
+        framing.send(worker.connection, messages.Started(), [worker.out])
+
+    workers.script = script
+    before = open_descriptors()
+    assert failure(make(), workers).code == "storlet.failed"
+    workers.settle()
+    assert open_descriptors() == before
+
+
+def test_more_output_than_allowed_is_a_limit(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 101)
+        worker.succeed()
+
+    workers.script = script
+    assert failure(make(limits=(100, 4096, 65536)), workers).code == "storlet.limit.output"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"k": "v" * 5000}, "storlet.limit.metadata"),
+        ({"k": "a\r\nX-Evil: 1"}, "storlet.failed"),
+        ({"k\n": "v"}, "storlet.failed"),
+        ({"k": "a\0"}, "storlet.failed"),
+        ({"": "v"}, "storlet.failed"),
+        ({"a b": "v"}, "storlet.failed"),
+        ({"a: b": "v"}, "storlet.failed"),
+    ],
+)
+def test_metadata_that_no_header_can_carry_is_the_storlets_failure(
+    workers: Workers, metadata: dict[str, str], code: str
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin(**metadata)
+        worker.succeed()
+
+    workers.script = script
+    error = failure(make(), workers)
+    assert (error.status, error.code) == (422, code)
+
+
+def test_metadata_may_be_any_text_that_swift_takes(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin(**{"Größe_1.x": "zwölf: 12", "Content-Type": "text/csv; charset=utf-8"})
+        worker.succeed()
+
+    workers.script = script
+    invocation = make()
+    run(invocation, workers)
+    assert invocation.metadata["Größe_1.x"] == "zwölf: 12"
+
+
+# --- log, descriptors
+
+
+def test_the_log_is_whole_although_the_storlet_was_killed(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        os.write(worker.log, b"line 1\nline 2\n")
+
+    workers.script = script
+    invocation = make(log=True)
+    invocation.start(workers.connect())
+    with pytest.raises(StorletError):
+        invocation.first()
+    assert invocation.log_bytes() == b"line 1\nline 2\n"
+    invocation.close()
+    assert invocation.log_bytes() == b""
+
+
+def test_the_log_ends_at_its_limit_and_cannot_be_enlarged(workers: Workers) -> None:
+    tried: list[int] = []
+
+    def script(worker: WorkerRun) -> None:
+        assert worker.invoke.log is not None
+        tried.append(os.write(worker.log, b"x" * 64))
+        for enlarge in (lambda: os.write(worker.log, b"x"), lambda: os.ftruncate(worker.log, 1 << 20)):
+            try:
+                enlarge()
+            except PermissionError:
+                tried.append(-1)
+        os.lseek(worker.log, 1 << 30, os.SEEK_SET)
+        worker.begin()
+        worker.succeed()
+
+    workers.script = script
+    invocation = make(log=True, limits=(0, 4096, 64))
+    invocation.start(workers.connect())
+    assert invocation.first()
+    assert invocation.log_bytes() == b"x" * 64
+    assert tried == [64, -1, -1]
+    invocation.close()
+
+
+def leave(invocation: Invocation, workers: Workers, step: str) -> None:
+    if step == "new":
+        return
+    invocation.start(workers.connect())
+    if step == "start":
+        return
+    invocation.first()
+    if step == "read":
+        invocation.read()
+
+
+@pytest.mark.parametrize("step", ["new", "start", "first", "read"])
+def test_close_at_any_time_gives_every_descriptor_back_and_cancels(
+    workers: Workers, short_dir: Path, step: str
+) -> None:
+    cancelled: list[bool] = []
+
+    def script(worker: WorkerRun) -> None:
+        try:
+            worker.begin()
+            worker.write(b"x")
+        except OSError:
+            cancelled.append(True)
+        else:
+            cancelled.append(worker.wait_for_cancel())
+
+    workers.script = script
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    before = open_descriptors()
+    source = Source(b"x" * 65536 for _ in range(100))
+    with path.open("rb") as file:
+        invocation = make([FileInput(file.fileno(), {}), StreamInput(source, {})], log=True)
+        leave(invocation, workers, step)
+        invocation.close()
+        invocation.close()
+    assert source.is_closed
+    assert wait_until(lambda: open_descriptors() == before)
+    assert step == "new" or wait_until(lambda: cancelled == [True])
+
+
+def test_a_start_that_fails_gives_every_descriptor_back(workers: Workers) -> None:
+    before = open_descriptors()
+    connection = workers.connect()
+    connection.close()
+    source = Source([b"x"])
+    invocation = make([StreamInput(source, {"k": "v"})], log=True)
+    with pytest.raises((StorletError, OSError)):
+        invocation.start(connection)
+    invocation.close()
+    assert source.is_closed
+    assert wait_until(lambda: open_descriptors() == before)
+
+
+def test_a_description_that_is_too_long_is_the_clients_fault(workers: Workers) -> None:
+    invocation = make([StreamInput(Source([]), {"k": "v" * 70000})])
+    with pytest.raises(StorletError) as caught:
+        invocation.start(workers.connect())
+    invocation.close()
+    assert caught.value.status == 400
+
+
+def test_many_invocations_at_once_do_not_disturb_each_other(workers: Workers) -> None:
+    def one(index: int) -> bytes:
+        return run(make([StreamInput(Source([b"%d" % index] * 50), {})]), workers)
+
+    tasks = [eventlet.spawn(one, index) for index in range(40)]
+    assert [task.wait() for task in tasks] == [b"%d" % index * 50 for index in range(40)]

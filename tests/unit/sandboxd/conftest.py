@@ -1,0 +1,29 @@
+"""A node per test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.unit.sandboxd.doubles import FakeDocker, FakeNode
+
+
+@pytest.fixture
+def make_node() -> Iterator[Callable[..., FakeNode]]:
+    """Makes started nodes with the options of ``[sandbox]`` that a test names."""
+    nodes: list[FakeNode] = []
+
+    def make(docker: FakeDocker | None = None, **options: object) -> FakeNode:
+        nodes.append(FakeNode(docker or FakeDocker(), **options))
+        return nodes[-1].start()
+
+    yield make
+    for node in nodes:
+        node.remove()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., FakeNode]) -> FakeNode:
+    """A started node with default options."""
+    return make_node()

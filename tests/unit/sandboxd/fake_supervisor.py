@@ -1,0 +1,126 @@
+"""A supervisor without workers: connects to a control socket, takes groups, accepts their connections and says hello there.
+
+Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour>``.  A connection to a group is answered
+with ``<version> <pid>``; one that sends ``work`` makes the group busy until it is closed.
+
+Behaviours: ``good``; ``silent`` (connects, says nothing); ``exits`` (ends at once); ``garbage`` (no JSON after the hello);
+``refuses`` (answers every load with an error); ``mute`` (hello, then no answer at all).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from storlet_daemon.protocol import framing, messages
+
+
+class FakeSupervisor:
+    """One process, one loop; everything is a callback of the selector."""
+
+    def __init__(self, directory: str, behaviour: str) -> None:
+        self.path = str(Path(directory) / "control.sock")
+        self.is_connected = False
+        self.behaviour = behaviour
+        self.selector = selectors.DefaultSelector()
+        self.listeners: dict[str, socket.socket] = {}
+        self.busy: dict[str, set[socket.socket]] = {}
+        self.used: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Connect, and again when the connection ends, for ever; groups are served meanwhile."""
+        while True:
+            if not self.is_connected:
+                self.connect()
+            for key, _ in self.selector.select(None if self.is_connected else 0.02):
+                key.data()
+
+    def connect(self) -> None:
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            control.connect(self.path)
+        except OSError:
+            control.close()
+            return
+        self.is_connected = True
+        if self.behaviour != "silent":
+            framing.send(control, messages.Hello(os.getpid(), list(self.listeners)))
+        if self.behaviour == "garbage":
+            control.send(b"\xff\x00 not json")
+        self.watch(control, lambda: self.command(control))
+
+    def command(self, control: socket.socket) -> None:
+        try:
+            received = framing.receive(control)
+        except OSError:
+            received = None
+        if received is None:
+            self.selector.unregister(control)
+            control.close()
+            self.is_connected = False
+            return
+        message = received.message(messages.CONTROL_COMMANDS)
+        if self.behaviour != "mute":
+            framing.send(control, self.answer(message, received))
+
+    def answer(self, message: messages.Message, received: framing.Received) -> messages.Message:
+        if isinstance(message, messages.Load):
+            if self.behaviour == "refuses":
+                return messages.Refused(message.request, "not\ntoday")
+            self.take(message.version, socket.socket(fileno=received.descriptors.take(0)))
+            return messages.Loaded(message.request)
+        if isinstance(message, messages.Unload):
+            listener = self.listeners.pop(message.version, None)
+            if listener is not None:
+                self.selector.unregister(listener)
+                listener.close()
+            return messages.Unloaded(message.request)
+        assert isinstance(message, messages.AskStatus)
+        return messages.GroupStatus(message.request, [self.group(version) for version in self.listeners])
+
+    def group(self, version: str) -> messages.Group:
+        busy = len(self.busy[version])
+        idle = 0.0 if busy else time.monotonic() - self.used[version]
+        return messages.Group(version, "storlet", workers=busy, busy=busy, runs=0, failures=0, idle_seconds=idle)
+
+    def take(self, version: str, listener: socket.socket) -> None:
+        old = self.listeners.get(version)
+        if old is not None:
+            self.selector.unregister(old)
+            old.close()
+        self.listeners[version] = listener
+        self.busy.setdefault(version, set())
+        self.used[version] = time.monotonic()
+        self.watch(listener, lambda: self.accept(version, listener))
+
+    def accept(self, version: str, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.setblocking(True)
+        connection.send(f"{version} {os.getpid()}".encode())
+        self.watch(connection, lambda: self.serve(version, connection))
+
+    def serve(self, version: str, connection: socket.socket) -> None:
+        self.used[version] = time.monotonic()
+        if connection.recv(100):
+            self.busy[version].add(connection)
+            connection.send(b"working")
+            return
+        self.busy[version].discard(connection)
+        self.selector.unregister(connection)
+        connection.close()
+
+    def watch(self, connection: socket.socket, callback: Callable[[], None]) -> None:
+        self.selector.register(connection, selectors.EVENT_READ, callback)
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "exits":
+        sys.exit(3)
+    FakeSupervisor(sys.argv[1], sys.argv[2]).run()

@@ -1,0 +1,101 @@
+"""The table of Docker arguments: each row is there, and says against what."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from storlet_middleware.sandboxd import hardening
+
+FACTS = hardening.SandboxFacts(
+    image_id="sha256:1", uid=200000, gid=200000, control_dir="/run/storlets/c/k", code_dir="/var/lib/storlets/code/t",
+    runtime="runc", memory_bytes=1 << 30, cpus=0.5, pids=64, open_files=256, scratch_bytes=1 << 20,
+)  # fmt: skip
+HOST = {"MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "CpuCfsQuota": True}
+
+
+def value(body: dict[str, Any], path: str) -> Any:
+    for part in path.split("."):
+        body = body[part]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("User", "200000:200000"),
+        ("Entrypoint", list(hardening.COMMAND)),
+        ("NetworkDisabled", True),
+        ("HostConfig.NetworkMode", "none"),
+        ("HostConfig.CapDrop", ["ALL"]),
+        ("HostConfig.SecurityOpt", ["no-new-privileges"]),
+        ("HostConfig.Privileged", False),
+        ("HostConfig.ReadonlyRootfs", True),
+        ("HostConfig.PidsLimit", 64),
+        ("HostConfig.Memory", 1 << 30),
+        ("HostConfig.MemorySwap", 1 << 30),
+        ("HostConfig.NanoCpus", 500_000_000),
+        ("HostConfig.IpcMode", "private"),
+        ("HostConfig.CgroupnsMode", "private"),
+        ("HostConfig.LogConfig", {"Type": "none"}),
+        ("HostConfig.RestartPolicy", {"Name": "no"}),
+        ("HostConfig.Init", False),
+        ("HostConfig.OomScoreAdj", 500),
+        ("HostConfig.Runtime", "runc"),
+    ],
+)
+def test_argument(path: str, expected: object) -> None:
+    assert value(hardening.container_arguments(FACTS, HOST), path) == expected
+
+
+def test_every_row_says_against_what() -> None:
+    assert all(len(row.against) > 10 for row in hardening.TABLE)
+    assert len({row.path for row in hardening.TABLE}) == len(hardening.TABLE)
+
+
+def test_every_mount_is_read_only_and_ours() -> None:
+    mounts = value(hardening.container_arguments(FACTS, HOST), "HostConfig.Mounts")
+    assert [(m["Source"], m["Target"]) for m in mounts] == [
+        ("/run/storlets/c/k", "/run/storlets"), ("/var/lib/storlets/code/t", "/var/lib/storlets"),
+    ]  # fmt: skip
+    assert all(m["ReadOnly"] is True for m in mounts)
+
+
+def test_nothing_adds_a_privilege() -> None:
+    host = hardening.container_arguments(FACTS, HOST)["HostConfig"]
+    assert not {"CapAdd", "Devices", "Binds", "VolumesFrom", "GroupAdd", "PortBindings", "Links"} & set(host)
+    assert not any("unconfined" in option for option in host["SecurityOpt"])
+
+
+def test_the_scratch_has_a_size_an_inode_limit_and_no_devices() -> None:
+    options = value(hardening.container_arguments(FACTS, HOST), "HostConfig.Tmpfs")["/tmp"].split(",")
+    assert {"nosuid", "nodev", "size=1048576", "nr_inodes=8192", "uid=200000", "mode=0700"} <= set(options)
+
+
+def test_core_files_are_off_and_open_files_bounded() -> None:
+    limits = {u["Name"]: u for u in value(hardening.container_arguments(FACTS, HOST), "HostConfig.Ulimits")}
+    assert limits["core"] == {"Name": "core", "Soft": 0, "Hard": 0}
+    assert limits["nofile"]["Hard"] == 256
+
+
+def test_a_limit_that_the_host_cannot_enforce_is_left_out_and_named() -> None:
+    host = {**HOST, "SwapLimit": False, "CpuCfsQuota": False}
+    body = hardening.container_arguments(FACTS, host)
+    assert not {"MemorySwap", "NanoCpus"} & set(body["HostConfig"])
+    assert body["HostConfig"]["Memory"] == 1 << 30
+    assert [row.path for row in hardening.missing(host)] == ["HostConfig.MemorySwap", "HostConfig.NanoCpus"]
+
+
+def test_no_cpu_quota_when_none_is_configured() -> None:
+    body = hardening.container_arguments(dataclasses.replace(FACTS, cpus=0), HOST)
+    assert "NanoCpus" not in body["HostConfig"]
+
+
+@pytest.mark.parametrize("change", [{"uid": 200001}, {"pids": 65}, {"image_id": "sha256:2"}, {"runtime": "runsc"}])
+def test_the_hash_changes_with_every_fact(change: dict[str, Any]) -> None:
+    one = hardening.container_arguments(FACTS, HOST)
+    other = hardening.container_arguments(dataclasses.replace(FACTS, **change), HOST)
+    assert hardening.arguments_hash(one) == hardening.arguments_hash(one)
+    assert hardening.arguments_hash(one) != hardening.arguments_hash(other)

@@ -1,0 +1,102 @@
+"""uids: persistent, never shared, never the host's."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pwd
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.sandboxd.errors import IdentityFault
+from storlet_middleware.sandboxd.identity import Identities, UidRange
+
+FIRST = 3_000_000_000
+
+
+def identities(path: Path, first: int = FIRST, count: int = 100) -> Identities:
+    return Identities(path, UidRange(first, count))
+
+
+def allot(path: str, name: str) -> int:
+    return identities(Path(path)).identity(name, "user").uid
+
+
+def test_the_same_tenant_keeps_its_uid_over_restarts(tmp_path: Path) -> None:
+    first = identities(tmp_path).identity("AUTH_a", "user")
+    other = identities(tmp_path).identity("AUTH_b", "user")
+    assert (first.uid, first.gid, other.uid) == (FIRST, FIRST, FIRST + 1)
+    assert identities(tmp_path).identity("AUTH_a", "user") == first
+
+
+def test_another_trust_class_is_another_uid(tmp_path: Path) -> None:
+    uids = identities(tmp_path)
+    assert uids.identity("AUTH_a", "user").uid != uids.identity("AUTH_a", "admin").uid
+
+
+def test_a_uid_of_a_forgotten_tenant_is_not_given_again_while_a_later_one_is_known(tmp_path: Path) -> None:
+    for account in "abc":
+        identities(tmp_path).identity(account, "user")
+    path = tmp_path / "identities.json"
+    data = json.loads(path.read_text())
+    del data["identities"][1]
+    path.write_text(json.dumps(data))
+    assert identities(tmp_path).identity("d", "user").uid == FIRST + 3
+
+
+def test_a_uid_of_the_host_is_passed_over(tmp_path: Path) -> None:
+    taken = next(user.pw_uid for user in pwd.getpwall() if user.pw_uid > 0)
+    uid = identities(tmp_path, taken, 200).identity("a", "user").uid
+    assert uid != taken
+    with pytest.raises(KeyError):
+        pwd.getpwuid(uid)
+
+
+def test_an_exhausted_range_says_what_to_raise(tmp_path: Path) -> None:
+    uids = identities(tmp_path, count=2)
+    uids.identity("a", "user")
+    uids.identity("b", "user")
+    with pytest.raises(IdentityFault, match="uid_count"):
+        uids.identity("c", "user")
+    assert uids.identity("a", "user").uid == FIRST
+
+
+def test_a_range_that_moved_keeps_old_uids_and_gives_new_ones_from_the_new_range(tmp_path: Path) -> None:
+    identities(tmp_path).identity("a", "user")
+    moved = identities(tmp_path, FIRST + 500)
+    assert moved.identity("a", "user").uid == FIRST
+    assert moved.identity("b", "user").uid == FIRST + 500
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version":2,"identities":[]}', '{"version":1,"identities":[{"account":"a"}]}',
+             '{"version":1,"identities":[{"account":"a","class":"user","uid":5},{"account":"b","class":"user","uid":5}]}']
+)  # fmt: skip
+def test_a_damaged_file_stops_allotment_instead_of_starting_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / "identities.json").write_text(text)
+    with pytest.raises(IdentityFault, match="damaged"):
+        identities(tmp_path).identity("b", "user")
+    with pytest.raises(IdentityFault, match="damaged"):
+        identities(tmp_path).check()
+    assert (tmp_path / "identities.json").read_text() == text
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 10), (2**32 - 5, 10)])
+def test_a_range_with_root_or_nobody_in_it_is_refused(tmp_path: Path, first: int, count: int) -> None:
+    with pytest.raises(IdentityFault, match="uid_first"):
+        identities(tmp_path, first, count).check()
+
+
+def test_the_file_is_root_s_alone(tmp_path: Path) -> None:
+    identities(tmp_path).identity("a", "user")
+    assert (tmp_path / "identities.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_processes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> None:
+    names = [f"AUTH_{number % 10}" for number in range(40)]
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        uids = pool.starmap(allot, [(str(tmp_path), name) for name in names])
+    by_name = dict(zip(names, uids, strict=True))
+    assert len(set(by_name.values())) == 10
+    assert all(by_name[name] == uid for name, uid in zip(names, uids, strict=True))

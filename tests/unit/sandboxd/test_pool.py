@@ -1,0 +1,344 @@
+"""Sandboxes from start to end, as a filter sees them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.sandboxd import backoff, pool
+from storlet_middleware.sandboxd.keys import tenant_key
+from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, make_storlet, until, work
+
+MakeNode = Callable[..., FakeNode]
+V1, V2 = "1" * 64, "2" * 64
+
+
+def loaded(answer: object) -> str:
+    assert isinstance(answer, messages.Acquired), answer
+    return answer.socket
+
+
+def refused(answer: object) -> messages.NodeRefused:
+    assert isinstance(answer, messages.NodeRefused), answer
+    return answer
+
+
+def test_a_load_gives_a_socket_that_is_served(node: FakeNode) -> None:
+    assert greeting(loaded(node.load(version=V1)))[0] == V1
+
+
+def test_prepare_makes_the_code_directory_and_starts_the_sandbox_ahead(node: FakeNode) -> None:
+    answer = node.ask(messages.Prepare("AUTH_a"))
+    assert answer.code_dir == f"{node.home}/state/code/{tenant_key('AUTH_a')}"
+    until(lambda: node.docker.starts == 1)
+
+
+def test_twenty_callers_start_one_sandbox_and_load_once(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(start_seconds=0.2))
+    node.put_code("AUTH_a", V1)
+    answers: list[object] = []
+    request = messages.Acquire("AUTH_a", make_storlet(version=V1))
+    threads = [threading.Thread(target=lambda: answers.append(node.ask(request))) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({loaded(answer) for answer in answers}) == 1
+    assert len(answers) == 20
+    assert node.docker.starts == 1
+
+
+def test_two_versions_have_two_sockets_of_one_sandbox(node: FakeNode) -> None:
+    first, second = greeting(loaded(node.load(version=V1))), greeting(loaded(node.load(version=V2)))
+    assert (first[0], second[0]) == (V1, V2)
+    assert first[1] == second[1]
+
+
+def test_tenants_have_sandboxes_uids_and_directories_of_their_own(node: FakeNode) -> None:
+    long = "AUTH_" + 60 * "x"
+    paths = {loaded(node.load(long + "1")), loaded(node.load(long + "2"))}
+    assert len(paths) == 2
+    sandboxes = node.status().sandboxes
+    assert len({s.uid for s in sandboxes}) == 2
+    assert {s.state for s in sandboxes} == {"running"}
+
+
+def test_a_repeated_load_of_a_live_group_gives_the_same_socket(node: FakeNode) -> None:
+    path = loaded(node.load())
+    inode = Path(path).stat().st_ino
+    assert loaded(node.load()) == path
+    assert Path(path).stat().st_ino == inode
+
+
+def test_a_group_whose_path_was_removed_gets_a_new_one(node: FakeNode) -> None:
+    path = loaded(node.load())
+    Path(path).unlink()
+    assert greeting(loaded(node.load()))
+    assert node.docker.starts == 1
+
+
+def test_a_killed_sandbox_is_replaced_by_the_next_load(node: FakeNode) -> None:
+    _, old = greeting(loaded(node.load()))
+    node.docker.kill()
+    _, new = greeting(loaded(node.load()))
+    assert new != old
+    assert len(node.docker.containers) == 1
+
+
+def test_a_killed_sandbox_leaves_no_socket_and_no_container(node: FakeNode) -> None:
+    path = loaded(node.load())
+    node.docker.kill()
+    until(lambda: not Path(path).exists() and not node.docker.containers)
+    assert node.status().sandboxes == ()
+
+
+def test_a_sandbox_that_dies_while_docker_is_down_is_replaced_when_docker_is_back(node: FakeNode) -> None:
+    node.load()
+    node.docker.is_down = True
+    node.docker.kill()
+    answer = refused(node.load())
+    assert (answer.code, answer.retry_after) == ("sandbox.unavailable", 2)
+    assert "Connection refused" in answer.message
+    node.docker.is_down = False
+    assert greeting(loaded(node.load()))
+    assert len(node.docker.containers) == 1
+
+
+def test_a_warm_load_needs_no_docker(node: FakeNode) -> None:
+    path = loaded(node.load())
+    node.docker.is_down = True
+    assert loaded(node.load()) == path
+
+
+def test_a_missing_image_is_named_with_what_to_run(make_node: MakeNode) -> None:
+    answer = refused(make_node(FakeDocker(image=None)).load())
+    assert answer.code == "sandbox.unavailable"
+    assert "storlets/sandbox:latest" in answer.message
+    assert "make up" in answer.message
+
+
+def test_a_leftover_container_with_our_name_is_removed(node: FakeNode) -> None:
+    node.load()
+    node.docker.remove_fails = True
+    node.docker.kill()
+    until(lambda: node.status().sandboxes == ())
+    node.docker.remove_fails = False
+    assert greeting(loaded(node.load()))
+    assert len(node.docker.containers) == 1
+
+
+def test_a_container_of_somebody_else_with_our_name_is_left_alone(node: FakeNode) -> None:
+    node.load()
+    (container,) = node.docker.containers.values()
+    container.body = {**container.body, "Labels": {}}
+    node.docker.remove_fails = True
+    node.docker.kill()
+    until(lambda: node.status().sandboxes == ())
+    node.docker.remove_fails = False
+    assert "not ours" in refused(node.load()).message
+    assert len(node.docker.containers) == 1
+
+
+def test_a_supervisor_that_ends_before_hello_is_noticed_before_the_deadline(make_node: MakeNode) -> None:
+    began = time.monotonic()
+    answer = refused(make_node(FakeDocker(behaviour="exits"), start_deadline_seconds=20).load())
+    assert "exit code 3" in answer.message
+    assert time.monotonic() - began < 5
+
+
+def test_a_silent_supervisor_is_removed_at_the_deadline(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="silent"), start_deadline_seconds=0.5)
+    assert "0.5 seconds" in refused(node.load()).message
+    until(lambda: not node.docker.containers)
+
+
+def test_a_supervisor_that_breaks_the_protocol_is_removed(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="garbage"))
+    assert refused(node.load()).code == "sandbox.unavailable"
+    until(lambda: not node.docker.containers)
+
+
+def test_a_refused_load_is_told_in_one_line_and_leaves_no_socket(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="refuses"))
+    answer = refused(node.load())
+    assert (answer.code, answer.message) == ("internal", "the supervisor refused the storlet: not today")
+    assert not [path for path in (node.home / "run" / "s").rglob("*") if not path.is_dir()]
+
+
+def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FREE", 2)
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.0)
+    node = make_node(FakeDocker(behaviour="exits"))
+    answers = [refused(node.load()) for _ in range(4)]
+    assert answers[-1].retry_after == 1
+    assert "times in a row" in answers[-1].message
+    assert node.docker.starts <= 4
+
+
+def test_the_sandbox_used_longest_ago_makes_room(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
+    node = make_node(max_per_node=2)
+    node.load("AUTH_a")
+    node.load("AUTH_b")
+    time.sleep(0.4)
+    node.load("AUTH_a")
+    assert greeting(loaded(node.load("AUTH_c")))
+    assert {s.account for s in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
+    assert len(node.docker.containers) == 2
+
+
+def test_a_node_full_of_working_sandboxes_is_busy_and_says_when_to_come_back(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    node = make_node(max_per_node=1)
+    with work(loaded(node.load("AUTH_a"))):
+        time.sleep(0.2)
+        answer = refused(node.load("AUTH_b"))
+        assert (answer.code, answer.retry_after) == ("node.busy", 5)
+        assert [s.account for s in node.status().sandboxes] == ["AUTH_a"]
+
+
+def test_an_idle_sandbox_is_stopped_and_comes_back_on_demand(make_node: MakeNode) -> None:
+    node = make_node(idle_stop_seconds=0.4)
+    path = loaded(node.load())
+    until(lambda: not node.docker.containers)
+    assert not Path(path).exists()
+    assert greeting(loaded(node.load()))
+
+
+def test_a_working_sandbox_is_not_stopped(make_node: MakeNode) -> None:
+    node = make_node(idle_stop_seconds=0.3)
+    with work(loaded(node.load())):
+        time.sleep(1.2)
+        assert len(node.docker.containers) == 1
+    until(lambda: not node.docker.containers)
+
+
+def test_a_group_that_nobody_uses_is_unloaded(make_node: MakeNode) -> None:
+    docker = FakeDocker()
+    node = FakeNode(docker)
+    node.invocation["group_idle_seconds"] = 0.2
+    try:
+        node.start()
+        path = loaded(node.load(version=V1))
+        until(lambda: not node.status().sandboxes[0].groups)
+        assert not Path(path).exists()
+        assert docker.starts == 1
+        assert greeting(loaded(node.load(version=V1)))
+    finally:
+        node.remove()
+
+
+def test_a_code_directory_made_anew_gets_a_sandbox_that_sees_it(node: FakeNode) -> None:
+    node.load(version=V1)
+    (node.put_code("AUTH_a", V2) / V2).rmdir()
+    code_dir = node.put_code("AUTH_a", V1)
+    (code_dir / V1).rmdir()
+    code_dir.rename(code_dir.with_name("old"))
+    assert greeting(loaded(node.load(version=V2)))
+    assert node.docker.starts == 2
+
+
+def test_the_next_sandboxd_adopts_running_sandboxes_with_their_groups(node: FakeNode) -> None:
+    path = loaded(node.load(version=V1))
+    before = greeting(path)
+    with work(path) as connection:
+        node.stop()
+        assert greeting(path) == before
+        node.start()
+        assert loaded(node.load(version=V1)) == path
+        assert greeting(path) == before
+        assert node.docker.starts == 1
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):  # neither an answer nor an end: the running invocation was not disturbed
+            connection.recv(10)
+
+
+def test_what_cannot_be_adopted_is_removed(node: FakeNode) -> None:
+    node.load("AUTH_dead")
+    node.load("AUTH_live")
+    node.stop()
+    for container in node.docker.containers.values():
+        if container.body["Labels"]["org.storlets.account"] == "AUTH_dead":
+            container.process.kill()
+            container.process.wait()
+    (node.home / "run" / "s" / "0123456789abcdef").mkdir()
+    node.start()
+    until(lambda: [s.account for s in node.status().sandboxes] == ["AUTH_live"])
+    until(lambda: len(node.docker.containers) == 1)
+    assert not (node.home / "run" / "s" / "0123456789abcdef").exists()
+
+
+def test_an_outdated_sandbox_is_replaced_when_it_is_idle(node: FakeNode) -> None:
+    _, old = greeting(loaded(node.load()))
+    node.stop()
+    node.limits["pids"] = 7
+    node.start()
+    assert greeting(loaded(node.load()))[1] != old
+    (container,) = node.docker.containers.values()
+    assert container.body["HostConfig"]["PidsLimit"] == 7
+
+
+def test_an_outdated_sandbox_finishes_its_work_beside_the_new_one(node: FakeNode) -> None:
+    path = loaded(node.load())
+    _, old = greeting(path)
+    with work(path) as connection:
+        node.stop()
+        node.docker.image = "sha256:two"
+        node.start()
+        _, new = greeting(loaded(node.load()))
+        assert new != old
+        assert sorted(s.state for s in node.status().sandboxes) == ["draining", "running"]
+        time.sleep(0.7)
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
+    until(lambda: len(node.docker.containers) == 1)
+    assert greeting(loaded(node.load()))[1] == new
+
+
+def test_a_sandbox_of_an_image_with_another_name_finishes_its_work(node: FakeNode) -> None:
+    with work(loaded(node.load())):
+        node.stop()
+        node.options["image"] = "storlets/sandbox:next"
+        node.start()
+        until(lambda: [s.state for s in node.status().sandboxes] == ["draining"])
+        assert greeting(loaded(node.load()))
+        assert len(node.docker.containers) == 2
+    until(lambda: len(node.docker.containers) == 1)
+
+
+def test_a_sandbox_that_dies_while_it_is_set_aside_is_removed(node: FakeNode) -> None:
+    with work(loaded(node.load())):
+        node.stop()
+        node.limits["pids"] = 7
+        node.start()
+        until(lambda: [s.state for s in node.status().sandboxes] == ["draining"])
+        node.docker.kill()
+        until(lambda: not node.docker.containers)
+    assert greeting(loaded(node.load()))
+
+
+def test_nothing_is_started_before_docker_has_told_what_runs(node: FakeNode) -> None:
+    path = loaded(node.load())
+    before = greeting(path)
+    node.stop()
+    node.docker.is_down = True
+    node.start()
+    assert refused(node.load()).code == "sandbox.unavailable"
+    node.docker.is_down = False
+    assert greeting(loaded(node.load())) == before
+
+
+def test_status_works_without_docker_and_names_the_image(node: FakeNode) -> None:
+    assert node.status().images == {"storlets/sandbox:latest": {"id": "sha256:one"}}
+    node.docker.is_down = True
+    assert node.status().images["storlets/sandbox:latest"]["id"] is None

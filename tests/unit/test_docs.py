@@ -1,0 +1,81 @@
+"""What the documents say and the code does agree, where a program can tell."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware import config, errors, names
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path
+    for folder in (".", "docs", "docs/decisions", "storlets")
+    for path in (ROOT / folder).glob("*/*.rst" if folder == "storlets" else "*.rst")
+)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_every_error_code_is_in_the_table_for_users() -> None:
+    page = text_of("docs/user.rst")
+    missing = [code for code in errors._BY_CODE if f"``{code}``" not in page]
+    assert missing == []
+
+
+def test_every_code_that_the_filter_makes_up_is_in_the_table_for_users() -> None:
+    page = text_of("docs/user.rst")
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "storlet_middleware").glob("*.py")]
+    made = {code for text in sources for code in re.findall(r'\bcode="([a-z_.]+)"', text)}
+    assert made
+    assert [code for code in sorted(made) if f"``{code}``" not in page] == []
+
+
+@pytest.mark.parametrize("header", [*names.CLIENT_HEADERS, names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER])
+def test_every_header_of_a_client_is_explained(header: str) -> None:
+    assert header in text_of("docs/user.rst")
+
+
+@pytest.mark.parametrize(
+    "header", [names.INVOCATION, names.RAN_ON, names.ERROR, names.INPUT_RANGE, names.GENERATED_FROM]
+)
+def test_every_header_of_an_answer_is_explained(header: str) -> None:
+    assert header in text_of("docs/user.rst")
+
+
+def test_options_that_the_pages_name_exist() -> None:
+    known = {f"[{option.section}] {option.name}" for option in config.OPTIONS}
+    for page in PAGES:
+        named = re.findall(r"``(\[[a-z]+\] [a-z_]+)``", page.read_text(encoding="utf-8"))
+        assert set(named) <= known, page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    places = [page.parent, ROOT]
+    roots = ("storlet_middleware", "storlet_daemon", "rules", "sandbox_images", "storlets", "etc", "docs", "tests")
+    linked = re.findall(r"<([a-zA-Z0-9_/.-]+\.(?:rst|py))>`_", text)
+    named = [name for name in re.findall(r"``([a-z_]+/[a-zA-Z0-9_/.-]+)``", text) if name.startswith(roots)]
+    missing = [name for name in [*linked, *named] if not any((place / name).exists() for place in places)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_titles_are_underlined_in_full(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    short = [
+        title
+        for title, line in itertools.pairwise(lines)
+        if re.fullmatch(r"(=+|-+|~+)", line)
+        and title.strip()
+        and not title.startswith(" ")
+        and len(line) < len(title)
+        and not re.search(r"[=-]{3}", title)
+    ]
+    assert short == []
