@@ -73,6 +73,7 @@ class StorletVersion:
         return messages.Storlet(
             name=self.name,
             version=self.key,
+            code=self.key,
             language=self.language,
             main=self.main,
             file=self.name,

@@ -15,7 +15,8 @@ import difflib
 import re
 import socket
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -84,11 +85,66 @@ def read_run_on(text: str) -> str:
     return text
 
 
+def read_share(text: str) -> int | float:
+    """``12G`` as bytes, ``75%`` as a fraction below or equal to 1."""
+    match = re.fullmatch(r"\s*(\d{1,3})\s*%\s*", text)
+    if not match:
+        return read_bytes(text)
+    if not 1 <= int(match[1]) <= 100:
+        raise ValueError("want 1% to 100% or a number of bytes")
+    return int(match[1]) / 100
+
+
+def read_overflow(text: str) -> str:
+    if text not in ("none", "replica", "proxy"):
+        raise ValueError("want none, replica or proxy")
+    return text
+
+
+def read_list(text: str) -> tuple[str, ...]:
+    """``a, b``: names without commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def read_weights(text: str) -> dict[str, float]:
+    """``AUTH_a:2, AUTH_b:0.5``: weights by account."""
+    weights = {}
+    for part in read_list(text):
+        account, colon, weight = part.rpartition(":")
+        try:
+            weights[account.strip()] = float(weight)
+        except ValueError:
+            colon = ""
+        if not colon or not account.strip() or not 0.01 <= weights[account.strip()] <= 1000:
+            raise ValueError("want accounts with weights from 0.01 to 1000, such as AUTH_a:2, AUTH_b:0.5")
+    return weights
+
+
+def read_mounts(text: str) -> tuple[Mount, ...]:
+    """``/srv/models:/models:ro, /srv/out:/out:rw``: directories of the host that a sandbox sees."""
+    mounts = []
+    for part in read_list(text):
+        match = re.fullmatch(r"(/[^:]*):(/[^:]+)(?::(ro|rw))?", part)
+        if not match or ".." in Path(match[1]).parts or ".." in Path(match[2]).parts:
+            raise ValueError("want host directories such as /srv/models:/models:ro, separated by commas")
+        mounts.append(Mount(match[1], match[2], is_writable=match[3] == "rw"))
+    return tuple(mounts)
+
+
 def read_name(text: str) -> str:
     value = text.strip()
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
         raise ValueError("want 1 to 64 letters, digits, '.', '_' or '-'")
     return value
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A directory of the host (``source``) that sandboxes of a trust class see as ``target``."""
+
+    source: str
+    target: str
+    is_writable: bool
 
 
 @dataclass(frozen=True)
@@ -116,6 +172,8 @@ OPTIONS: Final = (
            "object_chunk_size of the proxy servers: a heartbeat must fill one such read to be seen"),
     Option("placement", "heartbeat_seconds", read_seconds, "3",
            "an object node says that a silent storlet is alive; well below the proxies' node_timeout"),
+    Option("placement", "overflow", read_overflow, "none",
+           "when the object node is full: none (wait there), replica (ask another one) or proxy (run it at the proxy)"),
     Option("sandbox", "image", read_text, "storlets/sandbox:latest", "Docker image that a sandbox starts from"),
     Option("sandbox", "run_dir", read_text, "/run/storlets", "sockets; short, because a socket path ends at 107 bytes"),
     Option("sandbox", "state_dir", read_text, "/var/lib/storlets", "code cache and identities; survives a restart"),
@@ -129,11 +187,30 @@ OPTIONS: Final = (
     Option("sandbox", "idle_stop_seconds", read_seconds, "3600", "a sandbox without work for that long is stopped"),
     Option("sandbox", "max_per_node", read_count, "64", "sandboxes at a time; the least recently used idle one makes room"),
     Option("sandbox", "runtime", read_name, "runc", "OCI runtime known to the engine, such as runc or runsc"),
+    Option("sandbox", "prewarmed", read_count, "0",
+           "sandboxes that wait, started, for the next account that needs one; each idles with some 12 MB"),
+    Option("sandbox", "code_cache_bytes", read_bytes, "10G",
+           "copies of storlet code on this node; the least recently used that is not loaded goes first"),
+    Option("sandbox", "accept_failures", read_list, "",
+           "self-tests whose failure does not close a trust class on this node, by name; see storlet sandboxes --check"),
+    Option("node", "memory", read_share, "75%", "of all sandboxes together, in bytes or of the host's; the rest is Swift's"),
+    Option("node", "cpus", read_cpus, "0", "CPUs of all sandboxes together; 0 = no quota, only cpu_shares"),
+    Option("node", "cpu_shares", read_count, "256",
+           "weight of all sandboxes together when the CPUs are busy; a process of Swift's has 1024"),
+    Option("node", "pids", read_count, "16384", "processes and threads of all sandboxes together"),
+    Option("admission", "invocations", read_count, "0", "storlets that run at a time on this node; 0 = 32 for each CPU"),
+    Option("admission", "queue", read_count, "2048", "invocations that wait at a time on this node; then 503"),
+    Option("admission", "queue_per_tenant", read_count, "512", "of them of one account; then 429"),
+    Option("admission", "weights", read_weights, "",
+           "shares of accounts when they compete, such as AUTH_a:2, AUTH_b:0.5; all others have 1"),
     Option("limits", "memory_bytes", read_bytes, "1G", "memory of a sandbox, swap off"),
     Option("limits", "cpus", read_cpus, "0", "CPUs of a sandbox; 0 = no quota"),
     Option("limits", "pids", read_count, "512", "processes and threads of a sandbox"),
     Option("limits", "open_files", read_count, "1024", "open files of a process in a sandbox"),
     Option("limits", "scratch_bytes", read_bytes, "64M", "size of /tmp in a sandbox, kept in memory"),
+    Option("limits", "storlet_memory_bytes", read_bytes, "512M", "memory of all workers of one storlet in a sandbox"),
+    Option("limits", "storlet_cpus", read_cpus, "0", "CPUs of all workers of one storlet in a sandbox; 0 = no quota"),
+    Option("limits", "storlet_processes", read_count, "256", "processes and threads of one storlet in a sandbox"),
     Option("limits", "output_bytes", read_bytes, "0", "output of an invocation; 0 = no limit"),
     Option("limits", "metadata_bytes", read_bytes, "4K", "metadata that a storlet sets, as JSON"),
     Option("limits", "log_bytes", read_bytes, "1M", "log of an invocation; what is beyond is cut, and the log says so"),
@@ -151,11 +228,35 @@ OPTIONS: Final = (
     Option("invocation", "group_idle_seconds", read_seconds, "600", "workers of a storlet unused for that long end"),
 )  # fmt: skip
 
+#: What ``[class:user]`` and ``[class:admin]`` may say besides the options of :data:`CLASS_OPTIONS`: any of these, never
+#: more than the section that it comes from has.
+_LOWERED: Final = {
+    "limits": ("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "storlet_memory_bytes", "storlet_cpus",
+               "storlet_processes", "output_bytes", "metadata_bytes", "log_bytes"),
+    "invocation": ("first_byte_seconds", "idle_seconds", "total_seconds"),
+}  # fmt: skip
+#: Options for which 0 means that there is no limit.
+_ZERO_IS_NONE: Final = ("cpus", "storlet_cpus", "output_bytes")
+CLASSES: Final = ("user", "admin")
+_IMAGE_SECTION: Final = "image:"
+USER_CLASS: Final = "user"
+ADMIN_CLASS: Final = "admin"
+CLASS_OPTIONS: Final = (
+    Option("class", "runtime", read_text, "", "OCI runtime of this class; empty = [sandbox] runtime"),
+    Option("class", "accounts", read_list, "", "admin only: accounts all of whose storlets are of this class"),
+    Option("class", "storlets", read_list, "", "admin only: single storlets of this class, as account/name"),
+    Option("class", "network", read_text, "none", "admin only: a network of the engine, by name"),
+    Option("class", "mounts", read_mounts, "", "admin only: directories of the host, such as /srv/models:/models:ro"),
+)
+
 SECTION_HELP: Final = {
     "storlet": "Where a tenant's storlets live, and which languages it may use.",
     "placement": "Which server runs a storlet, and how an object node answers the proxy.",
     "sandbox": "The node's sandboxes; read by storlet-sandboxd and by the filter.",
-    "limits": "What one sandbox or one invocation may use.",
+    "node": "What all sandboxes of a node may use together; read by storlet-sandboxd.",
+    "admission": "How many invocations run and wait on a node, and whose turn it is.",
+    "limits": "What one sandbox, one storlet in it (storlet_*), or one invocation may use; a trust class, a storlet's own\n"
+    "# metadata and a request can each lower these, never raise them.",
     "invocation": "Deadlines and concurrency.",
 }
 
@@ -174,6 +275,7 @@ class PlacementSection:
     run_on: str
     chunk_bytes: int
     heartbeat_seconds: float
+    overflow: str
 
 
 @dataclass(frozen=True)
@@ -191,6 +293,29 @@ class SandboxSection:
     idle_stop_seconds: float
     max_per_node: int
     runtime: str
+    prewarmed: int
+    code_cache_bytes: int
+    accept_failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeSection:
+    """``memory`` is bytes (``int``) or a fraction of the host's memory (``float``)."""
+
+    memory: int | float
+    cpus: float
+    cpu_shares: int
+    pids: int
+
+
+@dataclass(frozen=True)
+class AdmissionSection:
+    """``invocations`` 0 stands for 32 a CPU."""
+
+    invocations: int
+    queue: int
+    queue_per_tenant: int
+    weights: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -200,6 +325,9 @@ class LimitsSection:
     pids: int
     open_files: int
     scratch_bytes: int
+    storlet_memory_bytes: int
+    storlet_cpus: float
+    storlet_processes: int
     output_bytes: int
     metadata_bytes: int
     log_bytes: int
@@ -222,21 +350,52 @@ class InvocationSection:
 
 
 @dataclass(frozen=True)
+class TrustClass:
+    """A trust class: who is in it, and what its sandboxes may have; ``limits`` and ``invocation`` are those of the node
+    with what the class lowers."""
+
+    name: str
+    runtime: str
+    accounts: tuple[str, ...]
+    storlets: tuple[str, ...]
+    network: str
+    mounts: tuple[Mount, ...]
+    limits: LimitsSection
+    invocation: InvocationSection
+
+
+@dataclass(frozen=True)
 class Config:
     """All options, typed; ``path`` is the file they came from."""
 
     storlet: StorletSection
     placement: PlacementSection
     sandbox: SandboxSection
+    node: NodeSection
+    admission: AdmissionSection
     limits: LimitsSection
     invocation: InvocationSection
+    classes: Mapping[str, TrustClass]
+    images: Mapping[str, str]
     path: str = ""
+
+    def class_of(self, account: str, storlet: str) -> TrustClass:
+        """The trust class of a storlet: ``admin`` when the operator grants it to the account or to the storlet."""
+        admin = self.classes[ADMIN_CLASS]
+        is_admin = account in admin.accounts or f"{account}/{storlet}" in admin.storlets
+        return admin if is_admin else self.classes[USER_CLASS]
+
+    def image_of(self, account: str) -> str:
+        """The image of an account's sandboxes: ``[image:<account>]`` or the default."""
+        return self.images.get(account, self.sandbox.image)
 
 
 _SECTIONS: Final[dict[str, type]] = {
     "storlet": StorletSection,
     "placement": PlacementSection,
     "sandbox": SandboxSection,
+    "node": NodeSection,
+    "admission": AdmissionSection,
     "limits": LimitsSection,
     "invocation": InvocationSection,
 }
@@ -259,23 +418,97 @@ def parse(text: str, path: str = "") -> Config:
     values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     for option in OPTIONS:
         raw = parser.get(option.section, option.name, fallback=option.default)
-        try:
-            values[option.section][option.name] = option.reader(raw)
-        except ValueError as error:
-            faults.append(f"[{option.section}] {option.name} = {raw}: {error}")
+        values[option.section][option.name] = _read(option, raw, option.section, faults)
     if not faults:
+        _fit_defaults(parser, values["limits"])
         faults += _contradictions(values)
+    classes = {name: _trust_class(parser, name, values, faults) for name in CLASSES}
+    images = _images(parser, faults)
     if faults:
         where = path or "options"
         raise ConfigError("\n".join(f"{where}: {fault}" for fault in faults))
     values["sandbox"]["node_id"] = values["sandbox"]["node_id"] or socket.gethostname()
     sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
-    return Config(path=path, **sections)
+    return Config(path=path, classes=classes, images=images, **sections)
+
+
+#: What of the sandbox's one storlet may have at most.
+_PARTS: Final = (("storlet_memory_bytes", "memory_bytes"), ("storlet_processes", "pids"))
+
+
+def _fit_defaults(parser: configparser.ConfigParser, limits: dict[str, Any]) -> None:
+    """A small sandbox lowers what one storlet in it has by default."""
+    for part, whole in _PARTS:
+        if not parser.has_option("limits", part):
+            limits[part] = min(limits[part], limits[whole])
+
+
+def _trust_class(
+    parser: configparser.ConfigParser, name: str, values: dict[str, dict[str, Any]], faults: list[str]
+) -> TrustClass:
+    """``[class:<name>]`` over the node's values; notes every fault."""
+    section = f"class:{name}"
+    own: dict[str, Any] = {}
+    for option in CLASS_OPTIONS:
+        raw = parser.get(section, option.name, fallback=option.default)
+        if name != ADMIN_CLASS and option.name != "runtime" and raw != option.default:
+            faults.append(f"[{section}] {option.name}: only [class:{ADMIN_CLASS}] may have it")
+        own[option.name] = _read(option, raw, section, faults)
+    own["runtime"] = own["runtime"] or values["sandbox"].get("runtime", "")
+    for entry in own["storlets"] or ():
+        if not all(entry.partition("/")):
+            faults.append(f"[{section}] storlets = {entry}: want account/name")
+    lowered = {part: dict(values[part]) for part in _LOWERED}
+    for option in OPTIONS:
+        if option.name in _LOWERED.get(option.section, ()) and parser.has_option(section, option.name):
+            value = _read(option, parser.get(section, option.name), section, faults)
+            most = values[option.section].get(option.name)
+            if value is not None and most is not None and _is_more(option.name, value, most):
+                faults.append(f"[{section}] {option.name} is more than [{option.section}] {option.name} = {most:g}")
+            lowered[option.section][option.name] = value
+    for part, whole in _PARTS if not faults else ():
+        lowered["limits"][part] = min(lowered["limits"][part], lowered["limits"][whole])
+    if faults:  # the result is thrown away
+        return TrustClass(name, "", (), (), "", (), None, None)  # type: ignore[arg-type]
+    return TrustClass(
+        name=name,
+        limits=LimitsSection(**lowered["limits"]),
+        invocation=InvocationSection(**lowered["invocation"]),
+        **own,
+    )
+
+
+def _is_more(name: str, value: float, most: float) -> bool:
+    if name in _ZERO_IS_NONE:
+        return bool(most) and (value > most or not value)
+    return value > most
+
+
+def _images(parser: configparser.ConfigParser, faults: list[str]) -> dict[str, str]:
+    images = {}
+    for section in parser.sections():
+        if section.startswith(_IMAGE_SECTION):
+            image = parser.get(section, "image", fallback="").strip()
+            if not image:
+                faults.append(f"[{section}] image: want the name of a Docker image")
+            images[section.removeprefix(_IMAGE_SECTION)] = image
+    return images
+
+
+def _read(option: Option, raw: str, section: str, faults: list[str]) -> Any:
+    try:
+        return option.reader(raw)
+    except ValueError as error:
+        faults.append(f"[{section}] {option.name} = {raw}: {error}")
+        return None
 
 
 def _unknown_names(parser: configparser.ConfigParser) -> list[str]:
     faults = []
     known = {section: [o.name for o in OPTIONS if o.section == section] for section in _SECTIONS}
+    of_class = [option.name for option in CLASS_OPTIONS] + [name for names in _LOWERED.values() for name in names]
+    known |= {f"class:{name}": of_class for name in CLASSES}
+    known |= {section: ["image"] for section in parser.sections() if section.startswith(_IMAGE_SECTION)}
     for section in parser.sections():
         if section not in known:
             faults.append(f"unknown section [{section}]{nearest(section, list(known))}")
@@ -295,7 +528,14 @@ def _contradictions(values: dict[str, dict[str, Any]]) -> list[str]:
         faults.append("[storlet] the three containers need three different names without '/'")
     if values["limits"]["inputs"] > _MAX_INPUTS:
         faults.append(f"[limits] inputs: want at most {_MAX_INPUTS}, which is what one message to a sandbox can carry")
-    for section, name in (("sandbox", "uid_first"), ("sandbox", "uid_count"), ("sandbox", "max_per_node"),
+    limits = values["limits"]
+    for part, whole in _PARTS:
+        if limits[part] > limits[whole]:
+            faults.append(f"[limits] {part} is more than {whole}, which is the whole sandbox's")
+    for section, name in (("limits", "storlet_memory_bytes"), ("limits", "storlet_processes"), ("limits", "scratch_bytes"),
+                          ("limits", "open_files"), ("node", "memory"), ("node", "cpu_shares"), ("node", "pids"),
+                          ("admission", "queue"), ("admission", "queue_per_tenant"), ("sandbox", "code_cache_bytes"),
+                          ("sandbox", "uid_first"), ("sandbox", "uid_count"), ("sandbox", "max_per_node"),
                           ("limits", "pids"), ("limits", "inputs"), ("limits", "memory_bytes"),
                           ("limits", "metadata_bytes"), ("limits", "log_bytes"), ("placement", "chunk_bytes"),
                           ("invocation", "workers_python"), ("invocation", "workers_java"),
@@ -325,6 +565,19 @@ def sample() -> str:
         for option in OPTIONS:
             if option.section == section:
                 lines += [f"# {option.help}", f"# {option.name} = {option.default}".rstrip()]
+    lowered = ", ".join(name for names in _LOWERED.values() for name in names)
+    lines += [
+        "",
+        "# Trust classes. Every storlet is of class user; the operator lifts single ones, or whole accounts, to admin.",
+    ]
+    lines += textwrap.wrap(f"Each class may lower {lowered}.", 116, initial_indent="# ", subsequent_indent="# ")
+    for name in CLASSES:
+        lines.append(f"[class:{name}]")
+        for option in CLASS_OPTIONS:
+            if name == ADMIN_CLASS or option.name == "runtime":
+                lines += [f"# {option.help}", f"# {option.name} = {option.default}".rstrip()]
+    lines += ["", "# An image of its own for one account; it must have what sandbox_images/README.rst asks for.",
+              "# [image:AUTH_example]", "# image = example/storlets:1"]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

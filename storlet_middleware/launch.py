@@ -74,7 +74,7 @@ class Launcher:
             return error
 
     def _prepare(self, version: StorletVersion, fetcher: Fetcher) -> socket.socket:
-        code_dir = self._client.prepare(version.account)
+        code_dir = self._client.prepare(version.account, version.name)
         self._code.ensure(code_dir, version, fetcher)
         return self._client.connect_cold(version.account, version.load_request())
 

@@ -22,15 +22,18 @@ EXTRA_RESOURCES: Final = "X-Storlet-Extra-Resources"
 GENERATE_LOG: Final = "X-Storlet-Generate-Log"
 GRANT_USER: Final = "X-Storlet-Container-Read"
 GRANT_STORLET: Final = "X-Storlet-Name"
+#: ``X-Storlet-Limit-Memory`` and the like: names of :data:`storlet_middleware.limits.TABLE`; they lower, never raise.
+LIMIT_PREFIX: Final = "X-Storlet-Limit-"
 REVOKE_USER: Final = "X-Remove-Storlet-Container-Read"
 
 #: Headers that may come with ``X-Run-Storlet`` (a name that ends in ``-`` is a prefix).
-CLIENT_HEADERS: Final = (RUN_ON_PROXY, PARAMETER_PREFIX, RANGE, EXTRA_RESOURCES, GENERATE_LOG)
+CLIENT_HEADERS: Final = (RUN_ON_PROXY, PARAMETER_PREFIX, RANGE, EXTRA_RESOURCES, GENERATE_LOG, LIMIT_PREFIX)
 
 # --- proxy -> client ---------------------------------------------------------------------------------------------
 INVOCATION: Final = "X-Storlet-Invocation"
 RAN_ON: Final = "X-Storlet-Ran-On"
 ERROR: Final = "X-Storlet-Error"
+USAGE: Final = "X-Storlet-Usage"
 INPUT_RANGE: Final = "Storlet-Input-Range"
 GENERATED_FROM: Final = "X-Storlet-Generated-From"
 GENERATED_FROM_ACCOUNT: Final = "X-Storlet-Generated-From-Account"
@@ -40,6 +43,10 @@ GRANTS: Final = "X-Storlet-Container-Read"
 # --- proxy <-> object node ---------------------------------------------------------------------------------------
 #: Request: the description of the invocation as one line of ASCII JSON.
 BACKEND_INVOCATION: Final = "X-Backend-Storlet-Invocation"
+#: Request: present when a full node may say so instead of letting the invocation wait; value: replica or proxy.
+BACKEND_OVERFLOW: Final = "X-Backend-Storlet-Overflow"
+#: Answer: the node is full, and another may be asked.
+BACKEND_FULL: Final = "X-Backend-Storlet-Full"
 #: Answer: present when the body is frames; its value is the version of the frame format.
 BACKEND_RUN: Final = "X-Backend-Storlet-Run"
 

@@ -10,9 +10,10 @@ table                 from, to                           messages
 INVOCATION_REQUEST    filter -> worker                   Invoke
 INVOCATION_EVENTS     worker or supervisor -> filter     Started, Metadata, Done
 WORKER_REPORTS        worker -> supervisor               Ready, LoadFailed, Begin, End
-CONTROL_COMMANDS      node daemon -> supervisor          Load, Unload, AskStatus
-CONTROL_REPORTS       supervisor -> node daemon          Hello, Loaded, Unloaded, GroupStatus, Refused
-NODE_REQUESTS         filter -> node daemon              Prepare, Acquire, AskNodeStatus
+CONTROL_COMMANDS      node daemon -> supervisor          Load, Unload, AskStatus, Assign, Inspect, Check, Placed
+CONTROL_REPORTS       supervisor -> node daemon          Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked,
+                                                         Refused, Place
+NODE_REQUESTS         filter -> node daemon              Prepare, Acquire, AskNodeStatus, AskSelfTest
 NODE_ANSWERS          node daemon -> filter              Prepared, Acquired, NodeStatus, NodeRefused
 ===================== ================================== ====================================================
 """
@@ -43,8 +44,10 @@ LOAD = "storlet.load"
 FAILED = "storlet.failed"
 LIMIT_METADATA = "storlet.limit.metadata"
 LIMIT_MEMORY = "storlet.limit.memory"
+LIMIT_SCRATCH = "storlet.limit.scratch"
+LIMIT_PROCESSES = "storlet.limit.processes"
 PROTOCOL = "protocol"
-SANDBOX_CODES = (LOAD, FAILED, LIMIT_METADATA, LIMIT_MEMORY, PROTOCOL)
+SANDBOX_CODES = (LOAD, FAILED, LIMIT_METADATA, LIMIT_MEMORY, LIMIT_SCRATCH, LIMIT_PROCESSES, PROTOCOL)
 """Every code that a sandbox may put into ``Done``."""
 
 NODE_CODES = ("sandbox.unavailable", "node.busy", "bad_request", "internal")
@@ -442,6 +445,17 @@ WORKER_REPORTS: Kinds = _table(Ready, LoadFailed, Begin, End)
 
 
 @dataclass(frozen=True)
+class Resources:
+    """What all workers of a group together may use; ``open_files`` is each process's own. 0 means no limit but the sandbox's."""
+
+    memory_bytes: int = _wire(_count, default=0)
+    cpus: float = _wire(_number, default=0)
+    processes: int = _wire(_count, default=0)
+    open_files: int = _wire(_count, default=0)
+    scratch_bytes: int = _wire(_count, default=0)
+
+
+@dataclass(frozen=True)
 class Hello(Message):
     """First message of a supervisor on every control connection: which versions it has groups for."""
 
@@ -454,7 +468,10 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Load(Message):
-    """Make a worker group for a storlet version; the descriptor is its listening socket."""
+    """Make a worker group; the descriptor is its listening socket.
+
+    ``version`` names the group, ``code`` the folder of its code: one code may run under several sets of limits.
+    """
 
     TYPE = "load"
     IS_VERSIONED = True
@@ -462,6 +479,7 @@ class Load(Message):
 
     request: int = _wire(_count)
     version: str = _wire(_version)
+    code: str = _wire(_version)
     language: str = _wire(_name)
     main: str = _wire(_name)
     file: str = _wire(_file)
@@ -472,7 +490,7 @@ class Load(Message):
     runs_per_worker: int = _wire(_count, default=1000)
     idle_seconds: float = _wire(_number, default=600)
     load_seconds: float = _wire(_number, default=30)
-    memory_bytes: int = _wire(_count, default=0)
+    limits: Resources = _wire(_record(Resources), default=Resources())
 
 
 @dataclass(frozen=True)
@@ -545,8 +563,89 @@ class Refused(Message):
     message: str = _wire(_text)
 
 
-CONTROL_COMMANDS: Kinds = _table(Load, Unload, AskStatus)
-CONTROL_REPORTS: Kinds = _table(Hello, Loaded, Unloaded, GroupStatus, Refused)
+@dataclass(frozen=True)
+class Assign(Message):
+    """To a pre-warmed sandbox: become this user for good, before anything of a tenant's is loaded."""
+
+    TYPE = "assign"
+    IS_VERSIONED = True
+
+    request: int = _wire(_count)
+    uid: int = _wire(_count)
+    gid: int = _wire(_count)
+
+
+@dataclass(frozen=True)
+class Assigned(Message):
+    """The supervisor is that user now and has no privilege left."""
+
+    TYPE = "assigned"
+
+    request: int = _wire(_count)
+
+
+@dataclass(frozen=True)
+class Inspect(Message):
+    """Say what the sandbox has really become: before any code of a tenant runs, the supervisor is believed."""
+
+    TYPE = "inspect"
+
+    request: int = _wire(_count)
+
+
+@dataclass(frozen=True)
+class Inspected(Message):
+    """The content of files of /proc and of the control groups, by path; see ``storlet_daemon/inspection.py``."""
+
+    TYPE = "inspected"
+
+    request: int = _wire(_count)
+    files: Mapping[str, str] = _wire(_texts_by_name, default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check(Message):
+    """Try to break out and to break the limits; the descriptor is a file that must stay what it is."""
+
+    TYPE = "check"
+    DESCRIPTORS = 1
+
+    request: int = _wire(_count)
+
+
+@dataclass(frozen=True)
+class Checked(Message):
+    """By name of the test: empty when the sandbox held, else what happened."""
+
+    TYPE = "checked"
+
+    request: int = _wire(_count)
+    faults: Mapping[str, str] = _wire(_texts_by_name, default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place(Message):
+    """Put a new worker, which waits, into the control groups of its group; ``pid`` as the sandbox knows it."""
+
+    TYPE = "place"
+
+    version: str = _wire(_version)
+    pid: int = _wire(_count)
+    limits: Resources = _wire(_record(Resources), default=Resources())
+
+
+@dataclass(frozen=True)
+class Placed(Message):
+    """``directory`` is where the sandbox sees the group's control groups, below each of its own; empty: not placed."""
+
+    TYPE = "placed"
+
+    pid: int = _wire(_count)
+    directory: str = _wire(_text, default="")
+
+
+CONTROL_COMMANDS: Kinds = _table(Load, Unload, AskStatus, Assign, Inspect, Check, Placed)
+CONTROL_REPORTS: Kinds = _table(Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked, Refused, Place)
 
 
 # 2d: filter and node daemon
@@ -554,25 +653,31 @@ CONTROL_REPORTS: Kinds = _table(Hello, Loaded, Unloaded, GroupStatus, Refused)
 
 @dataclass(frozen=True)
 class Storlet:
-    """What the filter knows of a storlet version whose code it has put into the tenant's code directory."""
+    """What the filter knows of a storlet version whose code it has put into the tenant's code directory.
+
+    ``version`` names the worker group: the code with its limits. ``code`` names the folder below the code directory.
+    """
 
     name: str = _wire(_name)
     version: str = _wire(_version)
+    code: str = _wire(_version)
     language: str = _wire(_name)
     main: str = _wire(_name)
     file: str = _wire(_file)
     language_version: str | None = _wire(_name, default=None)
     dependencies: Sequence[str] = _wire(_each(_file), default=())
+    limits: Resources = _wire(_record(Resources), default=Resources())
 
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Make the tenant's code directory and begin to start its sandbox; answered at once."""
+    """Make the tenant's code directory and begin to start the sandbox for this storlet; answered at once."""
 
     TYPE = "prepare"
     IS_VERSIONED = True
 
     account: str = _wire(_name)
+    storlet: str = _wire(_name)
 
 
 @dataclass(frozen=True)
@@ -613,12 +718,35 @@ class AskNodeStatus(Message):
 
 
 @dataclass(frozen=True)
-class Sandbox:
-    """One sandbox of the node."""
+class AskSelfTest(Message):
+    """Test a sandbox of each trust class now; the answer, a status, comes when that is done."""
 
-    account: str = _wire(_name)
+    TYPE = "self_test"
+    IS_VERSIONED = True
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """How the sandboxes of a trust class withstood the last self-test: ``state`` is pass, fail or untested.
+
+    ``faults`` by name of the test; a test that passed has an empty text.
+    """
+
+    trust_class: str = _wire(_name)
+    state: str = _wire(_name)
+    faults: Mapping[str, str] = _wire(_texts_by_name, default_factory=dict)
+    at: float = _wire(_number, default=0)
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """One sandbox of the node; a pre-warmed one has no account yet."""
+
+    account: str = _wire(_text)
     key: str = _wire(_name)
     state: str = _wire(_name)
+    trust_class: str = _wire(_text, default="")
+    image: str = _wire(_text, default="")
     container: str | None = _wire(_text, default=None)
     uid: int | None = _wire(_count, default=None)
     started_at: float | None = _wire(_number, default=None)
@@ -633,6 +761,7 @@ class NodeStatus(Message):
 
     sandboxes: Sequence[Sandbox] = _wire(_each(_record(Sandbox)), default=())
     images: Mapping[str, Any] = _wire(_object, default_factory=dict)
+    self_tests: Sequence[SelfTest] = _wire(_each(_record(SelfTest)), default=())
 
 
 @dataclass(frozen=True)
@@ -646,5 +775,5 @@ class NodeRefused(Message):
     retry_after: int | None = _wire(_count, default=None)
 
 
-NODE_REQUESTS: Kinds = _table(Prepare, Acquire, AskNodeStatus)
+NODE_REQUESTS: Kinds = _table(Prepare, Acquire, AskNodeStatus, AskSelfTest)
 NODE_ANSWERS: Kinds = _table(Prepared, Acquired, NodeStatus, NodeRefused)

@@ -29,7 +29,7 @@ class Places:
 
     def execution_path(self, load: Load) -> Path:
         """The folder of a storlet version: its file and its dependencies."""
-        return self.code_root / load.version
+        return self.code_root / load.code
 
 
 class Runtime(Protocol):

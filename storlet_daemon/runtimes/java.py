@@ -59,7 +59,7 @@ class JavaRuntime:
         return [
             str(self._places.java),
             *_FLAGS,
-            *_heap(load.memory_bytes),
+            *_heap(load.limits.memory_bytes),
             f"-Djava.library.path={self._places.java_dir}",
             "-cp",
             ":".join([str(self._places.java_dir / "*"), *_archives(path, load)]),

@@ -36,9 +36,9 @@ class SandboxClient:
         self._answer_seconds = answer_seconds
         self._paths: dict[tuple[str, str], str] = {}
 
-    def prepare(self, account: str) -> str:
-        """Have the account's sandbox started; returns the directory for its code at once."""
-        return self._ask(messages.Prepare(account), messages.Prepared).code_dir
+    def prepare(self, account: str, storlet: str) -> str:
+        """Have the sandbox of an account's storlet started; returns the directory for its code at once."""
+        return self._ask(messages.Prepare(account, storlet), messages.Prepared).code_dir
 
     def connect_warm(self, account: str, version: str) -> socket.socket | None:
         """A connection to a worker group that is known and alive, else ``None``; never waits for a sandbox."""

@@ -91,7 +91,7 @@ class Pool:
     async def load(self, account: str, storlet: messages.Storlet) -> Path:
         """The path of the storlet's socket, served by a running sandbox; raises a :class:`StorletError`."""
         checks.check_storlet(account, storlet, self._node.config.storlet.languages)
-        if not self._node.places.has_version(account, storlet.version):
+        if not self._node.places.has_version(account, storlet.code):
             raise BadRequest("the code of this version is not in the code directory")
         limit = self._node.config.sandbox.start_deadline_seconds + LOAD_SECONDS
         try:

@@ -275,6 +275,7 @@ class Sandbox:
         return messages.Load(
             request=number,
             version=storlet.version,
+            code=storlet.code,
             language=storlet.language,
             language_version=storlet.language_version,
             main=storlet.main,
@@ -285,7 +286,7 @@ class Sandbox:
             runs_per_worker=invocation.runs_per_worker,
             idle_seconds=invocation.group_idle_seconds,
             load_seconds=invocation.load_seconds,
-            memory_bytes=self._node.config.limits.memory_bytes,
+            limits=storlet.limits,
         )
 
     async def _make_room_for_a_group(self) -> None:

@@ -149,6 +149,7 @@ class HostSandbox:
                 messages.Load(
                     request=self._request,
                     version=code.version,
+                    code=code.version,
                     language=code.language,
                     main=code.main,
                     file=code.file,

@@ -270,7 +270,7 @@ def test_the_backlog_of_a_group_that_is_unloaded_is_served(sandbox: HostSandbox,
 
 
 def test_commands_that_cannot_be_done_are_refused(sandbox: HostSandbox) -> None:
-    load = messages.Load(request=5, version="0" * 64, language="cobol", main="A", file="a", name="a")
+    load = messages.Load(request=5, version="0" * 64, code="0" * 64, language="cobol", main="A", file="a", name="a")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         answer = sandbox.ask(load, (listening.fileno(),))
     assert isinstance(answer, messages.Refused)

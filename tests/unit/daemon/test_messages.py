@@ -39,20 +39,41 @@ EXAMPLES: list[tuple[messages.Message, messages.Kinds, int]] = [
     (messages.Begin("tx-1"), messages.WORKER_REPORTS, 1),
     (messages.End(recycle=True, failed=True), messages.WORKER_REPORTS, 0),
     (messages.Hello(1, (VERSION,)), messages.CONTROL_REPORTS, 0),
-    (messages.Load(1, VERSION, "python", "a.B", "a.py", "a.py", "3.11", ("x.sh",)), messages.CONTROL_COMMANDS, 1),
+    (
+        messages.Load(1, VERSION, VERSION, "python", "a.B", "a.py", "a.py", "3.11", ("x.sh",)),
+        messages.CONTROL_COMMANDS,
+        1,
+    ),
     (messages.Loaded(1), messages.CONTROL_REPORTS, 0),
     (messages.Unload(2, VERSION), messages.CONTROL_COMMANDS, 0),
     (messages.Unloaded(2), messages.CONTROL_REPORTS, 0),
     (messages.AskStatus(3), messages.CONTROL_COMMANDS, 0),
     (messages.GroupStatus(3, (messages.Group(VERSION, "a.py", 2, 1, 9, 0, 0.5),)), messages.CONTROL_REPORTS, 0),
     (messages.Refused(4, "why"), messages.CONTROL_REPORTS, 0),
-    (messages.Prepare("AUTH_a"), messages.NODE_REQUESTS, 0),
+    (messages.Assign(5, 200001, 200001), messages.CONTROL_COMMANDS, 0),
+    (messages.Assigned(5), messages.CONTROL_REPORTS, 0),
+    (messages.Inspect(6), messages.CONTROL_COMMANDS, 0),
+    (messages.Inspected(6, {"/proc/self/status": "Seccomp: 2"}), messages.CONTROL_REPORTS, 0),
+    (messages.Check(7), messages.CONTROL_COMMANDS, 1),
+    (messages.Checked(7, {"network": ""}), messages.CONTROL_REPORTS, 0),
+    (messages.Place(VERSION, 12, messages.Resources(1 << 20, 0.5, 10, 64, 1 << 20)), messages.CONTROL_REPORTS, 0),
+    (messages.Placed(12, "g-0f"), messages.CONTROL_COMMANDS, 0),
+    (messages.Prepare("AUTH_a", "up.py"), messages.NODE_REQUESTS, 0),
     (messages.Prepared("/code"), messages.NODE_ANSWERS, 0),
-    (messages.Acquire("AUTH_a", messages.Storlet("a.py", VERSION, "python", "a.B", "a.py")), messages.NODE_REQUESTS, 0),
+    (
+        messages.Acquire("AUTH_a", messages.Storlet("a.py", VERSION, VERSION, "python", "a.B", "a.py")),
+        messages.NODE_REQUESTS,
+        0,
+    ),
     (messages.Acquired("/socket"), messages.NODE_ANSWERS, 0),
     (messages.AskNodeStatus(), messages.NODE_REQUESTS, 0),
+    (messages.AskSelfTest(), messages.NODE_REQUESTS, 0),
     (
-        messages.NodeStatus((messages.Sandbox("AUTH_a", "k", "up"),), {"image": {"languages": ["python"]}}),
+        messages.NodeStatus(
+            (messages.Sandbox("AUTH_a", "k", "up"),),
+            {"image": {"languages": ["python"]}},
+            (messages.SelfTest("user", "fail", {"network": "up"}, 9),),
+        ),
         messages.NODE_ANSWERS,
         0,
     ),
@@ -148,7 +169,7 @@ def test_a_done_that_is_an_error_needs_a_code_and_a_message() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\0b"])
 def test_names_of_files_stay_in_their_folder(name: str) -> None:
-    fields = messages.Load(1, VERSION, "python", "a.B", "a.py", "a.py").fields()
+    fields = messages.Load(1, VERSION, VERSION, "python", "a.B", "a.py", "a.py").fields()
     assert "file is not a file name" in faults_of({**fields, "file": name}, messages.CONTROL_COMMANDS, 1)
     assert "dependencies[0] is not a file name" in faults_of(
         {**fields, "dependencies": [name]}, messages.CONTROL_COMMANDS, 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_daemon.protocol.messages import Load
+from storlet_daemon.protocol.messages import Load, Resources
 from storlet_daemon.runtimes import Places, java, python
 from storlet_daemon.runtimes.table import table
 
@@ -18,6 +18,7 @@ def load(language_version: str | None = None, dependencies: tuple[str, ...] = ()
     return Load(
         1,
         "0f" * 32,
+        "0f" * 32,
         "any",
         "a.B",
         "a-1.jar",
@@ -25,7 +26,7 @@ def load(language_version: str | None = None, dependencies: tuple[str, ...] = ()
         language_version,
         dependencies,
         runs_per_worker=7,
-        memory_bytes=memory_bytes,
+        limits=Resources(memory_bytes=memory_bytes),
     )
 
 

@@ -189,7 +189,7 @@ def test_an_answer_that_makes_no_sense_is_an_error(node: Node, short_dir: Path, 
 
 def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path: Path, node: Node) -> None:
     with pytest.raises(StorletError) as caught:
-        SandboxClient(str(tmp_path), 1).prepare("AUTH_test")
+        SandboxClient(str(tmp_path), 1).prepare("AUTH_test", "up.py")
     assert (caught.value.code, caught.value.retry_after) == ("sandbox.unavailable", 5)
 
     def silent(request: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path
     node.answer = silent
     began = time.monotonic()
     with pytest.raises(StorletError, match="no sandbox within"):
-        SandboxClient(str(short_dir), 0.2).prepare("AUTH_test")
+        SandboxClient(str(short_dir), 0.2).prepare("AUTH_test", "up.py")
     assert time.monotonic() - began < 0.4
 
 

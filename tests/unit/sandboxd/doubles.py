@@ -234,7 +234,7 @@ class FakeNode:
 
     def put_code(self, account: str, version: str) -> Path:
         """What a filter does before it asks for a load."""
-        code_dir = Path(self.ask(messages.Prepare(account)).code_dir)
+        code_dir = Path(self.ask(messages.Prepare(account, "up.py")).code_dir)
         (code_dir / version).mkdir(exist_ok=True)
         return code_dir
 
@@ -253,7 +253,7 @@ class FakeNode:
 def make_storlet(**changes: Any) -> messages.Storlet:
     """A storlet as a filter names it."""
     values = {"name": "up.py", "version": "a" * 64, "language": "python", "main": "up.Up", "file": "up.py"}
-    return messages.Storlet(**{**values, **changes})
+    return messages.Storlet(**{**values, "code": changes.get("version", values["version"]), **changes})
 
 
 def greeting(path: str) -> tuple[str, int]:

@@ -33,7 +33,7 @@ def test_a_load_gives_a_socket_that_is_served(node: FakeNode) -> None:
 
 
 def test_prepare_makes_the_code_directory_and_starts_the_sandbox_ahead(node: FakeNode) -> None:
-    answer = node.ask(messages.Prepare("AUTH_a"))
+    answer = node.ask(messages.Prepare("AUTH_a", "up.py"))
     assert answer.code_dir == f"{node.home}/state/code/{tenant_key('AUTH_a')}"
     until(lambda: node.docker.starts == 1)
 
