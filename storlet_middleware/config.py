@@ -455,9 +455,11 @@ def _trust_class(
             faults.append(f"[{section}] {option.name}: only [class:{ADMIN_CLASS}] may have it")
         own[option.name] = _read(option, raw, section, faults)
     own["runtime"] = own["runtime"] or values["sandbox"].get("runtime", "")
-    for entry in own["storlets"] or ():
-        if not all(entry.partition("/")):
-            faults.append(f"[{section}] storlets = {entry}: want account/name")
+    faults += [
+        f"[{section}] storlets = {entry}: want account/name"
+        for entry in own["storlets"] or ()
+        if not all(entry.partition("/"))
+    ]
     lowered = {part: dict(values[part]) for part in _LOWERED}
     for option in OPTIONS:
         if option.name in _LOWERED.get(option.section, ()) and parser.has_option(section, option.name):
