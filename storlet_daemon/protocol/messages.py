@@ -605,12 +605,18 @@ class Inspected(Message):
 
 @dataclass(frozen=True)
 class Check(Message):
-    """Try to break out and to break the limits; the descriptor is a file that must stay what it is."""
+    """Try to break out and to break the limits; the descriptor is a file that must stay what it is.
+
+    ``allowed`` names what the trust class may have: ``network``, and ``write:<path>`` for each writable mount.
+    ``limits`` are those of the whole sandbox.
+    """
 
     TYPE = "check"
     DESCRIPTORS = 1
 
     request: int = _wire(_count)
+    allowed: Sequence[str] = _wire(_each(_name), default=())
+    limits: Resources = _wire(_record(Resources), default=Resources())
 
 
 @dataclass(frozen=True)
