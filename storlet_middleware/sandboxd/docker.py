@@ -28,6 +28,8 @@ LABEL_NODE: Final = "org.storlets"
 LABEL_ACCOUNT: Final = "org.storlets.account"
 LABEL_KEY: Final = "org.storlets.key"
 LABEL_CLASS: Final = "org.storlets.class"
+#: The image by the name that the configuration gives it (``org.storlets.image`` is the image's own label).
+LABEL_IMAGE: Final = "org.storlets.image-name"
 LABEL_CODE: Final = "org.storlets.code"
 LABEL_CONFIG: Final = "org.storlets.config"
 

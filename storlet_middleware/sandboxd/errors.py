@@ -6,6 +6,7 @@
     ├── StartupFault          sandboxd cannot run: another one does, a path or an option is unusable
     ├── IdentityFault         no uid for a tenant
     ├── PlaceFault            a directory or socket cannot be made, or is not what it must be
+    ├── MountMissing          a directory of the host that a trust class is given is not there
     ├── EngineFault           Docker refused
     │   ├── EngineUnavailable   Docker does not answer
     │   ├── ImageMissing        the sandbox image is not there
@@ -34,6 +35,10 @@ class IdentityFault(SandboxdFault):
 
 class PlaceFault(SandboxdFault):
     """A path of ours cannot be made, or somebody else's thing is there."""
+
+
+class MountMissing(SandboxdFault):
+    """A directory that the configuration gives to a trust class is not on this node."""
 
 
 class EngineFault(SandboxdFault):

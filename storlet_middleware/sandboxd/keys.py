@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
-
-#: The one trust class there is so far: no network, nothing writable but the scratch.
-USER_CLASS: Final = "user"
 
 
 def tenant_key(account: str) -> str:

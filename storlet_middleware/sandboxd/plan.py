@@ -6,31 +6,53 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from storlet_middleware.config import Config
+from storlet_middleware.config import ADMIN_CLASS, CLASSES, USER_CLASS, Config
 from storlet_middleware.sandboxd import docker, hardening
-from storlet_middleware.sandboxd.errors import ImageMissing, PlaceFault, StartupFault
+from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PlaceFault, StartupFault
 from storlet_middleware.sandboxd.identity import Identities, Identity
-from storlet_middleware.sandboxd.keys import USER_CLASS, sandbox_key
+from storlet_middleware.sandboxd.keys import sandbox_key
 from storlet_middleware.sandboxd.places import Places
 
-_KEY: Final = re.compile("[0-9a-f]{16}")
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Which sandbox a storlet needs: there is one for each account, trust class and image."""
+
+    account: str
+    trust_class: str
+    image: str
+
+    @property
+    def key(self) -> str:
+        """The name of the sandbox on every node."""
+        return sandbox_key(self.account, self.trust_class, self.image)
 
 
 @dataclass(frozen=True)
 class Plan:
     """Everything that a sandbox is made from."""
 
-    account: str
-    trust_class: str
-    key: str
+    demand: Demand
     identity: Identity
     container_name: str
     body: Mapping[str, Any]
     #: The container was made differently from what ``body`` says: by an older sandboxd, image or configuration.
     is_outdated: bool = False
+
+    @property
+    def account(self) -> str:
+        """Whose sandbox it is."""
+        return self.demand.account
+
+    @property
+    def key(self) -> str:
+        """Its name on this node."""
+        return self.demand.key
 
     @property
     def code_mark(self) -> str:
@@ -44,7 +66,7 @@ class Plan:
 
 
 class Planner:
-    """Makes plans for accounts; blocks on Docker, the disk and a lock."""
+    """Makes plans for demands; blocks on Docker, the disk and a lock, but for :meth:`demand`."""
 
     def __init__(self, config: Config, engine: docker.Engine, places: Places, identities: Identities) -> None:
         self._config = config
@@ -52,48 +74,64 @@ class Planner:
         self._places = places
         self._identities = identities
 
-    def key(self, account: str) -> str:
-        """The key of an account's sandbox; does not block."""
-        return sandbox_key(account, USER_CLASS, self._config.sandbox.image)
+    def demand(self, account: str, storlet: str) -> Demand:
+        """Which sandbox a storlet of an account runs in; does not block."""
+        return Demand(account, self._config.class_of(account, storlet).name, self._config.image_of(account))
 
-    def plan(self, account: str) -> Plan:
-        """The plan for an account's sandbox from the present image."""
-        return self._plan(account, self.key(account), self._engine.image_id(self._config.sandbox.image))
+    def plan(self, demand: Demand) -> Plan:
+        """The plan for a new sandbox, from the present image of its name."""
+        for mount in self._config.classes[demand.trust_class].mounts:
+            if not Path(mount.source).is_dir():
+                raise MountMissing(f"[class:{demand.trust_class}] mounts: {mount.source} is no directory of this node")
+        return self._plan(demand, self._engine.image_id(demand.image))
 
     def plan_of(self, container: docker.Container) -> Plan | None:
         """The plan of a container that an earlier sandboxd left, or ``None`` when it is of no use.
 
-        One that runs but would be made differently today, or from an image of another name, is outdated: it may finish
+        One that runs but would be made differently today, of another image or not at all, is outdated: it may finish
         what it works on.
         """
         account = container.labels.get(docker.LABEL_ACCOUNT, "")
-        key = container.labels.get(docker.LABEL_KEY, "")
-        known = (container.labels.get(docker.LABEL_CLASS), container.name)
-        if not container.is_running or not _KEY.fullmatch(key) or known != (USER_CLASS, self._container_name(key)):
+        # Before there was such a label, every container was made of the configured image.
+        image = container.labels.get(docker.LABEL_IMAGE) or self._config.image_of(account)
+        demand = Demand(account, container.labels.get(docker.LABEL_CLASS, ""), image)
+        known = (container.labels.get(docker.LABEL_KEY), container.name)
+        if not container.is_running or demand.trust_class not in CLASSES:
+            return None
+        if known != (demand.key, self._container_name(demand.key)):
             return None
         try:
-            image_id = self._engine.image_id(self._config.sandbox.image)
+            image_id = self._engine.image_id(demand.image)
         except ImageMissing:
             image_id = container.image_id  # a running sandbox is worth more than none
         try:
-            plan = self._plan(account, key, image_id)
+            plan = self._plan(demand, image_id)
         except PlaceFault:
             return None  # its code directory is gone
         if plan.code_mark != container.labels.get(docker.LABEL_CODE):
             return None  # it sees a code directory that nobody writes to any more
-        is_outdated = key != self.key(account) or plan.config_hash != container.labels.get(docker.LABEL_CONFIG)
+        is_outdated = not self._is_wanted(demand) or plan.config_hash != container.labels.get(docker.LABEL_CONFIG)
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
-    def _plan(self, account: str, key: str, image_id: str) -> Plan:
-        identity = self._identities.identity(account, USER_CLASS)
-        limits = self._config.limits
+    def _is_wanted(self, demand: Demand) -> bool:
+        """Whether any storlet of the account would be given such a sandbox today."""
+        admin = self._config.classes[ADMIN_CLASS]
+        classes = {ADMIN_CLASS} if demand.account in admin.accounts else {USER_CLASS}
+        if any(storlet.startswith(f"{demand.account}/") for storlet in admin.storlets):
+            classes.add(ADMIN_CLASS)
+        return demand.trust_class in classes and demand.image == self._config.image_of(demand.account)
+
+    def _plan(self, demand: Demand, image_id: str) -> Plan:
+        trust_class = self._config.classes[demand.trust_class]
+        identity = self._identities.identity(demand.account, demand.trust_class)
+        limits = trust_class.limits
         facts = hardening.SandboxFacts(
             image_id=image_id,
             uid=identity.uid,
             gid=identity.gid,
-            control_dir=str(self._places.control_dir(key)),
-            code_dir=str(self._places.code_dir(account)),
-            runtime=self._config.sandbox.runtime,
+            control_dir=str(self._places.control_dir(demand.key)),
+            code_dir=str(self._places.code_dir(demand.account)),
+            runtime=trust_class.runtime,
             memory_bytes=limits.memory_bytes,
             cpus=limits.cpus,
             pids=limits.pids,
@@ -103,13 +141,14 @@ class Planner:
         body = hardening.container_arguments(facts, self._engine.host())
         labels = {
             docker.LABEL_NODE: self._config.sandbox.node_id,
-            docker.LABEL_ACCOUNT: account,
-            docker.LABEL_KEY: key,
-            docker.LABEL_CLASS: USER_CLASS,
-            docker.LABEL_CODE: self._places.code_mark(account),
+            docker.LABEL_ACCOUNT: demand.account,
+            docker.LABEL_CLASS: demand.trust_class,
+            docker.LABEL_IMAGE: demand.image,
+            docker.LABEL_KEY: demand.key,
+            docker.LABEL_CODE: self._places.code_mark(demand.account),
         }
         labels[docker.LABEL_CONFIG] = hardening.arguments_hash({**body, "Labels": labels})
-        return Plan(account, USER_CLASS, key, identity, self._container_name(key), {**body, "Labels": labels})
+        return Plan(demand, identity, self._container_name(demand.key), {**body, "Labels": labels})
 
     def _container_name(self, key: str) -> str:
         return f"storlet-{self._config.sandbox.node_id}-{key}"

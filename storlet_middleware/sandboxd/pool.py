@@ -33,7 +33,7 @@ from storlet_middleware.sandboxd.errors import (
     SandboxdFault,
     SandboxLost,
 )
-from storlet_middleware.sandboxd.plan import Plan, Planner
+from storlet_middleware.sandboxd.plan import Demand, Plan, Planner
 from storlet_middleware.sandboxd.sandbox import RECENT_SECONDS, Node, Sandbox, State
 from storlet_middleware.sandboxd.wording import shown
 
@@ -56,10 +56,19 @@ UNAVAILABLE_RETRY_SECONDS: Final = 2
 class Entry:
     """A sandbox key that is in use; ``task`` ends with the running sandbox."""
 
-    key: str
-    account: str
+    demand: Demand
     task: asyncio.Task[Sandbox] = field(init=False)
     sandbox: Sandbox | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of its sandbox."""
+        return self.demand.key
+
+    @property
+    def account(self) -> str:
+        """Whose it is."""
+        return self.demand.account
 
 
 class Pool:
@@ -78,14 +87,17 @@ class Pool:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def prepare(self, account: str, asker: int | None) -> Path:
-        """Make the account's code directory for user ``asker`` and begin to start its sandbox; does not wait for it."""
+    async def prepare(self, account: str, storlet: str, asker: int | None) -> Path:
+        """Make the account's code directory for user ``asker`` and begin to start the sandbox that ``storlet`` needs.
+
+        Does not wait for that.
+        """
         checks.check_account(account)
         try:
             path = self._node.places.make_code_dir(account, asker)
         except SandboxdFault as fault:
             raise self._answer(fault) from fault
-        self._in_background(self._start_ahead(account))
+        self._in_background(self._start_ahead(self._planner.demand(account, storlet)))
         return path
 
     async def load(self, account: str, storlet: messages.Storlet) -> Path:
@@ -96,14 +108,14 @@ class Pool:
         limit = self._node.config.sandbox.start_deadline_seconds + LOAD_SECONDS
         try:
             async with asyncio.timeout(limit):
-                return await self._load(account, storlet)
+                return await self._load(self._planner.demand(account, storlet.name), storlet)
         except SandboxdFault as fault:
             raise self._answer(fault) from fault
         except TimeoutError:
             raise SandboxUnavailable(f"the sandbox was not ready within {limit:.0f} seconds") from None
 
     async def status(self) -> messages.NodeStatus:
-        """Every sandbox with its groups, and whether the image is there."""
+        """Every sandbox with its groups, and whether the configured images are there."""
         sandboxes, images = await asyncio.gather(
             asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))), self._images()
         )
@@ -144,27 +156,25 @@ class Pool:
 
     # --- one sandbox ------------------------------------------------------------------------------------------------
 
-    async def _load(self, account: str, storlet: messages.Storlet) -> Path:
+    async def _load(self, demand: Demand, storlet: messages.Storlet) -> Path:
         try:
-            return await (await self._running(account)).load(storlet)
+            return await (await self._running(demand)).load(storlet)
         except SandboxLost as fault:
             # It ended before we were told; the one that takes its place is new and gets one attempt.
-            log.info("sandbox replaced account=%s reason=%s", shown(account), shown(fault))
-            return await (await self._running(account)).load(storlet)
+            log.info("sandbox replaced account=%s reason=%s", shown(demand.account), shown(fault))
+            return await (await self._running(demand)).load(storlet)
 
-    async def _running(self, account: str) -> Sandbox:
+    async def _running(self, demand: Demand) -> Sandbox:
         await self._adopted()
-        key = self._planner.key(account)
-        entry = self._entries.get(key)
+        entry = self._entries.get(demand.key)
         if entry is None:
-            self._check_backoff(key)
-            entry = self._enter(key, account)
+            self._check_backoff(demand.key)
+            entry = self._enter(demand)
             entry.task = self._in_background(self._start(entry))
         return await asyncio.shield(entry.task)
 
-    def _enter(self, key: str, account: str) -> Entry:
-        entry = Entry(key, account)
-        self._entries[key] = entry
+    def _enter(self, demand: Demand) -> Entry:
+        entry = self._entries[demand.key] = Entry(demand)
         return entry
 
     async def _start(self, entry: Entry) -> Sandbox:
@@ -175,7 +185,7 @@ class Pool:
                 await self._wait_for_turn(entry.key)
                 await self._make_room()
                 self._node.places.make_code_dir(entry.account)
-                plan = await self._node.threads.call(self._planner.plan, entry.account)
+                plan = await self._node.threads.call(self._planner.plan, entry.demand)
                 entry.sandbox = Sandbox(plan, self._node, self._lost)
                 await entry.sandbox.start()
         except TimeoutError:
@@ -186,9 +196,9 @@ class Pool:
             self._failed(entry, error, began)
             raise
         log.info(
-            "sandbox started key=%s account=%s uid=%d container=%s ms=%.0f",
-            entry.key, shown(entry.account), plan.identity.uid, (entry.sandbox.container_id or "")[:12],
-            (self._now() - began) * 1000,
+            "sandbox started key=%s account=%s class=%s image=%s uid=%d container=%s ms=%.0f",
+            entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image), plan.identity.uid,
+            (entry.sandbox.container_id or "")[:12], (self._now() - began) * 1000,
         )  # fmt: skip
         return entry.sandbox
 
@@ -354,7 +364,7 @@ class Pool:
             if plan is None:
                 self._remove_stale(container)
             else:
-                entry = self._enter(plan.key, plan.account)
+                entry = self._enter(plan.demand)
                 entry.task = self._in_background(self._adopt(entry, plan, container))
         for key in self._node.places.keys() - set(self._entries):
             self._node.places.remove_sandbox_dirs(key)
@@ -445,24 +455,31 @@ class Pool:
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    async def _start_ahead(self, account: str) -> None:
+    async def _start_ahead(self, demand: Demand) -> None:
         try:
-            await self._running(account)
+            await self._running(demand)
         except (SandboxdFault, StorletError):
             return  # logged where it happened; whoever loads next is told
 
     async def _described(self, entry: Entry) -> messages.Sandbox:
         sandbox = entry.sandbox
         if sandbox is None:
-            return messages.Sandbox(entry.account, entry.key, State.STARTING.value)
+            demand = entry.demand
+            return messages.Sandbox(
+                entry.account, entry.key, State.STARTING.value, trust_class=demand.trust_class, image=demand.image
+            )
         return dataclasses.replace(_described_briefly(sandbox), groups=await self._groups(entry) or ())
 
     async def _images(self) -> dict[str, Any]:
-        image = self._node.config.sandbox.image
+        config = self._node.config
+        images = dict.fromkeys((config.sandbox.image, *config.images.values()))
+        return dict(zip(images, await asyncio.gather(*(self._image(image) for image in images)), strict=True))
+
+    async def _image(self, image: str) -> dict[str, Any]:
         try:
-            return {image: {"id": await self._node.threads.call(self._node.engine.image_id, image)}}
+            return {"id": await self._node.threads.call(self._node.engine.image_id, image)}
         except EngineFault as fault:
-            return {image: {"id": None, "message": str(fault)}}
+            return {"id": None, "message": str(fault)}
 
     def _answer(self, fault: SandboxdFault) -> StorletError:
         """What a filter is told of a fault."""
@@ -498,6 +515,8 @@ def _described_briefly(sandbox: Sandbox) -> messages.Sandbox:
         account=sandbox.plan.account,
         key=sandbox.plan.key,
         state=sandbox.state.value,
+        trust_class=sandbox.plan.demand.trust_class,
+        image=sandbox.plan.demand.image,
         container=sandbox.container_id,
         uid=sandbox.plan.identity.uid,
         started_at=sandbox.started_at,

@@ -105,7 +105,15 @@ class Sandbox:
         with self._listening():
             hello = await self._meet()
         self._versions = self._node.places.keep_group_sockets(self.plan.key, hello.groups)
+        await self._unload_strangers()
         self._run()
+
+    async def _unload_strangers(self) -> None:
+        """Storlets that the operator has moved to another trust class meanwhile go on there."""
+        demand, class_of = self.plan.demand, self._node.config.class_of
+        for group in await self.groups():
+            if class_of(demand.account, group.name).name != demand.trust_class:
+                await self._unload(group)
 
     def _run(self) -> None:
         if self._link is None or not self._link.is_open:

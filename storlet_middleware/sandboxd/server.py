@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import socket
 from typing import Any, Final
@@ -126,7 +127,7 @@ class Server:
         """The answer to one request."""
         try:
             if isinstance(request, messages.Prepare):
-                return messages.Prepared(str(await self._pool.prepare(request.account, peer.uid)))
+                return messages.Prepared(str(await self._pool.prepare(request.account, request.storlet, peer.uid)))
             if isinstance(request, messages.Acquire):
                 return messages.Acquired(str(await self._pool.load(request.account, request.storlet)))
             return fitting(await self._pool.status())
@@ -157,11 +158,13 @@ def fitting(status: messages.NodeStatus) -> messages.NodeStatus:
     sandboxes: list[Any] = list(status.sandboxes)
     if _fits(status):
         return status
-    sandboxes = [messages.Sandbox(s.account, s.key, s.state, s.container, s.uid, s.started_at) for s in sandboxes]
+    sandboxes = [dataclasses.replace(sandbox, groups=()) for sandbox in sandboxes]
     images = {**status.images, "cut": "the whole status does not fit into one message"}
-    while not _fits(messages.NodeStatus(sandboxes, images)):
+    cut = dataclasses.replace(status, sandboxes=sandboxes, images=images)
+    while not _fits(cut):
         sandboxes = sandboxes[: len(sandboxes) * 3 // 4]
-    return messages.NodeStatus(sandboxes, images)
+        cut = dataclasses.replace(cut, sandboxes=sandboxes)
+    return cut
 
 
 def _fits(status: messages.NodeStatus) -> bool:

@@ -53,6 +53,7 @@ class FakeDocker:
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_down: bool = False
     image: str | None = "sha256:one"
+    missing_images: set[str] = field(default_factory=set)
     behaviour: str = "good"
     start_seconds: float = 0.0
     remove_fails: bool = False
@@ -85,7 +86,7 @@ class FakeEngine(Engine):
 
     def image_id(self, image: str) -> str:
         self._check()
-        if self.docker.image is None:
+        if self.docker.image is None or image in self.docker.missing_images:
             raise ImageMissing(f"the sandbox image {image} is not on this node")
         return self.docker.image
 
@@ -157,6 +158,7 @@ class FakeNode:
         self.options: dict[str, object] = {"start_deadline_seconds": 5, **sandbox_options}
         self.limits: dict[str, object] = {}
         self.invocation: dict[str, object] = {}
+        self.more_options = ""
         self._stop: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
 
@@ -167,7 +169,7 @@ class FakeNode:
         lines += [f"{name}={value}" for name, value in self.options.items()]
         lines += ["[limits]", *(f"{name}={value}" for name, value in self.limits.items())]
         lines += ["[invocation]", *(f"{name}={value}" for name, value in self.invocation.items())]
-        return configuration.parse("\n".join(lines))
+        return configuration.parse("\n".join([*lines, self.more_options]))
 
     @property
     def places(self) -> Places:
@@ -232,15 +234,15 @@ class FakeNode:
             assert received is not None, "sandboxd closed the connection without an answer"
             return received.message(messages.NODE_ANSWERS)
 
-    def put_code(self, account: str, version: str) -> Path:
+    def put_code(self, account: str, version: str, name: str = "up.py") -> Path:
         """What a filter does before it asks for a load."""
-        code_dir = Path(self.ask(messages.Prepare(account, "up.py")).code_dir)
+        code_dir = Path(self.ask(messages.Prepare(account, name)).code_dir)
         (code_dir / version).mkdir(exist_ok=True)
         return code_dir
 
     def load(self, account: str = "AUTH_a", version: str = "a" * 64, **changes: Any) -> Any:
         """Put code and ask for its socket."""
-        self.put_code(account, version)
+        self.put_code(account, version, changes.get("name", "up.py"))
         return self.ask(messages.Acquire(account, make_storlet(version=version, **changes)))
 
     def status(self) -> messages.NodeStatus:

@@ -114,7 +114,7 @@ def test_a_version_directory_that_is_a_link_is_refused(node: FakeNode) -> None:
 def test_a_status_too_long_for_a_message_is_cut_and_says_so() -> None:
     group = messages.Group("a" * 64, "storlet", 1, 0, 1, 0, 0.5)
     sandboxes = [
-        messages.Sandbox(f"AUTH_{n}" + 200 * "x", "k", "running", "c", 1, 1.0, 20 * (group,)) for n in range(400)
+        messages.Sandbox(f"AUTH_{n}" + 200 * "x", "k", "running", uid=1, groups=20 * (group,)) for n in range(400)
     ]
     cut = server.fitting(messages.NodeStatus(sandboxes, {"image": {}}))
     assert len(framing.encode(cut)) <= messages.MESSAGE_MAX
