@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -28,6 +29,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 DEFAULT_PORT: Final = 8080
 # Below the kernel's ephemeral range (32768 on): an outgoing connection must not take a server's port while that is down.
 FREE_PORTS: Final = range(21000, 32000)
+_PLAIN: Final = re.compile("[A-Za-z0-9/._-]+")
 SHORT_PATH: Final = 48
 UIDS_PER_CLUSTER: Final = 1000
 SERVERS: Final = ("proxy", "object-1", "object-2", "container-1", "account-1", "memcached")
@@ -106,7 +108,7 @@ def find_home(env: Mapping[str, str] = os.environ) -> Home | None:
 
 def needs_mount(path: Path) -> bool:
     """Whether Swift's user cannot work with this name: too long, a space in it, or a closed directory above it."""
-    if len(str(path)) > SHORT_PATH or not str(path).replace("/", "").replace("-", "").replace(".", "").isalnum():
+    if len(str(path)) > SHORT_PATH or not _PLAIN.fullmatch(str(path)):
         return True
     return any(parent.exists() and not parent.stat().st_mode & 0o001 for parent in path.parents)
 

@@ -83,6 +83,7 @@ def test_a_port_that_somebody_took_is_replaced_but_never_the_proxys(tmp_path: Pa
         ("/srv/" + "d" * 60, True),
         ("/srv/ü-is-fine", False),
         ("/srv/a'b", True),
+        ("/srv/storlets_1", False),
     ],
 )
 def test_which_names_need_a_mount(path: str, needed: bool) -> None:
