@@ -29,7 +29,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 DEFAULT_PORT: Final = 8080
 # Below the kernel's ephemeral range (32768 on): an outgoing connection must not take a server's port while that is down.
 FREE_PORTS: Final = range(21000, 32000)
-_PLAIN: Final = re.compile("[A-Za-z0-9/._-]+")
+_PLAIN: Final = re.compile(r"[\w/.-]+")
 SHORT_PATH: Final = 48
 UIDS_PER_CLUSTER: Final = 1000
 SERVERS: Final = ("proxy", "object-1", "object-2", "container-1", "account-1", "memcached")
