@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -22,8 +22,12 @@ from storlet_middleware.sandboxd.identity import Identity
 
 #: A supervisor answers in a millisecond; this allows for a node whose cores are all busy.
 ANSWER_SECONDS: Final = 10.0
+#: A self-test tries many things, some of them until a limit bites; the supervisor ends it after 60 seconds.
+CHECK_SECONDS: Final = 75.0
 #: Messages that are taken off one connection before the others get their turn.
 BURST: Final = 16
+#: Workers of one sandbox that are being placed at a time; one more is told at once that it was not.
+PLACING_MAX: Final = 32
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -70,15 +74,28 @@ class _Numbered(Protocol):
     def request(self) -> int: ...
 
 
-_A = TypeVar("_A", messages.Loaded, messages.Unloaded, messages.GroupStatus)
+_A = TypeVar("_A", bound=messages.Message)
+
+#: Puts a worker into its control groups; the directory that the sandbox sees them in, empty when it could not.
+Placer = Callable[[messages.Place], Awaitable[str]]
+
+
+async def nowhere(_place: messages.Place) -> str:
+    """Place nobody: only the sandbox's own limits hold."""
+    return ""
 
 
 class ControlLink:
-    """One connection; owns the socket.  ``on_lost`` is called once, with the reason, unless :meth:`close` came first."""
+    """One connection; owns the socket.  ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
 
-    def __init__(self, connection: socket.socket, on_lost: Callable[[str], None]) -> None:
+    ``place`` is called for each worker that the supervisor announces, which waits for the answer for a second.
+    """
+
+    def __init__(self, connection: socket.socket, on_lost: Callable[[str], None], place: Placer = nowhere) -> None:
         self._connection = connection
         self._on_lost = on_lost
+        self._place = place
+        self._placing: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[messages.Message]] = {}
@@ -109,12 +126,30 @@ class ControlLink:
         answer = await self._request(messages.AskStatus, messages.GroupStatus)
         return tuple(answer.groups)
 
+    async def inspect(self) -> dict[str, str]:
+        """What the sandbox has really become: files by path, for a comparison with what was asked for."""
+        answer = await self._request(messages.Inspect, messages.Inspected)
+        return dict(answer.files)
+
+    async def check(self, descriptor: int) -> dict[str, str]:
+        """Have it try to break out; faults by name of the test.  ``descriptor`` stays the caller's."""
+        answer = await self._request(messages.Check, messages.Checked, [descriptor], CHECK_SECONDS)
+        return dict(answer.faults)
+
+    async def assign(self, identity: Identity) -> None:
+        """Have a pre-warmed supervisor become a tenant's user for good."""
+        await self._request(lambda number: messages.Assign(number, identity.uid, identity.gid), messages.Assigned)
+
     def close(self, reason: str = "sandboxd closed the connection") -> None:
         """End the connection from our side; requests under way raise :class:`SandboxLost`."""
         self._end(reason)
 
     async def _request(
-        self, build: Callable[[int], messages.Message], kind: type[_A], descriptors: Iterable[int] = ()
+        self,
+        build: Callable[[int], messages.Message],
+        kind: type[_A],
+        descriptors: Iterable[int] = (),
+        seconds: float = ANSWER_SECONDS,
     ) -> _A:
         if self._end_reason:
             raise SandboxLost(self._end_reason)
@@ -123,7 +158,7 @@ class ControlLink:
         self._waiting[number] = answer
         try:
             framing.send(self._connection, build(number), descriptors)
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 message = await answer
         except BlockingIOError:
             raise SandboxLost("the supervisor does not read its control connection") from None
@@ -155,14 +190,36 @@ class ControlLink:
                 self._lose(f"the control connection broke: {error.strerror}")
                 return
 
-    def _take(self, message: messages.Hello | _Numbered) -> None:
+    def _take(self, message: messages.Hello | messages.Place | _Numbered) -> None:
         if isinstance(message, messages.Hello):
             if not self.hello.done():
                 self.hello.set_result(message)
             return
+        if isinstance(message, messages.Place):
+            self._begin_to_place(message)
+            return
         waiting = self._waiting.get(message.request)
         if waiting is not None and not waiting.done() and isinstance(message, messages.Message):
             waiting.set_result(message)
+
+    def _begin_to_place(self, place: messages.Place) -> None:
+        if len(self._placing) >= PLACING_MAX:
+            self._say_placed(messages.Placed(place.pid))
+            return
+        task = self._loop.create_task(self._place_one(place))
+        self._placing.add(task)
+        task.add_done_callback(self._placing.discard)
+
+    async def _place_one(self, place: messages.Place) -> None:
+        self._say_placed(messages.Placed(place.pid, await self._place(place)))
+
+    def _say_placed(self, placed: messages.Placed) -> None:
+        if self._end_reason:
+            return
+        try:
+            framing.send(self._connection, placed)
+        except OSError as error:
+            self._lose(f"the supervisor does not read its control connection: {error.strerror}")
 
     def _lose(self, reason: str) -> None:
         if self._end(reason):
