@@ -177,6 +177,8 @@ OPTIONS: Final = (
     Option("sandbox", "image", read_text, "storlets/sandbox:latest", "Docker image that a sandbox starts from"),
     Option("sandbox", "run_dir", read_text, "/run/storlets", "sockets; short, because a socket path ends at 107 bytes"),
     Option("sandbox", "state_dir", read_text, "/var/lib/storlets", "code cache and identities; survives a restart"),
+    Option("sandbox", "identity_dir", read_text, "/var/lib/storlets-identities",
+           "which uids were ever given; one directory for all nodes of a machine, survives a restart"),
     Option("sandbox", "docker_url", read_text, "unix:///var/run/docker.sock", "the engine that sandboxd talks to"),
     Option("sandbox", "node_id", read_text, "", "value of the label org.storlets; empty = this host's name"),
     Option("sandbox", "group", read_name, "swift", "group whose members may ask sandboxd: the one Swift runs in"),
@@ -283,6 +285,7 @@ class SandboxSection:
     image: str
     run_dir: str
     state_dir: str
+    identity_dir: str
     docker_url: str
     node_id: str
     group: str

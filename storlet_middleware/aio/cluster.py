@@ -111,9 +111,17 @@ def down(env: Mapping[str, str] = os.environ, *, purge: bool = False) -> None:
     with locked(home):
         clean_up(home)
     if purge:
+        _release_uids(home)
         shutil.rmtree(home.real)
         shutil.rmtree(home.real_conf, ignore_errors=True)
     say("down")
+
+
+def _release_uids(home: Home) -> None:
+    """Let other clusters have the uids that sandboxd claimed for this one: nothing is left that belongs to them."""
+    for claim in configs.identities().glob("[0-9]*"):
+        if json.loads(claim.read_text("utf-8"))["state_dir"] == str(home.state):
+            claim.unlink()
 
 
 def clean_up(home: Home) -> None:

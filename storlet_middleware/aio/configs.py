@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .cache import cache_root
 from .home import UIDS_PER_CLUSTER, Home
 from .packages import USER
 from .progress import AioError
@@ -180,6 +181,7 @@ def storlet_conf(home: Home, choices: Choices) -> Sections:
             "image": choices.image,
             "run_dir": home.run,
             "state_dir": home.state,
+            "identity_dir": identities(),
             "docker_url": choices.docker_host,
             "node_id": home.node_id,
             "group": USER,
@@ -189,6 +191,11 @@ def storlet_conf(home: Home, choices: Choices) -> Sections:
         "limits": {},
         "invocation": {},
     }
+
+
+def identities() -> Path:
+    """Which uids the clusters of this machine have given: one place for all of them."""
+    return cache_root() / "identities"
 
 
 def _backend(home: Home, choices: Choices, name: str, kind: str, pipeline: str) -> Sections:

@@ -69,7 +69,7 @@ def serve(config: Config, places: Places) -> int:
     lock.acquire()
     places.make()
     uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
-    identities = Identities(places.state_dir, uids)
+    identities = Identities(places.state_dir, Path(config.sandbox.identity_dir), uids)
     identities.check()
     _raise_open_files()
     asyncio.run(_serve(config, places, identities))

@@ -7,11 +7,16 @@ number.
 
 ``<state_dir>/identities.json`` holds every uid ever given::
 
-    {"version": 1, "identities": [{"account": "AUTH_test", "class": "user", "uid": 200000}, ...]}
+    {"version": 1, "node": "6f0c...", "identities": [{"account": "AUTH_test", "class": "user", "uid": 200000}, ...]}
 
 Entries are never deleted, so a uid is never reused even when an account is.  The file is replaced by rename after an
-``fsync``, under an exclusive ``flock`` of ``identities.lock``, so several processes of one machine may allot at the same
+``fsync``, under an exclusive ``flock`` of ``identities.lock``, so several processes of one node may allot at the same
 time.  A file that cannot be read stops the allotment: starting over would hand out uids a second time.
+
+uids are the machine's, and a machine may have several nodes, each with a ``state_dir`` of its own.  So before a uid is
+given it is *claimed*: ``<identity_dir>/<uid>`` is created, which succeeds for one process of the machine and for ever.
+Ranges may overlap then; the claim says whose it is, by the random ``node`` of ``identities.json``, which moves with it.
+See ``docs/decisions/0016-uids-are-claimed.rst``.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import grp
 import json
 import os
 import pwd
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,30 +64,43 @@ class UidRange:
         return self.first <= uid < self.first + self.count
 
 
-class Identities:
-    """Gives out uids of ``uids``, remembered in ``state_dir``; every method may block on the disk or the lock."""
+@dataclass(frozen=True)
+class Book:
+    """What ``identities.json`` holds; ``node`` tells the nodes of a machine apart."""
 
-    def __init__(self, state_dir: Path, uids: UidRange) -> None:
+    node: str
+    identities: tuple[Identity, ...]
+
+
+class Identities:
+    """Gives out uids of ``uids``, remembered in ``state_dir`` and claimed in ``identity_dir``.
+
+    Every method may block on the disk or the lock.
+    """
+
+    def __init__(self, state_dir: Path, identity_dir: Path, uids: UidRange) -> None:
         self._path = state_dir / FILE_NAME
         self._lock_path = state_dir / LOCK_NAME
+        self._claims = Claims(identity_dir)
         self._uids = uids
 
     def identity(self, account: str, trust_class: str) -> Identity:
         """The identity of (account, trust class), allotted now if it never was; raises :class:`IdentityFault`."""
         try:
             with self._locked():
-                known = self._read()
-                for identity in known:
+                self._claims.make()
+                book = self._read()
+                for identity in book.identities:
                     if (identity.account, identity.trust_class) == (account, trust_class):
                         return identity
-                identity = Identity(account, trust_class, self._next_uid({i.uid for i in known}))
-                self._write([*known, identity])
+                identity = self._claimed(account, trust_class, book)
+                self._write(Book(book.node, (*book.identities, identity)))
                 return identity
         except OSError as error:
             raise IdentityFault(f"cannot read or write {self._path}: {error}") from error
 
     def check(self) -> None:
-        """Raise :class:`IdentityFault` when the range can never work or the file cannot be read."""
+        """Raise :class:`IdentityFault` when the range can never work or a uid that was given is another node's, too."""
         if self._uids.first < 1 or self._uids.first + self._uids.count > 2**32 - 1:
             raise IdentityFault(
                 f"[sandbox] uid_first = {self._uids.first}, uid_count = {self._uids.count}: not a range of uids; "
@@ -89,22 +108,31 @@ class Identities:
             )
         try:
             with self._locked():
-                self._read()
+                self._claims.make()
+                book = self._read()
+                for identity in book.identities:
+                    holder = self._claims.claim(identity, book.node, self._path.parent)
+                    if holder is not None and holder.node != book.node:
+                        raise IdentityFault(
+                            f"uid {identity.uid} is that of {identity.account} here ({self._path}) and was given to a "
+                            f"tenant of the node in {holder.state_dir}, too: give this node another uid_first and remove "
+                            f"the entry"
+                        )
+                self._write(book)
         except OSError as error:
-            raise IdentityFault(f"cannot read {self._path}: {error}") from error
+            raise IdentityFault(f"cannot read or write {self._path} or {self._claims.path}: {error}") from error
 
-    def _next_uid(self, used: set[int]) -> int:
+    def _claimed(self, account: str, trust_class: str, book: Book) -> Identity:
         # Above the highest one ever given, not the lowest free one: the same rule would hold if entries were lost
         # from the middle of the file.
-        ours = [uid for uid in used if uid in self._uids]
-        uid = max(ours, default=self._uids.first - 1) + 1
-        while uid in self._uids:
-            if not _is_on_host(uid):
-                return uid
-            uid += 1
+        ours = [identity.uid for identity in book.identities if identity.uid in self._uids]
+        for uid in range(max(ours, default=self._uids.first - 1) + 1, self._uids.first + self._uids.count):
+            identity = Identity(account, trust_class, uid)
+            if not _is_on_host(uid) and self._claims.claim(identity, book.node, self._path.parent) is None:
+                return identity
         raise IdentityFault(
-            f"no uid left: {len(ours)} of the {self._uids.count} from {self._uids.first} are given to tenants; "
-            "raise [sandbox] uid_count"
+            f"no uid left: {len(ours)} of the {self._uids.count} from {self._uids.first} are given to tenants of this node, "
+            "the others to other nodes of this machine or to its users; raise [sandbox] uid_count"
         )
 
     @contextlib.contextmanager
@@ -117,25 +145,25 @@ class Identities:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> list[Identity]:
+    def _read(self) -> Book:
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return []
+            return Book(secrets.token_hex(16), ())
         try:
-            identities = _parsed(text)
+            book = _parsed(text)
         except (ValueError, KeyError, TypeError) as error:
             raise IdentityFault(
                 f"{self._path} is damaged ({error}); restore it from a backup: without it a uid of one tenant could be "
                 "given to another"
             ) from error
-        if len({i.uid for i in identities}) != len(identities):
+        if len({i.uid for i in book.identities}) != len(book.identities):
             raise IdentityFault(f"{self._path} is damaged: a uid is in it twice")
-        return identities
+        return book
 
-    def _write(self, identities: list[Identity]) -> None:
-        entries = [{"account": i.account, "class": i.trust_class, "uid": i.uid} for i in identities]
-        text = json.dumps({"version": FORMAT_VERSION, "identities": entries}, indent=1)
+    def _write(self, book: Book) -> None:
+        entries = [{"account": i.account, "class": i.trust_class, "uid": i.uid} for i in book.identities]
+        text = json.dumps({"version": FORMAT_VERSION, "node": book.node, "identities": entries}, indent=1)
         temporary = self._path.with_name(FILE_NAME + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
@@ -143,18 +171,70 @@ class Identities:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _sync_directory(
+            self._path.parent
+        )  # else a power cut could bring back the older file: a uid would be given twice
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose a claimed uid is; both are empty when the claim cannot be read, and then it is nobody's for ever."""
+
+    node: str
+    state_dir: str
+
+
+class Claims:
+    """The uids of one machine that were ever given: a file for each in ``path``, created once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        """Make the directory, for root only."""
+        self.path.mkdir(0o700, parents=True, exist_ok=True)
+
+    def claim(self, identity: Identity, node: str, state_dir: Path) -> Holder | None:
+        """Claim a uid for good; or whose it is already."""
+        path, temporary = self.path / str(identity.uid), self.path / f".{secrets.token_hex(8)}"
+        told = {"node": node, "state_dir": str(state_dir), "account": identity.account, "class": identity.trust_class}
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            os.fsync(directory)  # else a power cut could bring back the older file, and a uid would be given twice
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(told, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)  # one of all who try it succeeds, and never half
+        except FileExistsError:
+            return _holder(path)
         finally:
-            os.close(directory)
+            temporary.unlink(missing_ok=True)
+        _sync_directory(self.path)
+        return None
 
 
-def _parsed(text: str) -> list[Identity]:
+def _holder(path: Path) -> Holder:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(str(data["node"]), str(data["state_dir"]))
+    except (ValueError, KeyError, TypeError):
+        return Holder("", "")
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _parsed(text: str) -> Book:
     data = json.loads(text)
     if data["version"] != FORMAT_VERSION:
         raise ValueError(f"version {data['version']!r} is not {FORMAT_VERSION}")
-    return [Identity(str(e["account"]), str(e["class"]), int(e["uid"])) for e in data["identities"]]
+    identities = tuple(Identity(str(e["account"]), str(e["class"]), int(e["uid"])) for e in data["identities"])
+    return Book(str(data.get("node") or secrets.token_hex(16)), identities)
 
 
 def _is_on_host(uid: int) -> bool:

@@ -202,7 +202,7 @@ class FakeNode:
         places = self.places
         places.make()
         node = Node(config, engine, places, Threads(), own_processes_only)
-        identities = Identities(places.state_dir, UidRange(3_000_000_000, 1000))
+        identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
         pool = Pool(node, Planner(config, engine, places, identities))
         server = Server(places.listen_for_requests(), pool)
         server.open()

@@ -16,7 +16,7 @@ FIRST = 3_000_000_000
 
 
 def identities(path: Path, first: int = FIRST, count: int = 100) -> Identities:
-    return Identities(path, UidRange(first, count))
+    return Identities(path, path / "claims", UidRange(first, count))
 
 
 def allot(path: str, name: str) -> int:
@@ -91,6 +91,53 @@ def test_a_range_with_root_or_nobody_in_it_is_refused(tmp_path: Path, first: int
 def test_the_file_is_root_s_alone(tmp_path: Path) -> None:
     identities(tmp_path).identity("a", "user")
     assert (tmp_path / "identities.json").stat().st_mode & 0o777 == 0o600
+
+
+def node(path: Path, name: str, first: int = FIRST, count: int = 100) -> Identities:
+    """One of several nodes of a machine."""
+    (path / name).mkdir(exist_ok=True)
+    return Identities(path / name, path / "claims", UidRange(first, count))
+
+
+def test_two_nodes_of_a_machine_that_share_a_range_give_no_uid_twice(tmp_path: Path) -> None:
+    uids = [
+        node(tmp_path, name).identity(f"AUTH_{number}", "user").uid for number in range(5) for name in ("one", "two")
+    ]
+    assert len(set(uids)) == 10
+    node(tmp_path, "one").check()
+    node(tmp_path, "two").check()
+
+
+def test_a_uid_that_two_nodes_gave_before_they_knew_of_each_other_is_told(tmp_path: Path) -> None:
+    Identities(tmp_path, tmp_path / "own claims", UidRange(FIRST, 10)).identity("AUTH_a", "user")
+    node(tmp_path, "two").identity("AUTH_b", "user")
+    with pytest.raises(IdentityFault, match=f"uid {FIRST} is that of AUTH_a here.*{tmp_path}/two"):
+        identities(tmp_path).check()
+
+
+def test_a_node_whose_directory_moved_keeps_its_uids(tmp_path: Path) -> None:
+    uid = node(tmp_path, "old").identity("AUTH_a", "user").uid
+    (tmp_path / "old").rename(tmp_path / "new")
+    node(tmp_path, "new").check()
+    assert node(tmp_path, "new").identity("AUTH_a", "user").uid == uid
+
+
+def test_uids_of_a_file_from_before_there_were_claims_are_claimed_at_the_start(tmp_path: Path) -> None:
+    entries = [{"account": "AUTH_a", "class": "user", "uid": FIRST}]
+    (tmp_path / "identities.json").write_text(json.dumps({"version": 1, "identities": entries}))
+    identities(tmp_path).check()
+    identities(tmp_path).check()
+    assert node(tmp_path, "two").identity("AUTH_b", "user").uid == FIRST + 1
+
+
+def allot_there(path: str, directory: str, name: str) -> int:
+    return node(Path(path), directory).identity(name, "user").uid
+
+
+def test_nodes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> None:
+    asks = [(str(tmp_path), f"node{number % 4}", f"AUTH_{number}") for number in range(40)]
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        assert len(set(pool.starmap(allot_there, asks))) == 40
 
 
 def test_processes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> None:

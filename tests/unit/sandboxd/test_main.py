@@ -42,7 +42,7 @@ def home() -> Iterator[Path]:
 
 def write_conf(home: Path, **options: object) -> Path:
     values = {
-        "run_dir": home / "run", "state_dir": home / "state", "node_id": "unit", "group": "root",
+        "run_dir": home / "run", "state_dir": home / "state", "identity_dir": home / "ids", "node_id": "unit", "group": "root",
         "docker_url": f"unix://{home}/docker.sock", **options,
     }  # fmt: skip
     path = home / "storlet.conf"
