@@ -18,6 +18,7 @@ import docker
 import docker.errors
 import requests
 
+from storlet_middleware.sandboxd import cgroups, hardening
 from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
 from storlet_middleware.sandboxd.wording import plain
 
@@ -66,10 +67,12 @@ class Engine:
         self._host: dict[str, Any] | None = None
 
     def host(self) -> Mapping[str, Any]:
-        """What Docker says of the host (``/info``); remembered until the connection is lost."""
+        """What Docker says of the host (``/info``), and whether we see its control groups; remembered until the connection
+        is lost."""
         host = self._host
         if host is None:
             host = dict(self._ask(lambda client: client.info()))
+            host[hardening.CGROUPS_IN_SIGHT] = cgroups.in_sight(self._url)
             self._host = host
         return host
 

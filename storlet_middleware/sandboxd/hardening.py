@@ -5,7 +5,13 @@ Docker's ``POST /containers/create``.  To add a limit or a mount, add a row.  A 
 host (a key of Docker's ``/info``).  Where it is absent the row is left out and :func:`missing` says so, because a host
 without swap accounting or CPU quota should run sandboxes and tell its operator, not refuse all of them.
 
-Sandboxes run under Docker's default seccomp and AppArmor profiles: no row sets ``SecurityOpt`` to anything weaker.
+System calls are filtered by a profile of our own (:mod:`.seccomp`), narrower than Docker's; the AppArmor profile is Docker's
+where the host has AppArmor.  Several rows may fill one argument that is a list; each adds to it.
+
+A *spare* is a pre-warmed sandbox that is nobody's yet.  It runs as root, with exactly the three capabilities by which it
+becomes its tenant's user for good, and without code; everything else is the same.
+
+What became of the table in a running sandbox is read back before any code gets into it: :mod:`.readback`.
 """
 
 from __future__ import annotations
@@ -15,6 +21,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from storlet_middleware.config import Mount
+from storlet_middleware.sandboxd import seccomp
 
 COMMAND: Final = ("/usr/bin/python3", "-B", "/usr/local/lib/storlets/python/storlet_daemon")
 CONTROL_TARGET: Final = "/run/storlets"
@@ -27,26 +36,54 @@ SCRATCH_INODES: Final = 8192
 OOM_SCORE_ADJ: Final = 500
 
 
+#: A key of ``/info`` that :class:`~storlet_middleware.sandboxd.docker.Engine` adds: we see the control groups that Docker
+#: makes.  Not so where sandboxd runs in a container itself.
+CGROUPS_IN_SIGHT: Final = "CgroupsInSight"
+#: What a spare needs to become its tenant's user, and gives up with that.
+SPARE_CAPABILITIES: Final = ("SETGID", "SETPCAP", "SETUID")
+NO_NETWORK: Final = "none"
+
+#: Docker's own list, and what tells a tenant of the host's hardware, kernel and addresses.
+MASKED_PATHS: Final = (
+    "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+    "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
+    "/proc/buddyinfo", "/proc/config.gz", "/proc/consoles", "/proc/crypto", "/proc/diskstats", "/proc/iomem", "/proc/ioports",
+    "/proc/kallsyms", "/proc/key-users", "/proc/kmsg", "/proc/kpagecount", "/proc/kpageflags", "/proc/locks", "/proc/mdstat",
+    "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions", "/proc/schedstat", "/proc/slabinfo", "/proc/softirqs",
+    "/proc/swaps", "/proc/vmallocinfo", "/proc/zoneinfo", "/sys/block", "/sys/bus", "/sys/dev", "/sys/hypervisor",
+    "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/slab", "/sys/kernel/tracing", "/sys/module", "/sys/power",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What the rows are computed from; paths are the host's."""
+    """What the rows are computed from; paths are the host's.  A spare has uid and gid 0 and no code directory."""
 
     image_id: str
     uid: int
     gid: int
     control_dir: str
-    code_dir: str
+    code_dir: str | None
     runtime: str
     memory_bytes: int
     cpus: float
     pids: int
     open_files: int
     scratch_bytes: int
+    network: str = NO_NETWORK
+    mounts: tuple[Mount, ...] = ()
+    cgroup_parent: str = ""
+    is_spare: bool = False
+
+    @property
+    def has_network(self) -> bool:
+        """Whether the operator gave its trust class a network."""
+        return self.network != NO_NETWORK
 
 
 @dataclass(frozen=True)
 class Row:
-    """One Docker argument: ``path`` is its place in the request's body; a value of ``None`` leaves it out."""
+    """One Docker argument: ``path`` is its place in the request's body; a value of ``None`` leaves it out, lists add up."""
 
     path: str
     value: Callable[[SandboxFacts], Any]
@@ -58,26 +95,33 @@ def _fixed(value: object) -> Callable[[SandboxFacts], Any]:
     return lambda _facts: value
 
 
+def _user(facts: SandboxFacts) -> str:
+    return "0:0" if facts.is_spare else f"{facts.uid}:{facts.gid}"
+
+
 def _scratch(facts: SandboxFacts) -> dict[str, str]:
-    options = (
-        f"rw,exec,nosuid,nodev,size={facts.scratch_bytes},nr_inodes={SCRATCH_INODES},"
-        f"mode=0700,uid={facts.uid},gid={facts.gid}"
-    )
+    # Whose a spare will be is not known yet, and a mount's owner stays; nobody else is in there who could write to it.
+    access = "mode=1777" if facts.is_spare else f"mode=0700,uid={facts.uid},gid={facts.gid}"
+    options = f"rw,exec,nosuid,nodev,size={facts.scratch_bytes},nr_inodes={SCRATCH_INODES},{access}"
     return {SCRATCH: options}
 
 
 def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
-    pairs = ((facts.control_dir, CONTROL_TARGET), (facts.code_dir, CODE_TARGET))
+    code = () if facts.code_dir is None else (Mount(facts.code_dir, CODE_TARGET, is_writable=False),)
     return [
         {
             "Type": "bind",
-            "Source": source,
-            "Target": target,
-            "ReadOnly": True,
+            "Source": mount.source,
+            "Target": mount.target,
+            "ReadOnly": not mount.is_writable,
             "BindOptions": {"Propagation": "rprivate"},
         }
-        for source, target in pairs
+        for mount in (Mount(facts.control_dir, CONTROL_TARGET, is_writable=False), *code, *facts.mounts)
     ]
+
+
+def _system_calls(facts: SandboxFacts) -> list[str]:
+    return [f"seccomp={seccomp.profile(has_network=facts.has_network)}"]
 
 
 def _ulimits(facts: SandboxFacts) -> list[dict[str, Any]]:
@@ -88,23 +132,27 @@ def _ulimits(facts: SandboxFacts) -> list[dict[str, Any]]:
 TABLE: Final = (
     Row("Image", lambda f: f.image_id, "an image that is replaced between the check of its id and the start"),
     Row("Entrypoint", _fixed(list(COMMAND)), "an image whose own entry point would run instead of the supervisor"),
-    Row("User", lambda f: f"{f.uid}:{f.gid}", "root, Swift's uid (it could reopen donated files), other tenants"),
+    Row("User", _user, "root, Swift's uid (it could reopen donated files), other tenants"),
     Row("HostConfig.CapDrop", _fixed(["ALL"]), "every privilege of root that a bug might bring back"),
+    Row("HostConfig.CapAdd", lambda f: list(SPARE_CAPABILITIES) if f.is_spare else None, "a spare that could not give up root"),
     Row("HostConfig.SecurityOpt", _fixed(["no-new-privileges"]), "privileges through setuid files and file capabilities"),
+    Row("HostConfig.SecurityOpt", _system_calls, "the kernel's rarely needed calls: where escapes come from, and other limits' gaps"),
     Row("HostConfig.Privileged", _fixed(value=False), "a default of the engine that is weaker than this table"),
     Row("HostConfig.ReadonlyRootfs", _fixed(value=True), "a filled disk; code that is left for the tenant's next storlet"),
     # exec is allowed here on purpose: whoever can upload code needs no executable file to run more of it (an
     # interpreter and memfd_create do as well), while Java libraries with native parts unpack them here and load them.
     Row("HostConfig.Tmpfs", _scratch, "a filled disk or inode table, device files and setuid files"),
-    Row("HostConfig.Mounts", _mounts, "writing to code or to the control directory; seeing any other path of the host"),
-    Row("HostConfig.NetworkMode", _fixed("none"), "any network, the cloud's metadata address, abstract sockets of the host"),
-    Row("NetworkDisabled", _fixed(value=True), "a network that is attached later"),
+    Row("HostConfig.Mounts", _mounts, "writing to code or to the control directory; seeing a path that no operator named"),
+    Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)), "the host's keys, addresses, hardware and load, to know or to poke"),
+    Row("HostConfig.NetworkMode", lambda f: f.network, "any network, the cloud's metadata address, abstract sockets of the host"),
+    Row("NetworkDisabled", lambda f: not f.has_network, "a network that is attached later"),
     Row("HostConfig.IpcMode", _fixed("private"), "shared memory and message queues of others"),
     Row("HostConfig.ShmSize", _fixed(1024 * 1024), "a second scratch beside /tmp; semaphores of Python's fit in it"),
     Row("HostConfig.PidMode", _fixed(""), "seeing or signalling processes of the host"),
     Row("HostConfig.UTSMode", _fixed(""), "the host's name"),
     Row("Hostname", _fixed("sandbox"), "the host's name and the sandbox's id, as something to tell nodes apart by"),
     Row("HostConfig.CgroupnsMode", _fixed("private"), "the host's control groups"),
+    Row("HostConfig.CgroupParent", lambda f: f.cgroup_parent or None, "all sandboxes together leaving nothing to Swift", needs=CGROUPS_IN_SIGHT),
     Row("HostConfig.PidsLimit", lambda f: f.pids, "fork bombs and thread bombs", needs="PidsLimit"),
     Row("HostConfig.Memory", lambda f: f.memory_bytes, "memory bombs", needs="MemoryLimit"),
     Row("HostConfig.MemorySwap", lambda f: f.memory_bytes, "swapping in place of being stopped", needs="SwapLimit"),
@@ -139,7 +187,7 @@ def container_arguments(facts: SandboxFacts, host: Mapping[str, Any]) -> dict[st
             continue
         section, _, key = row.path.rpartition(".")
         target = body.setdefault(section, {}) if section else body
-        target[key] = value
+        target[key] = target[key] + value if key in target else value
     return body
 
 
@@ -147,3 +195,12 @@ def arguments_hash(body: Mapping[str, Any]) -> str:
     """Short hash of everything a container was made with; another hash means that it must not be adopted."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def cgroup_parent(node_id: str, host: Mapping[str, Any]) -> str:
+    """The control group that all sandboxes of the node are in, as Docker wants it: a path, or the name of a slice."""
+    if host.get("CgroupDriver") == "systemd":
+        # In the name of a slice '-' stands for '/', and "storlets-x.slice" is within "storlets.slice".
+        escaped = "".join(c if c.isalnum() or c in "_." else f"\\x{ord(c):02x}" for c in node_id)
+        return f"storlets-{escaped}.slice"
+    return f"/storlets-{node_id}"

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.sandboxd import hardening
+from storlet_middleware.config import Mount
+from storlet_middleware.sandboxd import hardening, seccomp
 
 FACTS = hardening.SandboxFacts(
     image_id="sha256:1", uid=200000, gid=200000, control_dir="/run/storlets/c/k", code_dir="/var/lib/storlets/code/t",
     runtime="runc", memory_bytes=1 << 30, cpus=0.5, pids=64, open_files=256, scratch_bytes=1 << 20,
+    cgroup_parent="/storlets-unit",
 )  # fmt: skip
-HOST = {"MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "CpuCfsQuota": True}
+HOST = {
+    "MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "CpuCfsQuota": True, hardening.CGROUPS_IN_SIGHT: True,
+}  # fmt: skip
 
 
 def value(body: dict[str, Any], path: str) -> Any:
@@ -30,7 +34,8 @@ def value(body: dict[str, Any], path: str) -> Any:
         ("NetworkDisabled", True),
         ("HostConfig.NetworkMode", "none"),
         ("HostConfig.CapDrop", ["ALL"]),
-        ("HostConfig.SecurityOpt", ["no-new-privileges"]),
+        ("HostConfig.SecurityOpt", ["no-new-privileges", f"seccomp={seccomp.profile(has_network=False)}"]),
+        ("HostConfig.CgroupParent", "/storlets-unit"),
         ("HostConfig.Privileged", False),
         ("HostConfig.ReadonlyRootfs", True),
         ("HostConfig.PidsLimit", 64),
@@ -52,7 +57,12 @@ def test_argument(path: str, expected: object) -> None:
 
 def test_every_row_says_against_what() -> None:
     assert all(len(row.against) > 10 for row in hardening.TABLE)
-    assert len({row.path for row in hardening.TABLE}) == len(hardening.TABLE)
+
+
+def test_two_rows_of_one_argument_are_lists_that_add_up() -> None:
+    paths = [row.path for row in hardening.TABLE]
+    twice = {path for path in paths if paths.count(path) > 1}
+    assert all(isinstance(row.value(FACTS), list) for row in hardening.TABLE if row.path in twice)
 
 
 def test_every_mount_is_read_only_and_ours() -> None:
@@ -67,6 +77,34 @@ def test_nothing_adds_a_privilege() -> None:
     host = hardening.container_arguments(FACTS, HOST)["HostConfig"]
     assert not {"CapAdd", "Devices", "Binds", "VolumesFrom", "GroupAdd", "PortBindings", "Links"} & set(host)
     assert not any("unconfined" in option for option in host["SecurityOpt"])
+
+
+def test_a_class_sees_the_mounts_and_the_network_that_its_operator_names() -> None:
+    mounts = (Mount("/srv/models", "/models", is_writable=False), Mount("/srv/out", "/out", is_writable=True))
+    body = hardening.container_arguments(dataclasses.replace(FACTS, mounts=mounts, network="storage"), HOST)
+    seen = {m["Target"]: (m["Source"], m["ReadOnly"]) for m in value(body, "HostConfig.Mounts")}
+    assert seen["/models"] == ("/srv/models", True)
+    assert seen["/out"] == ("/srv/out", False)
+    assert (body["HostConfig"]["NetworkMode"], body["NetworkDisabled"]) == ("storage", False)
+    assert f"seccomp={seccomp.profile(has_network=True)}" in body["HostConfig"]["SecurityOpt"]
+
+
+def test_a_spare_differs_in_what_it_needs_to_become_a_tenants_and_in_nothing_else() -> None:
+    spare = dataclasses.replace(FACTS, uid=0, gid=0, code_dir=None, is_spare=True)
+    body, usual = (hardening.container_arguments(facts, HOST) for facts in (spare, FACTS))
+    assert body["User"] == "0:0"
+    assert body["HostConfig"].pop("CapAdd") == ["SETGID", "SETPCAP", "SETUID"]
+    assert body["HostConfig"]["CapDrop"] == ["ALL"]
+    assert [m["Target"] for m in body["HostConfig"]["Mounts"]] == ["/run/storlets"]
+    assert "mode=1777" in body["HostConfig"]["Tmpfs"]["/tmp"]
+    assert {key for key in usual if body[key] != usual[key]} == {"User", "HostConfig"}
+    differing = {key for key, value in usual["HostConfig"].items() if body["HostConfig"][key] != value}
+    assert differing == {"Tmpfs", "Mounts"}
+
+
+def test_the_group_of_the_node_has_the_form_that_the_cgroup_driver_wants() -> None:
+    assert hardening.cgroup_parent("node-1", {"CgroupDriver": "cgroupfs"}) == "/storlets-node-1"
+    assert hardening.cgroup_parent("node-1", {"CgroupDriver": "systemd"}) == "storlets-node\\x2d1.slice"
 
 
 def test_the_scratch_has_a_size_an_inode_limit_and_no_devices() -> None:

@@ -1,0 +1,156 @@
+"""Which system calls a sandbox may make: an allow-list, narrower than Docker's own, as the profile that Docker takes.
+
+:data:`ALLOWED` is the policy: system calls in groups, each with who needs it.  :func:`profile` makes the profile of a trust
+class from it.  Whatever is not listed fails with ``EPERM``, so a library that tries sees an error that it knows and goes
+on; nothing is killed for asking.
+
+**How the list was made.**  The Python and the Java worker were run under ``strace -f`` for whole invocations, with storlets
+that import most of the standard library, start threads, processes, pools and sockets, map files, use NIO, class loading and
+the JIT: :data:`SEEN` has what they called, and a unit test holds that against the list.  A margin for honest native
+libraries was added to that (other waits and clocks, scheduling hints, memory advice, file operations).
+
+**What is left out though Docker allows it**, because it lets a storlet reach beyond its sandbox's limits or at the node's disks:
+
+====================================== ==============================================================================
+``io_setup`` and its kin               asynchronous I/O is counted for the whole host (``fs.aio-max-nr``)
+``io_uring_*``, ``userfaultfd``, ...   the kernel's own bugs: most recent escapes from containers went through these
+``sync``, ``syncfs``                   make the node's disks write: all of them, or the one of the donated object
+``shmget``, ``msgget``, ``mq_open``    memory that stays when the worker that filled it has ended
+``ptrace``, ``process_vm_*``, ...      the memory and the descriptors of the same tenant's other processes
+``ioctl`` but a few                    a donated object's file system answers to hundreds of them
+``getxattr`` and its kin               Swift keeps all metadata of an object there; ``ENOTSUP``, which ``cp`` and
+                                       ``shutil`` take for a file system without attributes
+``socket`` but ``AF_UNIX``             a sandbox without a network needs no other; each family is a subsystem of the
+                                       kernel to attack, also where no interface is
+====================================== ==============================================================================
+
+``clone3`` fails with ``ENOSYS``: its flags are in memory, where a filter cannot look, and the C library then takes
+``clone``, whose flags are in a register: those that make namespaces are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+ALLOW: Final = "SCMP_ACT_ALLOW"
+REFUSE: Final = "SCMP_ACT_ERRNO"
+
+#: Every ``CLONE_NEW*`` that ``clone`` knows; what is in its lowest byte is the signal at the end, not ``CLONE_NEWTIME``.
+NAMESPACE_FLAGS: Final = 0x7E020000
+_WORD: Final = 0xFFFFFFFF
+
+AF_UNIX: Final = 1
+#: What a sandbox with a network may make besides: IPv4, IPv6, and the sockets by which libraries look at the interfaces.
+NETWORK_FAMILIES: Final = (2, 10, 16)
+
+#: By who needs them.
+ALLOWED: Final = {
+    "files": """
+        access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
+        fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate
+        futimesat getcwd getdents getdents64 lchown link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open
+        openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename
+        renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync_file_range tee truncate umask
+        unlink unlinkat utime utimensat utimes write writev""",
+    "waiting for files, watching directories (Java's WatchService)": """
+        epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
+        inotify_init inotify_init1 inotify_rm_watch pipe pipe2 poll ppoll pselect6 select""",
+    "memory": """
+        brk madvise membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap msync munlock munlockall
+        munmap get_mempolicy""",
+    "processes and threads": """
+        arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake
+        get_robust_list getpgid getpgrp getpid getppid getsid gettid kill pidfd_open pidfd_send_signal prctl
+        restart_syscall rseq set_robust_list set_tid_address setpgid setsid tgkill tkill vfork wait4 waitid""",
+    "signals": """
+        pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
+        rt_tgsigqueueinfo sigaltstack signalfd signalfd4""",
+    "who and where one is": """
+        getegid geteuid getgid getgroups getresgid getresuid getuid getcpu getrandom sysinfo uname capget""",
+    # Without a capability these change nothing; a pre-warmed sandbox becomes its tenant's by them.
+    "becoming somebody else": """
+        capset setfsgid setfsuid setgid setgroups setregid setresgid setresuid setreuid setuid""",
+    "limits and scheduling; without a capability only to one's own disadvantage": """
+        getpriority getrlimit getrusage ioprio_get prlimit64 sched_get_priority_max sched_get_priority_min
+        sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity
+        sched_setattr sched_setparam sched_setscheduler sched_yield setpriority setrlimit times""",
+    "time": """
+        alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep setitimer time timer_create
+        timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime""",
+    "sockets once they are made": """
+        accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg
+        sendto setsockopt shutdown""",
+    "a storlet that confines itself further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
+}  # fmt: skip
+
+#: Refused with an error of their own, by which honest programs know that they have to do without.
+UNSUPPORTED: Final = {
+    errno.ENOSYS: "clone3",
+    errno.ENOTSUP: """
+        fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr lremovexattr lsetxattr
+        removexattr setxattr""",
+}  # fmt: skip
+
+#: Requests of ``ioctl``: is it a terminal and how wide, bytes to read, blocking or not, close on exec or not.
+IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+#: And of a sandbox with a network, the questions after interfaces (``SIOCGIF*``).
+NETWORK_IOCTLS: Final = (0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891B, 0x8921, 0x8927, 0x8933, 0x8942)
+#: ``personality``: the usual one, and the question which one it is.
+PERSONALITIES: Final = (0, _WORD)
+
+#: What no sandbox may have, ever: tests hold the list against these, and run each in a real sandbox.
+DENIED: Final = """
+    acct add_key adjtimex bpf chroot clock_adjtime clock_settime delete_module fanotify_init fanotify_mark finit_module
+    fsconfig fsmount fsopen fspick get_kernel_syms init_module io_cancel io_destroy io_getevents io_pgetevents io_setup
+    io_submit io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl
+    lookup_dcookie map_shadow_stack mbind memfd_secret migrate_pages modify_ldt mount mount_setattr move_mount move_pages
+    mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd name_to_handle_at
+    nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise process_mrelease
+    process_vm_readv process_vm_writev ptrace query_module quotactl quotactl_fd reboot request_key seccomp semctl semget
+    semop semtimedop set_mempolicy set_mempolicy_home_node setdomainname sethostname setns settimeofday shmat shmctl
+    shmdt shmget swapoff swapon sync syncfs sysfs syslog umount2 unshare uselib userfaultfd ustat vhangup vmsplice
+"""
+
+#: Only the native calling convention of each: the 32-bit one and x32 number their calls differently, and end the process.
+_ARCHITECTURES: Final = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
+
+
+def allowed() -> frozenset[str]:
+    """Names that are allowed whatever their arguments."""
+    return frozenset(" ".join(ALLOWED.values()).split())
+
+
+@functools.cache
+def profile(*, has_network: bool) -> str:
+    """The profile as JSON, for ``seccomp=`` of Docker's ``SecurityOpt``; the same text each time."""
+    families = (AF_UNIX, *(NETWORK_FAMILIES if has_network else ()))
+    requests = (*IOCTLS, *(NETWORK_IOCTLS if has_network else ()))
+    rules = [
+        _rule(sorted(allowed()), ALLOW),
+        # As registers hold them: the kernel looks at the lower half of each of these arguments.
+        _when(["clone"], 0, NAMESPACE_FLAGS, 0),
+        *(_when(["socket", "socketpair"], 0, _WORD, family) for family in families),
+        *(_when(["ioctl"], 1, _WORD, request) for request in requests),
+        *(_when(["personality"], 0, _WORD, value) for value in PERSONALITIES),
+        *(_rule(sorted(names.split()), REFUSE) | {"errnoRet": code} for code, names in UNSUPPORTED.items()),
+    ]
+    document = {
+        "defaultAction": REFUSE,
+        "archMap": [{"architecture": name, "subArchitectures": []} for name in _ARCHITECTURES],
+        "syscalls": rules,
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _rule(names: Iterable[str], action: str) -> dict[str, Any]:
+    return {"names": list(names), "action": action, "args": []}
+
+
+def _when(names: Iterable[str], index: int, mask: int, value: int) -> dict[str, Any]:
+    """Allowed where argument ``index`` has ``value`` in the bits of ``mask``."""
+    match = {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+    return {**_rule(names, ALLOW), "args": [match]}
