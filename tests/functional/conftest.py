@@ -15,16 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Client, log_in
-from tests.functional.tools import LANGUAGES, PLACEMENTS, JavaClasses, Tool, Toolbox, unique
+from tests.functional.client import Client
+from tests.functional.tools import LANGUAGES, PLACEMENTS, JavaClasses, Tool, Toolbox, prepare_account, unique, users_of
 from tests.support.cluster import Cluster, bring_up
-
-ENABLE = {"X-Account-Meta-Storlet-Enabled": "True"}
-
-
-def users_of(description: dict[str, Any]) -> dict[str, Client]:
-    """A logged-in client for each user in ``cluster.json``."""
-    return {user: log_in(description["auth_url"], user, key) for user, key in description["users"].items()}
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +37,6 @@ def owner(users: dict[str, Client]) -> Client:
 def admin(users: dict[str, Client]) -> Client:
     """``admin:admin``, who may do everything in every account."""
     return users["admin:admin"]
-
-
-def prepare_account(client: Client) -> None:
-    """Storlets on, and the three containers there."""
-    assert client.post("", ENABLE).status in (201, 204)
-    for container in ("storlet", "dependency", "storletlog"):
-        assert client.put(container).status in (201, 202)
 
 
 @pytest.fixture(scope="session")

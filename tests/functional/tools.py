@@ -15,12 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.functional.client import Answer, Client
+from tests.functional.client import Answer, Client, log_in
 
 SOURCES = Path(__file__).parent / "storlets"
 LANGUAGES = ("python", "java")
 PLACEMENTS = ("object", "proxy")
+ENABLE = {"X-Account-Meta-Storlet-Enabled": "True"}
 INVOCATION_ID = re.compile(r"tx[0-9a-f]{21}-[0-9a-f]{10}\S*-\d+")
+
+
+def users_of(description: dict[str, Any]) -> dict[str, Client]:
+    """A logged-in client for each user in ``cluster.json``."""
+    return {user: log_in(description["auth_url"], user, key) for user, key in description["users"].items()}
+
+
+def prepare_account(client: Client) -> None:
+    """Storlets on, and the three containers there."""
+    assert client.post("", ENABLE).status in (201, 204)
+    for container in ("storlet", "dependency", "storletlog"):
+        assert client.put(container).status in (201, 202)
 
 
 def unique(stem: str) -> str:
@@ -39,10 +52,10 @@ def retry_until(condition: Callable[[], Any], seconds: float = 10, pause: float 
 class JavaClasses:
     """The Java sources, compiled once a session."""
 
-    def __init__(self, api_jar: Path, libraries: Sequence[Path]) -> None:
+    def __init__(self, api_jar: Path, libraries: Sequence[Path], folder: Path = SOURCES / "java") -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="storlet-classes-"))
         class_path = os.pathsep.join(map(str, [api_jar, *libraries]))
-        sources = sorted(str(path) for path in (SOURCES / "java").rglob("*.java"))
+        sources = sorted(str(path) for path in folder.rglob("*.java"))
         command = ["javac", "--release", "17", "-nowarn", "-cp", class_path, "-d", str(self._folder), *sources]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

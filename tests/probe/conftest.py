@@ -9,56 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.functional.client import Client
-from tests.functional.conftest import admin, prepare_account, toolbox, users  # noqa: F401
-from tests.functional.tools import PLACEMENTS, Tool, Toolbox, declaration, unique
-from tests.probe.host import Host, links_of
+from tests.functional.conftest import admin, toolbox, users  # noqa: F401
+from tests.functional.tools import PLACEMENTS, Tool, Toolbox
+from tests.probe.host import Host, busy
+from tests.probe.tenant import SOURCE, Tenant, make_tenant  # noqa: F401
 from tests.support.cluster import Cluster, wait_for
 
-SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
-CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
-DATA = "data"
 #: What a server may have that was just started.
 BEGINNING = Counter({"pipe": 4})
-
-
-@dataclass(frozen=True)
-class Tenant:
-    """An account of a test's own. ``path`` is a small object in it."""
-
-    client: Client
-    path: str = f"{DATA}/plain.txt"
-    content: bytes = CONTENT
-
-    @property
-    def account(self) -> str:
-        return self.client.account
-
-    def tool(self, placement: str = "object", storlet: str = "gremlin.py") -> Tool:
-        return Tool(self.client, storlet, placement)
-
-    def upload(self, name: str, source: bytes, main: str = "Gremlin") -> str:
-        """A Python storlet; its name."""
-        answer = self.client.put(f"storlet/{name}", source, declaration("python", f"{name.removesuffix('.py')}.{main}"))
-        assert answer.status == 201, answer
-        return name
-
-    def is_well(self, placement: str = "object") -> bool:
-        """Whether a run works and gives the right bytes."""
-        answer = self.tool(placement).get(self.path)
-        return answer.status == 200 and answer.body == self.content and not answer.is_broken
-
-    def count(self, key: str) -> int:
-        """How often runs signed with ``key`` began."""
-        answer = self.tool().get(self.path, "counted", of=key)
-        assert (answer.status, answer.is_broken) == (200, False), answer
-        assert answer.body, answer
-        return int(answer.body)
 
 
 @pytest.fixture(scope="session")
@@ -70,16 +32,7 @@ def host(cluster: Cluster) -> Host:
 def new_tenant(admin: Client) -> Callable[[], Tenant]:  # noqa: F811
     """Makes accounts: storlets on, the misbehaving storlet and an object uploaded."""
 
-    def make(account: str = "") -> Tenant:
-        client = admin.on(account or f"AUTH_{unique('probe')}")
-        prepare_account(client)
-        assert client.put(DATA).status in (201, 202)
-        tenant = Tenant(client)
-        tenant.upload("gremlin.py", SOURCE.read_bytes())
-        assert client.put(tenant.path, CONTENT, {"Content-Type": "text/plain"}).status == 201
-        return tenant
-
-    return make
+    return lambda account="": make_tenant(admin, account)
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +97,3 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     host.await_descriptors({name: before if name in same else BEGINNING for name, before in descriptors.items()})
     for name in ("proxy", "object-1", "object-2", "container-1", "account-1", "sandboxd"):
         assert host.cluster.is_running(name), name
-
-
-def busy(host: Host) -> list[str]:
-    """What in the sandboxes is not an idle worker: strays, and whoever holds the pipe of an invocation."""
-    names = []
-    for sandbox in host.sandboxes():
-        for process in host.inside(sandbox):
-            has_pipe = any(link.startswith("pipe:") for link in links_of(process.pid))
-            if has_pipe or process.state in "RDT" or process.parent != sandbox.pid:
-                names.append(f"{process.name} ({process.state}) of {sandbox.account}")
-    return names

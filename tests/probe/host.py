@@ -347,6 +347,17 @@ def links_of(pid: int) -> list[str]:
     return found
 
 
+def busy(host: Host) -> list[str]:
+    """What in the sandboxes is not an idle worker: strays, and whoever holds the pipe of an invocation."""
+    names = []
+    for sandbox in host.sandboxes():
+        for process in host.inside(sandbox):
+            has_pipe = any(link.startswith("pipe:") for link in links_of(process.pid))
+            if has_pipe or process.state in "RDT" or process.parent != sandbox.pid:
+                names.append(f"{process.name} ({process.state}) of {sandbox.account}")
+    return names
+
+
 def remove(path: Path) -> None:
     """A folder or a file that a test made or a killed server left."""
     if path.is_dir():

@@ -1,0 +1,58 @@
+"""An account of a test's own, with the misbehaving storlet and an object in it. No pytest here: ``make attack`` uses it, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.functional.client import Client
+from tests.functional.tools import Tool, declaration, prepare_account, unique
+
+SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
+CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
+DATA = "data"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An account of a test's own. ``path`` is a small object in it."""
+
+    client: Client
+    path: str = f"{DATA}/plain.txt"
+    content: bytes = CONTENT
+
+    @property
+    def account(self) -> str:
+        return self.client.account
+
+    def tool(self, placement: str = "object", storlet: str = "gremlin.py") -> Tool:
+        return Tool(self.client, storlet, placement)
+
+    def upload(self, name: str, source: bytes, main: str = "Gremlin") -> str:
+        """A Python storlet; its name."""
+        answer = self.client.put(f"storlet/{name}", source, declaration("python", f"{name.removesuffix('.py')}.{main}"))
+        assert answer.status == 201, answer
+        return name
+
+    def is_well(self, placement: str = "object") -> bool:
+        """Whether a run works and gives the right bytes."""
+        answer = self.tool(placement).get(self.path)
+        return answer.status == 200 and answer.body == self.content and not answer.is_broken
+
+    def count(self, key: str) -> int:
+        """How often runs signed with ``key`` began."""
+        answer = self.tool().get(self.path, "counted", of=key)
+        assert (answer.status, answer.is_broken) == (200, False), answer
+        assert answer.body, answer
+        return int(answer.body)
+
+
+def make_tenant(admin: Client, account: str = "") -> Tenant:
+    """An account with storlets on, the misbehaving storlet and an object; of a new name unless one is given."""
+    client = admin.on(account or f"AUTH_{unique('probe')}")
+    prepare_account(client)
+    assert client.put(DATA).status in (201, 202)
+    tenant = Tenant(client)
+    tenant.upload("gremlin.py", SOURCE.read_bytes())
+    assert client.put(tenant.path, CONTENT, {"Content-Type": "text/plain"}).status == 201
+    return tenant
