@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -129,6 +130,7 @@ def clean_up(home: Home) -> None:
     for name in (programs.KEEPER, "setup", "proxy", programs.SANDBOXD, ""):
         processes.stop(home.node_id, name)
     _remove_containers(home)
+    _remove_group(home.node_id)
     unmount_all(home)
     image.remove_scratch()
     home.cluster_json.unlink(missing_ok=True)
@@ -343,6 +345,21 @@ def _remove_containers(home: Home) -> None:
             time.sleep(0.5)
         else:
             return
+
+
+def _remove_group(node_id: str) -> None:
+    """The control group that sandboxd makes above its sandboxes (``sandboxd/cgroups.py``), and what ended ones left in it."""
+    for top in [
+        *Path("/sys/fs/cgroup").glob(f"storlets-{node_id}"),
+        *Path("/sys/fs/cgroup").glob(f"*/storlets-{node_id}"),
+    ]:
+        for folder, _, _ in os.walk(top, topdown=False):
+            # One that is in use stays: then a container does, too, and that has been said.
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+    if Path("/run/systemd/system").is_dir():
+        escaped = "".join(c if c.isalnum() or c in "_." else f"\\x{ord(c):02x}" for c in node_id)
+        subprocess.run(["systemctl", "stop", f"storlets-{escaped}.slice"], capture_output=True, check=False)
 
 
 def _interrupt_up(home: Home) -> None:

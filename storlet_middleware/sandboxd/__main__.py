@@ -28,6 +28,7 @@ from typing import Final
 from storlet_middleware import config as configuration
 from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
+from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import stranger
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, StartupFault
@@ -94,7 +95,7 @@ async def _serve(config: Config, places: Places, identities: Identities) -> None
         places.request_socket, config.sandbox.node_id, shown(config.sandbox.image), os.getpid(),
     )  # fmt: skip
     running = asyncio.create_task(pool.run())
-    reported = asyncio.create_task(_report_host(node))
+    reported = asyncio.create_task(_prepare_host(node))
     await asyncio.wait({running, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     # New callers find no socket and are told so at once, instead of waiting in the backlog of one that ends.
     places.request_socket.unlink(missing_ok=True)
@@ -106,8 +107,8 @@ async def _serve(config: Config, places: Places, identities: Identities) -> None
     running.cancel()
 
 
-async def _report_host(node: Node) -> None:
-    """Say once which limits this host cannot enforce; the sandboxes run without them."""
+async def _prepare_host(node: Node) -> None:
+    """Make the control group above all sandboxes; say once which limits this host cannot enforce: they run without them."""
     while True:
         try:
             host = await node.threads.call(node.engine.host)
@@ -116,6 +117,10 @@ async def _report_host(node: Node) -> None:
             await asyncio.sleep(5)
     for row in hardening.missing(host):
         log.warning("limit not available argument=%s needs=%s against=%s", row.path, row.needs, shown(row.against))
+    if host.get(hardening.CGROUPS_IN_SIGHT):
+        parent = hardening.cgroup_parent(node.config.sandbox.node_id, host)
+        for fault in await node.threads.call(Cgroups().make_node, parent, node.config.node):
+            log.warning("total of all sandboxes not available reason=%s", shown(fault))
 
 
 def remove_all(config: Config, places: Places, engine: Engine) -> int:
@@ -128,6 +133,9 @@ def remove_all(config: Config, places: Places, engine: Engine) -> int:
         for container in containers:
             engine.remove(container.id)
             log.info("sandbox removed container=%s", shown(container.name))
+        host = engine.host()
+        if host.get(hardening.CGROUPS_IN_SIGHT):
+            Cgroups().remove_node(hardening.cgroup_parent(config.sandbox.node_id, host))
     except EngineFault as fault:
         _tell(f"sandboxes of node {config.sandbox.node_id} are not removed: {fault}")
         return 1

@@ -186,9 +186,9 @@ class Cgroups:
         the directory below each of the sandbox's own groups, or "" when it is in none.  A process that is not of this very
         sandbox is never moved.
         """
-        directory = directory_of(group)
         is_placed = False
         try:
+            directory = directory_of(group)
             for container in self._containers(supervisor_pid):
                 if container.is_unified:
                     self._make_leaf(container)
@@ -258,6 +258,8 @@ class Cgroups:
 
     def _find(self, path: Path, supervisor_pid: int, sandbox_pid: int) -> int | None:
         """The host's pid of a process of this sandbox.  Looked for in the sandbox's groups only: it may lie as it likes."""
+        if sandbox_pid <= 1:
+            return None  # the supervisor itself stays where no storlet's limits are
         depth = len(self._pids(supervisor_pid))
         for folder in (path, path / INIT, *path.glob(f"{PREFIX}*")):
             with contextlib.suppress(FileNotFoundError):
@@ -279,7 +281,7 @@ class Cgroups:
     def _containers(self, supervisor_pid: int) -> Iterator[_Tree]:
         """The groups of a sandbox, one for each tree; none when its process is out of sight."""
         if supervisor_pid <= 1:
-            return
+            return  # out of sight, or the host's own
         own = _paths(_read(self._proc / str(supervisor_pid) / "cgroup"))
         for tree in self._trees():
             name = own.get("" if tree.is_unified else tree.controllers[0], "")
