@@ -18,6 +18,7 @@ import sys
 import time
 
 from storlet_daemon import kernel
+from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
 from storlet_daemon.groups import Surroundings, WorkerGroup
 from storlet_daemon.poller import Poller
@@ -51,6 +52,7 @@ class Supervisor:
         self._sweeps = 0
         self._is_ending = False
         self._budget = Budget.of_this_sandbox()
+        self._attempts = Attempts(self._poller, self._answer)
 
     def run(self) -> int:
         """Serve until a signal from outside the sandbox ends it. Returns the exit code."""
@@ -133,6 +135,8 @@ class Supervisor:
         elif isinstance(command, messages.AskStatus):
             groups = tuple(group.status() for group in self._groups.values())
             self._answer(messages.GroupStatus(command.request, groups))
+        elif isinstance(command, messages.Check):
+            self._attempts.begin(command, descriptors)
 
     def _load(self, command: messages.Load, descriptors: Descriptors) -> None:
         runtime = self._runtimes.get(command.language)
@@ -223,6 +227,7 @@ class Supervisor:
     def _sweep(self, now: float) -> None:
         """Kill what dead workers have left to this process, until a look finds nothing."""
         keep = {pid for group in (*self._groups.values(), *self._leaving) for pid in group.workers}
+        keep.update(self._attempts.pids)
         found = kernel.strays(os.getpid(), keep)
         for pid in found:
             kernel.kill(pid, signal.SIGKILL)

@@ -1,0 +1,83 @@
+"""What a self-test is, and what all of them know and use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from storlet_daemon.protocol.messages import Resources
+
+SCRATCH = "/tmp"  # noqa: S108  the sandbox's own
+NETWORK = "network"
+"""What a class may have, as ``Check.allowed`` names it."""
+WRITABLE = "write:"
+"""Likewise, before the path of a writable mount."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The sandbox as it should be: ``supervisor`` is the process that started the test, ``descriptor`` a donated file."""
+
+    descriptor: int
+    supervisor: int
+    allowed: frozenset[str] = frozenset()
+    limits: Resources = field(default_factory=Resources)
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Mounts that may be written to, the scratch first."""
+        return (SCRATCH, *sorted(name.removeprefix(WRITABLE) for name in self.allowed if name.startswith(WRITABLE)))
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """One row: ``attempt`` answers "" when the sandbox held, else what happened, in a line.
+
+    It runs in a process of its own, which is killed after ``seconds`` together with all that it has started. It is left out
+    for a class that may have ``unless``.
+    """
+
+    name: str
+    against: str
+    attempt: Callable[[Facts], str]
+    unless: str = ""
+    seconds: float = 1.5
+
+
+def listed(found: list[str], most: int = 3) -> str:
+    """The first few of ``found``, and how many more there are; "" for none."""
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[str]:
+    """A folder in the scratch for this process, removed afterwards."""
+    path = f"{SCRATCH}/.selftest-{os.getpid()}"
+    os.mkdir(path, 0o700)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def opens(path: str, flags: int) -> bool:
+    """Whether the kernel opens ``path`` so; nothing is read or written."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def read(path: str) -> str:
+    """A small file of /proc; "" when it is not to be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
