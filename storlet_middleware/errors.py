@@ -16,6 +16,7 @@
     ├── TenantBusy               429  tenant.busy             + Retry-After
     ├── NodeBusy                 503  node.busy               + Retry-After
     ├── SandboxUnavailable       503  sandbox.unavailable     + Retry-After
+    │   └── CodeMissing          503  code.missing            + Retry-After: the node's copy went away; fetched once more before
     ├── BackendFailed            503  backend.failed          + Retry-After: every replica failed on the way
     │   └── CodeReplaced         503  code.replaced           + Retry-After: uploaded anew again and again meanwhile
     └── InternalError            500  internal                our defect
@@ -154,6 +155,12 @@ class SandboxUnavailable(NodeBusy):
     status, code = 503, "sandbox.unavailable"
 
 
+class CodeMissing(SandboxUnavailable):
+    """The node's copy of the code is not there (any more); whoever asked fetches it and asks again."""
+
+    code = "code.missing"
+
+
 class BackendFailed(NodeBusy):
     status, code = 503, "backend.failed"
 
@@ -187,6 +194,7 @@ _BY_CODE: Final[dict[str, type[StorletError]]] = {
         TenantBusy,
         NodeBusy,
         SandboxUnavailable,
+        CodeMissing,
         BackendFailed,
         CodeReplaced,
         InternalError,

@@ -50,7 +50,7 @@ PROTOCOL = "protocol"
 SANDBOX_CODES = (LOAD, FAILED, LIMIT_METADATA, LIMIT_MEMORY, LIMIT_SCRATCH, LIMIT_PROCESSES, PROTOCOL)
 """Every code that a sandbox may put into ``Done``."""
 
-NODE_CODES = ("sandbox.unavailable", "node.busy", "bad_request", "internal")
+NODE_CODES = ("sandbox.unavailable", "node.busy", "code.missing", "bad_request", "internal")
 """Every code that the node daemon may put into ``NodeRefused``."""
 
 
@@ -532,7 +532,10 @@ class AskStatus(Message):
 
 @dataclass(frozen=True)
 class Group:
-    """One worker group; ``idle_seconds`` since its last invocation began or ended, 0 while one runs."""
+    """One worker group; ``idle_seconds`` since its last invocation began or ended, 0 while one runs.
+
+    ``code`` is the folder of its code, of which the node daemon keeps a copy while the group is there.
+    """
 
     version: str = _wire(_version)
     name: str = _wire(_text)
@@ -541,6 +544,7 @@ class Group:
     runs: int = _wire(_count)
     failures: int = _wire(_count)
     idle_seconds: float = _wire(_number)
+    code: str = _wire(_text, default="")
 
 
 @dataclass(frozen=True)

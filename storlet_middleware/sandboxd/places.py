@@ -208,10 +208,19 @@ class Places:
             status = path.lstat()
         return f"{status.st_dev}:{status.st_ino}"
 
-    def has_version(self, account: str, version: str) -> bool:
+    @property
+    def code_root(self) -> Path:
+        """The directory of all accounts' code directories."""
+        return self._code
+
+    def version_dir(self, account: str, code: str) -> Path:
+        """The folder of a version's code, whether or not it exists."""
+        return self.code_dir(account) / code
+
+    def has_version(self, account: str, code: str) -> bool:
         """Whether the code of a version is there, as a real directory."""
         try:
-            status = (self.code_dir(account) / version).lstat()
+            status = self.version_dir(account, code).lstat()
         except OSError:
             return False
         return stat.S_ISDIR(status.st_mode)

@@ -40,6 +40,7 @@ class Plan:
     demand: Demand
     identity: Identity
     container_name: str
+    facts: hardening.SandboxFacts
     body: Mapping[str, Any]
     #: The container was made differently from what ``body`` says: by an older sandboxd, image or configuration.
     is_outdated: bool = False
@@ -125,6 +126,7 @@ class Planner:
         trust_class = self._config.classes[demand.trust_class]
         identity = self._identities.identity(demand.account, demand.trust_class)
         limits = trust_class.limits
+        host = self._engine.host()
         facts = hardening.SandboxFacts(
             image_id=image_id,
             uid=identity.uid,
@@ -137,8 +139,11 @@ class Planner:
             pids=limits.pids,
             open_files=limits.open_files,
             scratch_bytes=limits.scratch_bytes,
+            network=trust_class.network,
+            mounts=trust_class.mounts,
+            cgroup_parent=hardening.cgroup_parent(self._config.sandbox.node_id, host),
         )
-        body = hardening.container_arguments(facts, self._engine.host())
+        body = hardening.container_arguments(facts, host)
         labels = {
             docker.LABEL_NODE: self._config.sandbox.node_id,
             docker.LABEL_ACCOUNT: demand.account,
@@ -148,7 +153,7 @@ class Planner:
             docker.LABEL_CODE: self._places.code_mark(demand.account),
         }
         labels[docker.LABEL_CONFIG] = hardening.arguments_hash({**body, "Labels": labels})
-        return Plan(demand, identity, self._container_name(demand.key), {**body, "Labels": labels})
+        return Plan(demand, identity, self._container_name(demand.key), facts, {**body, "Labels": labels})
 
     def _container_name(self, key: str) -> str:
         return f"storlet-{self._config.sandbox.node_id}-{key}"

@@ -12,18 +12,21 @@ with the invocations that they serve.  When Docker is away that is what callers 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Coroutine, Sequence
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.errors import BadRequest, InternalError, NodeBusy, SandboxUnavailable, StorletError
+from storlet_middleware.errors import CodeMissing, InternalError, NodeBusy, SandboxUnavailable, StorletError
 from storlet_middleware.sandboxd import checks
 from storlet_middleware.sandboxd.backoff import Backoff
+from storlet_middleware.sandboxd.code_space import CodeSpace
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_KEY, Container
 from storlet_middleware.sandboxd.errors import (
     EngineFault,
@@ -49,6 +52,8 @@ ADOPT_AGAIN_SECONDS: Final = 2.0
 #: An outdated sandbox whose supervisor has not come back by then cannot: its control directory is another one.
 OUTDATED_SECONDS: Final = 5.0
 DRAIN_LOOK_SECONDS: Final = 0.5
+#: From the load of new code to the look whether it is too much.
+TIDY_SECONDS: Final = 2.0
 UNAVAILABLE_RETRY_SECONDS: Final = 2
 
 
@@ -84,6 +89,9 @@ class Pool:
         self._background: set[asyncio.Task[Any]] = set()
         self._adoption: asyncio.Task[None] | None = None
         self._room = asyncio.Lock()
+        self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
+        self._code_loading: Counter[Path] = Counter()
+        self._tidying: asyncio.Task[None] | None = None
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -103,8 +111,12 @@ class Pool:
     async def load(self, account: str, storlet: messages.Storlet) -> Path:
         """The path of the storlet's socket, served by a running sandbox; raises a :class:`StorletError`."""
         checks.check_storlet(account, storlet, self._node.config.storlet.languages)
-        if not self._node.places.has_version(account, storlet.code):
-            raise BadRequest("the code of this version is not in the code directory")
+        with self._code_kept(self._node.places.version_dir(account, storlet.code)):
+            if not self._node.places.has_version(account, storlet.code):
+                raise CodeMissing("the code of this version is not in the code directory")
+            return await self._load_in_time(account, storlet)
+
+    async def _load_in_time(self, account: str, storlet: messages.Storlet) -> Path:
         limit = self._node.config.sandbox.start_deadline_seconds + LOAD_SECONDS
         try:
             async with asyncio.timeout(limit):
@@ -142,6 +154,7 @@ class Pool:
             if self._now() >= next_sweep:
                 next_sweep = self._now() + SWEEP_SECONDS
                 await self._sweep()
+                self._tidy_soon(0.0)
 
     async def close(self, grace_seconds: float) -> None:
         """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
@@ -259,6 +272,34 @@ class Pool:
         self._endings[key] = task
         task.add_done_callback(lambda done: self._endings.pop(key) if self._endings.get(key) is done else None)
         return task
+
+    # --- code ---------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _code_kept(self, path: Path) -> Iterator[None]:
+        """The code of a version stays while it is being loaded."""
+        self._code_loading[path] += 1
+        if self._code.note_use(path):
+            self._tidy_soon(TIDY_SECONDS)
+        try:
+            yield
+        finally:
+            self._code_loading[path] -= 1
+            if not self._code_loading[path]:
+                del self._code_loading[path]
+
+    def _code_in_use(self) -> set[Path]:
+        sandboxes = [*self._draining, *(entry.sandbox for entry in self._entries.values() if entry.sandbox is not None)]
+        return set(self._code_loading).union(*(sandbox.code_in_use() for sandbox in sandboxes))
+
+    def _tidy_soon(self, seconds: float) -> None:
+        if self._tidying is None or self._tidying.done():
+            self._tidying = self._in_background(self._tidy(seconds))
+
+    async def _tidy(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)  # new code comes in bursts
+        await self._adopted()  # else what runs is not known yet
+        await self._code.tidy(self._code_in_use)
 
     # --- back-off ---------------------------------------------------------------------------------------------------
 

@@ -80,6 +80,8 @@ class Sandbox:
         self._link: ControlLink | None = None
         self._met: asyncio.Future[messages.Hello] = self._loop.create_future()
         self._versions: set[str] = set()
+        #: Folder of the code of each group that its supervisor has; ``""``: a supervisor that does not say it.
+        self._codes: dict[str, str] = {}
         self._loads: dict[str, asyncio.Task[Path]] = {}
         self._is_lost = False
 
@@ -105,13 +107,15 @@ class Sandbox:
         with self._listening():
             hello = await self._meet()
         self._versions = self._node.places.keep_group_sockets(self.plan.key, hello.groups)
-        await self._unload_strangers()
+        await self._take_over()
         self._run()
 
-    async def _unload_strangers(self) -> None:
-        """Storlets that the operator has moved to another trust class meanwhile go on there."""
+    async def _take_over(self) -> None:
+        """Learn what runs; storlets that the operator has moved to another trust class meanwhile go on there."""
         demand, class_of = self.plan.demand, self._node.config.class_of
-        for group in await self.groups():
+        groups = await self.groups()
+        self._codes = {group.version: group.code for group in groups}
+        for group in groups:
             if class_of(demand.account, group.name).name != demand.trust_class:
                 await self._unload(group)
 
@@ -201,6 +205,15 @@ class Sandbox:
             raise SandboxLost("the sandbox has no supervisor yet")
         return await self._link.status()
 
+    def code_in_use(self) -> set[Path]:
+        """Folders that must stay while it is there: of its groups' code, or of all of its account's code."""
+        places, account = self._node.places, self.plan.account
+        if self.state is State.STARTING:  # one that is adopted has not said yet what it has
+            return {places.code_dir(account)}
+        return {
+            places.version_dir(account, code) if code else places.code_dir(account) for code in self._codes.values()
+        }
+
     def idle_seconds(self, groups: Sequence[messages.Group]) -> float:
         """How long nobody has used it; negative while anything works or loads."""
         if self._loads or any(group.busy for group in groups):
@@ -270,6 +283,7 @@ class Sandbox:
         finally:
             temporary.unlink(missing_ok=True)
         self._versions.add(storlet.version)
+        self._codes[storlet.version] = storlet.code
         milliseconds = (time.monotonic() - began) * 1000
         log.info(
             "storlet loaded key=%s account=%s storlet=%s version=%s ms=%.1f",
@@ -311,6 +325,7 @@ class Sandbox:
         self._node.places.withdraw(self.plan.key, group.version)
         self._versions.discard(group.version)
         await self._link.unload(group.version)
+        self._codes.pop(group.version, None)
         log.info("storlet unloaded key=%s version=%s runs=%d", self.plan.key, group.version[:12], group.runs)
 
     # --- end --------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class FakeSupervisor:
         self.behaviour = behaviour
         self.selector = selectors.DefaultSelector()
         self.listeners: dict[str, socket.socket] = {}
-        self.names: dict[str, str] = {}
+        self.names: dict[str, tuple[str, str]] = {}
         self.busy: dict[str, set[socket.socket]] = {}
         self.used: dict[str, float] = {}
 
@@ -75,7 +75,7 @@ class FakeSupervisor:
         if isinstance(message, messages.Load):
             if self.behaviour == "refuses":
                 return messages.Refused(message.request, "not\ntoday")
-            self.names[message.version] = message.name
+            self.names[message.version] = (message.name, message.code)
             self.take(message.version, socket.socket(fileno=received.descriptors.take(0)))
             return messages.Loaded(message.request)
         if isinstance(message, messages.Unload):
@@ -90,9 +90,8 @@ class FakeSupervisor:
     def group(self, version: str) -> messages.Group:
         busy = len(self.busy[version])
         idle = 0.0 if busy else time.monotonic() - self.used[version]
-        return messages.Group(
-            version, self.names[version], workers=busy, busy=busy, runs=0, failures=0, idle_seconds=idle
-        )
+        name, code = self.names[version]
+        return messages.Group(version, name, busy, busy, runs=0, failures=0, idle_seconds=idle, code=code)
 
     def take(self, version: str, listener: socket.socket) -> None:
         old = self.listeners.get(version)

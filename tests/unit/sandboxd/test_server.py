@@ -97,10 +97,10 @@ def test_all_faults_of_a_load_are_told_at_once(node: FakeNode) -> None:
         assert part in answer.message
 
 
-def test_code_that_is_not_there_is_the_callers_fault(node: FakeNode) -> None:
+def test_code_that_is_not_there_has_to_be_fetched(node: FakeNode) -> None:
     answer = node.ask(messages.Acquire("AUTH_a", make_storlet(version="f" * 64)))
     assert isinstance(answer, messages.NodeRefused)
-    assert answer.code == "bad_request"
+    assert answer.code == "code.missing"
 
 
 def test_a_version_directory_that_is_a_link_is_refused(node: FakeNode) -> None:
@@ -108,7 +108,7 @@ def test_a_version_directory_that_is_a_link_is_refused(node: FakeNode) -> None:
     (code_dir / ("b" * 64)).symlink_to("/etc")
     answer = node.ask(messages.Acquire("AUTH_a", make_storlet(version="b" * 64)))
     assert isinstance(answer, messages.NodeRefused)
-    assert answer.code == "bad_request"
+    assert answer.code == "code.missing"
 
 
 def test_a_status_too_long_for_a_message_is_cut_and_says_so() -> None:
