@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import eventlet
+import eventlet.event
 import eventlet.green.socket
 import greenlet
 from eventlet import hubs
@@ -47,6 +48,29 @@ class Timer(Protocol):
 
 class WaitExpired(Exception):
     """A wait ended because its time was over."""
+
+
+class Signal:
+    """Wakes one green task that waits for it; set once."""
+
+    def __init__(self) -> None:
+        self._event = eventlet.event.Event()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether :meth:`set` was called."""
+        return bool(self._event.ready())
+
+    def set(self) -> None:
+        """Wake who waits, and whoever will; does not wait, so the hub may call it."""
+        if not self._event.ready():
+            self._event.send()
+
+    def wait(self, seconds: float) -> bool:
+        """True when the signal is set within ``seconds``."""
+        if not self._event.ready():
+            self._event.wait(seconds)
+        return self.is_set
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
