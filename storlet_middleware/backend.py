@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storlet_middleware import names
@@ -23,7 +23,8 @@ _ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_
 
 @dataclass(frozen=True)
 class BackendInvocation:
-    """One invocation as an object node needs to know it.  ``gulp`` is the proxy's ``object_chunk_size`` in bytes."""
+    """One invocation as an object node needs to know it.  ``gulp`` is the proxy's ``object_chunk_size`` in bytes; ``limits`` are
+    the request's own, which the node applies under the maxima of its own configuration."""
 
     id: str
     storlet: StorletVersion
@@ -31,6 +32,7 @@ class BackendInvocation:
     ranges: tuple[ByteRange, ...]
     wants_log: bool
     gulp: int
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def to_headers(self) -> dict[str, str] | None:
         """The headers, or ``None`` when the description is too long for any and the storlet has to run at the proxy."""
@@ -42,6 +44,7 @@ class BackendInvocation:
                 "ranges": self.ranges,
                 "log": self.wants_log,
                 "gulp": self.gulp,
+                "limits": dict(self.limits),
             },
             separators=(",", ":"),
         )
@@ -66,6 +69,7 @@ class BackendInvocation:
                 ranges=tuple((first, last) for first, last in message["ranges"]),
                 wants_log=message["log"],
                 gulp=message["gulp"],
+                limits={str(name): float(value) for name, value in message["limits"].items()},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error

@@ -18,7 +18,7 @@ from swift.common.swob import Request
 from swift.common.utils import cache_from_env, close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import access, names
+from storlet_middleware import access, limits, names
 from storlet_middleware.code import CodeFile, StorletVersion
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import Config
@@ -69,6 +69,7 @@ class Catalog:
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
         self._config = config.storlet
+        self._class_of = config.class_of
         self.containers = (config.storlet.storlet_container, config.storlet.dependency_container)
 
     # --- uploads -------------------------------------------------------------------------------------------------
@@ -82,16 +83,25 @@ class Catalog:
                 f"{', '.join(links)}: a storlet or a dependency cannot be a link to other objects"
             )
 
-    def check_upload(self, container: str, name: str, headers: Mapping[str, str]) -> None:
+    def check_upload(self, account: str, container: str, name: str, headers: Mapping[str, str]) -> None:
         """Refuse an object in the storlet or dependency container whose declaration is not valid."""
         meta = user_metadata(headers, names.STORLET_META)
+        faults = []
         try:
             if container == self._config.storlet_container:
+                # What else would do no harm is not asked of storlets that are there already.
+                faults += limits.misspelt(meta) + self._excess(account, name, meta)
                 read_storlet(name, meta, self._config.languages)
             else:
                 read_dependency(name, meta)
         except ManifestError as error:
-            raise RegistrationInvalid(str(error)) from error
+            faults = error.faults + faults
+        if faults:
+            raise RegistrationInvalid("; ".join(faults))
+
+    def _excess(self, account: str, name: str, meta: Mapping[str, str]) -> list[str]:
+        values, _ = limits.declared(meta)
+        return limits.too_much(values, names.STORLET_META, self._class_of(account, name))
 
     # --- access --------------------------------------------------------------------------------------------------
 
@@ -161,7 +171,7 @@ class Catalog:
         if faults:
             raise Unprocessable("; ".join(faults), code="storlet.load")
         return StorletVersion(
-            account, storlet, manifest.language, manifest.language_version, manifest.main, tuple(files)
+            account, storlet, manifest.language, manifest.language_version, manifest.main, tuple(files), manifest.limits
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:
@@ -244,7 +254,9 @@ def _code_file(container: str, name: str, answer: Any, mode: int) -> CodeFile:
     if size is None:
         raise InternalError(f"Swift gave no length for {container}/{name}")
     etag = (answer.headers.get("Etag") or "").strip('"')
-    timestamp = answer.headers.get("X-Timestamp") or answer.headers.get("Last-Modified") or ""
+    # Of the bytes: a POST changes the other two, and with them only the metadata.
+    times = ("X-Backend-Data-Timestamp", "X-Timestamp", "Last-Modified")
+    timestamp = next((answer.headers[header] for header in times if answer.headers.get(header)), "")
     return CodeFile(container, name, etag, timestamp, size, mode, segmented)
 
 

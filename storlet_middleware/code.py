@@ -1,7 +1,9 @@
 """One exact version of a storlet, and its copy on a node.
 
 A :class:`StorletVersion` names every byte that will run: the storlet and its dependencies by hash and time of upload.
-Its key decides the directory on the node, the socket and the worker group, so that nothing can run half-old.
+Its key decides the directory on the node and, with the limits that hold, the worker group and its socket, so that nothing
+can run half-old.  The limits that the storlet declares come with it, but are no part of the key: a change of them takes
+effect at once and fetches nothing.
 
 :class:`CodeCache` makes that directory: files are fetched into a temporary directory beside it, checked against their
 hashes, synced and renamed.  A crash half-way leaves a temporary name that nothing ever runs and that is cleared later.
@@ -18,8 +20,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -46,7 +48,8 @@ class CodeFile:
 
 @dataclass(frozen=True)
 class StorletVersion:
-    """A storlet as it will run; ``files[0]`` is the storlet, the others are its dependencies."""
+    """A storlet as it will run; ``files[0]`` is the storlet, the others are its dependencies.  ``limits`` are those that it
+    declares, by the names of :data:`storlet_middleware.limits.TABLE`."""
 
     account: str
     name: str
@@ -54,11 +57,13 @@ class StorletVersion:
     language_version: str
     main: str
     files: tuple[CodeFile, ...]
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """64 hex digits that change with anything that matters."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        """64 hex digits that change with anything that matters to the code."""
+        code = {name: value for name, value in asdict(self).items() if name != "limits"}
+        return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
 
     def to_message(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,17 +73,18 @@ class StorletVersion:
         files = tuple(CodeFile(**file) for file in message["files"])
         return cls(**{**message, "files": files})
 
-    def load_request(self) -> messages.Storlet:
-        """What sandboxd is asked to load."""
+    def load_request(self, group: str, resources: messages.Resources) -> messages.Storlet:
+        """What sandboxd is asked to load: this code, in a worker ``group`` with these ``resources``."""
         return messages.Storlet(
             name=self.name,
-            version=self.key,
+            version=group,
             code=self.key,
             language=self.language,
             main=self.main,
             file=self.name,
             language_version=self.language_version or None,
             dependencies=[file.name for file in self.files[1:]],
+            limits=resources,
         )
 
 

@@ -30,9 +30,9 @@ from swift.common.wsgi import make_subrequest
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from storlet_daemon.protocol import messages
-from storlet_middleware import access, grants, names
+from storlet_middleware import access, grants, limits, names
 from storlet_middleware.catalog import object_path
-from storlet_middleware.config import DEFAULT_PATH, Config, ConfigError, load, nearest
+from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.errors import REASONS, AccessDenied, BadRequest, InternalError, PreconditionFailed, StorletError
 from storlet_middleware.object import ObjectNode
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
@@ -131,7 +131,7 @@ class ProxyFilter:
 
     def _run(self, environ: dict[str, Any]) -> Run:
         path = _object_parts(environ)
-        request = parse(environ, path)
+        request = parse(environ, path, self._config)
         self._require_enabled(environ)
         if request.target is not None and request.target.container in self._own_containers:
             raise BadRequest(f"a storlet cannot write into the container {request.target.container}")
@@ -164,7 +164,7 @@ class ProxyFilter:
                     ) from None
                 source_account = _unquoted(request.headers.get("X-Copy-From-Account", "")) or account
                 headers = self._with_source_metadata(request, version, source_account, source)
-            self._proxy.catalog.check_upload(target.container, target.name, headers)
+            self._proxy.catalog.check_upload(account, target.container, target.name, headers)
         memory = self._proxy.catalog.changing(environ, account)
         if not self._may_write(environ, version, account, target):
             # Swift will refuse it; what a stranger tries shall not cost the account its remembered versions.
@@ -367,7 +367,8 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
 
 
 def _publish(config: Config) -> None:
-    """What ``/info`` says; the first three names are those of OpenStack Storlets."""
+    """What ``/info`` says; the first three names are those of OpenStack Storlets, the limits are the maxima of class user."""
+    user = config.classes[USER_CLASS]
     register_swift_info(
         "storlet_handler",
         storlet_container=config.storlet.storlet_container,
@@ -378,15 +379,10 @@ def _publish(config: Config) -> None:
         protocol_version=messages.VERSION,
         run_on=config.placement.run_on,
         limits={
-            "memory_bytes": config.limits.memory_bytes,
-            "pids": config.limits.pids,
-            "scratch_bytes": config.limits.scratch_bytes,
-            "output_bytes": config.limits.output_bytes,
-            "metadata_bytes": config.limits.metadata_bytes,
-            "log_bytes": config.limits.log_bytes,
+            "memory_bytes": user.limits.memory_bytes,
+            "cpus": user.limits.cpus,
+            "pids": user.limits.pids,
             "inputs": config.limits.inputs,
-            "first_byte_seconds": config.invocation.first_byte_seconds,
-            "idle_seconds": config.invocation.idle_seconds,
-            "total_seconds": config.invocation.total_seconds,
+            **limits.published(user),
         },
     )

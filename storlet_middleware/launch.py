@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from storlet_daemon.protocol import messages
+from storlet_middleware import limits
 from storlet_middleware.code import CodeCache, Fetcher, StorletVersion
 from storlet_middleware.concurrency import GreenTask, spawn, wait_task
 from storlet_middleware.config import Config
-from storlet_middleware.engine.invocation import Deadlines, Invocation, Limits, Task
+from storlet_middleware.engine.invocation import Invocation, Task
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.errors import CodeMissing
+from storlet_middleware.limits import Effective
 
 #: sandboxd's own deadline for a start comes first and has the better reason.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
@@ -31,15 +35,21 @@ class Launcher:
         )
         self._code = CodeCache(config.limits.code_bytes)
 
-    def task(self, invocation_id: str, parameters: dict[str, str], *, wants_log: bool) -> Task:
-        """The description of an invocation with this node's deadlines and limits."""
-        limits, times = self._config.limits, self._config.invocation
+    def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
+        """What holds for this storlet in this request, by this node's own configuration."""
+        trust_class = self._config.class_of(version.account, version.name)
+        return limits.effective(trust_class, version.limits, requested)
+
+    @staticmethod
+    def task(invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool) -> Task:
+        """The description of an invocation within the limits that hold for it."""
         return Task(
             id=invocation_id,
             parameters=parameters,
-            deadlines=Deadlines(times.queue_seconds, times.first_byte_seconds, times.idle_seconds, times.total_seconds),
-            limits=Limits(limits.output_bytes, limits.metadata_bytes, limits.log_bytes),
+            deadlines=effective.deadlines,
+            limits=effective.limits,
             wants_log=wants_log,
+            resources=effective.resources,
         )
 
     def start(self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher) -> None:
@@ -51,9 +61,12 @@ class Launcher:
         self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, beat_seconds: float | None
     ) -> Iterator[None]:
         """The same, yielding every ``beat_seconds`` while it waits, so that the caller can show that it lives."""
-        connection = self._client.connect_warm(version.account, version.key)
+        wanted = version.load_request(
+            limits.group_of(version.key, invocation.task.resources), invocation.task.resources
+        )
+        connection = self._client.connect_warm(version.account, wanted.version)
         if connection is None:
-            starting = spawn(self._try_prepare, version, fetcher)
+            starting = spawn(self._try_prepare, version, wanted, fetcher)
             try:
                 while beat_seconds is not None and not wait_task(starting, beat_seconds):
                     yield
@@ -66,17 +79,24 @@ class Launcher:
                 raise
         invocation.start(connection)
 
-    def _try_prepare(self, version: StorletVersion, fetcher: Fetcher) -> socket.socket | Exception:
+    def _try_prepare(
+        self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
+    ) -> socket.socket | Exception:
         """The connection, or the exception: a green task that raises has its traceback printed."""
         try:
-            return self._prepare(version, fetcher)
+            return self._prepare(version, wanted, fetcher)
         except Exception as error:  # noqa: BLE001
             return error
 
-    def _prepare(self, version: StorletVersion, fetcher: Fetcher) -> socket.socket:
+    def _prepare(self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher) -> socket.socket:
         code_dir = self._client.prepare(version.account, version.name)
         self._code.ensure(code_dir, version, fetcher)
-        return self._client.connect_cold(version.account, version.load_request())
+        try:
+            return self._client.connect_cold(version.account, wanted)
+        except CodeMissing:
+            # sandboxd made room in the code cache between our look and its own.
+            self._code.ensure(code_dir, version, fetcher)
+            return self._client.connect_cold(version.account, wanted)
 
 
 def _close_result(starting: GreenTask) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from storlet_middleware import names
+from storlet_middleware import limits, names
 
 #: Versions by language.
 Languages = Mapping[str, tuple[str, ...]]
@@ -31,12 +31,14 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A storlet's declaration.  ``main`` is ``module.Class`` (Python) or the class's full name (Java)."""
+    """A storlet's declaration.  ``main`` is ``module.Class`` (Python) or the class's full name (Java); ``limits`` are its
+    own, by the names of :data:`storlet_middleware.limits.TABLE`."""
 
     language: str
     main: str
     dependencies: tuple[str, ...] = ()
     language_version: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,12 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         faults += _java_faults(name, value(names.META_MAIN))
     dependencies = tuple(part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip())
     faults += _dependency_faults(name, dependencies)
+    own, more = limits.declared(meta, language)
+    faults += more
     if faults:
         raise ManifestError(faults)
     version = value(names.META_LANGUAGE_VERSION) if language == "python" else ""
-    return Manifest(language, value(names.META_MAIN), dependencies, version)
+    return Manifest(language, value(names.META_MAIN), dependencies, version, own)
 
 
 def _python_version_faults(version: str, supported: tuple[str, ...]) -> list[str]:

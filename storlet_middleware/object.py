@@ -198,7 +198,11 @@ class _Run:
                 log = invocation.log_bytes()
                 if log:
                     yield self._encoder.data(log, frames.LOG)
-                outcome |= {"usage": invocation.usage, "bytes_in": invocation.bytes_in()}
+                outcome |= {
+                    "usage": invocation.usage,
+                    "bytes_in": invocation.bytes_in(),
+                    "has_run": invocation.has_started,
+                }
             yield self._encoder.message(frames.DONE, outcome)
         finally:
             if invocation is not None:
@@ -212,7 +216,8 @@ class _Run:
 
     def _invocation(self) -> Invocation:
         wanted = self._wanted
-        task = self._launcher.task(wanted.id, dict(wanted.parameters), wants_log=wanted.wants_log)
+        effective = self._launcher.effective(wanted.storlet, wanted.limits)
+        task = self._launcher.task(wanted.id, dict(wanted.parameters), effective, wants_log=wanted.wants_log)
         return Invocation(task, list(self._inputs()))
 
     def _inputs(self) -> Iterator[FileInput]:

@@ -29,14 +29,14 @@ from swift.common.swob import HTTPLengthRequired, Range, Request, Response, wsgi
 from swift.common.utils import close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import access, grants, metrics, names, placement
+from storlet_middleware import access, grants, limits, metrics, names, placement
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
 from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
 from storlet_middleware.code import StorletVersion
 from storlet_middleware.concurrency import GreenTask, monotonic, spawn
 from storlet_middleware.config import Config
-from storlet_middleware.engine.invocation import Invocation, StreamInput
+from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
 from storlet_middleware.errors import (
     AccessDenied,
     BadRequest,
@@ -128,6 +128,7 @@ class Run:
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
+        self._is_usage_final = False
         self._storlet: StorletVersion | None = None
         self._source_answer: Any = None
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
@@ -147,6 +148,7 @@ class Run:
             self._first_byte = monotonic()
             if self._request.target is None:
                 self._watch.pause()
+                self._is_usage_final = result.has_ended()
                 return self._respond(result)
             response = self._store(result, self._request.target)
             self._end("ok" if response.status_int // 100 == 2 else "refused")
@@ -166,12 +168,15 @@ class Run:
         ran_on = self._result.ran_on if self._result else self._placement
         sandbox = self._result.sandbox_seconds if self._result else 0.0
         first = max(0.0, self._first_byte - self._authorized - sandbox)
-        return {
+        headers = {
             names.INVOCATION: self.id,
             names.RAN_ON: ran_on,
             "Server-Timing": f"auth;dur={(self._authorized - self._began) * 1000:.2f}, "
             f"sandbox;dur={sandbox * 1000:.2f}, first-byte;dur={first * 1000:.2f}",
         }
+        if self._result is not None and self._is_usage_final:
+            headers[names.USAGE] = self._result.usage.as_header()
+        return headers
 
     def _admit(self) -> None:
         request, catalog = self._request, self._proxy.catalog
@@ -184,7 +189,17 @@ class Run:
         if request.target is not None:
             self._authorize_target(request.target)
         self._storlet = catalog.resolve(self._environ, request.version, request.account, request.storlet)
+        self._require_lower_limits(self._storlet)
         self._authorized = monotonic()
+
+    def _require_lower_limits(self, storlet: StorletVersion) -> None:
+        """Refuse what the storlet itself forbids; the maxima of its trust class were looked at before."""
+        trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
+        wanted = self._request.limits
+        faults = limits.too_much(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
+        faults += limits.too_little(wanted, names.LIMIT_PREFIX, storlet.language)
+        if faults:
+            raise BadRequest("; ".join(faults))
 
     def _authorize_target(self, target: ObjectPath) -> None:
         """Refuse before the storlet runs what Swift would refuse after it."""
@@ -238,6 +253,7 @@ class Run:
             ranges=self._request.ranges,
             wants_log=self._request.wants_log,
             gulp=self._proxy.config.placement.chunk_bytes,
+            limits=self._request.limits,
         ).to_headers()
         if description is None:
             self._fall_back("long-description")
@@ -347,9 +363,8 @@ class Run:
         return self._launch([StreamInput(body, metadata, drains=True), *map(_input, extra)], None)
 
     def _launch(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
-        task = self._proxy.launcher.task(self.id, dict(self._request.parameters), wants_log=self._request.wants_log)
         began = monotonic()
-        invocation = Invocation(task, inputs)
+        invocation = Invocation(self._task(), inputs)
         result = self._result = LocalResult(invocation, span, 0.0)
         fetcher = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
         for resolutions in reversed(range(_RESOLUTIONS + 1)):
@@ -361,9 +376,15 @@ class Run:
                 if not resolutions:
                     raise
                 self._resolve_anew()
+                invocation.task = self._task()
         result.sandbox_seconds = monotonic() - began
         result.first()
         return result
+
+    def _task(self) -> Task:
+        request, launcher = self._request, self._proxy.launcher
+        effective = launcher.effective(self._version(), request.limits)
+        return launcher.task(self.id, dict(request.parameters), effective, wants_log=request.wants_log)
 
     def _resolve_anew(self) -> None:
         request = self._request
@@ -449,6 +470,7 @@ class Run:
         if answer.status_int // 100 == 2 and not body.is_whole:
             drain_and_close(answer)
             raise InternalError("Swift committed before the storlet's output had ended")
+        self._is_usage_final = True
         answer.headers.update(self._stored_answer_headers())
         return answer
 
@@ -485,14 +507,16 @@ class Run:
         result = self._result
         if result is not None:
             result.close()
+            self._is_usage_final = result.has_run
         elif self._source_answer is not None:
             close_if_possible(self._source_answer.app_iter)
         if self._is_counted:
             self._proxy.leave(self._request.account)
         if result is None:
             return
+        usage = result.usage
         if self._request.wants_log and code != "client-gone":
-            self._keep_log(result.log, code)
+            self._keep_log(result.log, f"outcome: {code}\nusage: {usage.as_header()}\n")
         now = monotonic()
         metrics.invocation(
             self._proxy.logger,
@@ -500,17 +524,17 @@ class Run:
             code,
             now - self._began,
             self._first_byte - self._began,
-            result.bytes_out,
+            usage.bytes_out,
         )
         self._proxy.logger.info(
-            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f in=%d out=%d",
+            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f %s",
             self.id, quote(self._request.account), quote(self._request.storlet), self._request.method,
-            result.ran_on, self._reason, code, (now - self._began) * 1000, result.bytes_in, result.bytes_out,
+            result.ran_on, self._reason, code, (now - self._began) * 1000, usage.for_log(),
         )  # fmt: skip
 
-    def _keep_log(self, log: bytes, code: str) -> None:
+    def _keep_log(self, log: bytes, end: str) -> None:
         """Store the invocation's log as an object of the tenant; a log that cannot be kept fails nothing."""
-        body = log + f"outcome: {code}\n".encode()
+        body = log + end.encode()
         container = self._proxy.config.storlet.log_container
         version, account = self._request.version, self._request.account
         path = object_path(version, account, container, f"{self._request.storlet}/{self.id}.log")

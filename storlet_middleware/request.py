@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
-from storlet_middleware import names
-from storlet_middleware.config import nearest
+from storlet_middleware import limits, names
+from storlet_middleware.config import Config, nearest
 from storlet_middleware.errors import AccessDenied, BadRequest, MethodNotAllowed, PreconditionFailed
 
 #: ``(first, last)`` as written: ``(5, None)`` is ``5-``, ``(None, 5)`` is ``-5``.
@@ -35,7 +35,8 @@ class ObjectPath:
 class StorletRequest:
     """One request to run a storlet.
 
-    ``source`` is what is read (GET, COPY), ``target`` what is written (PUT, COPY); all in ``account``.
+    ``source`` is what is read (GET, COPY), ``target`` what is written (PUT, COPY); all in ``account``.  ``limits`` are the
+    request's own, by the names of :data:`storlet_middleware.limits.TABLE`.
     """
 
     method: str
@@ -49,6 +50,7 @@ class StorletRequest:
     extra: tuple[ObjectPath, ...] = ()
     run_on_proxy: bool = False
     wants_log: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 def text(value: str) -> str:
@@ -112,19 +114,21 @@ def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
     return ObjectPath(container, name)
 
 
-def parse(environ: Mapping[str, Any], path: tuple[str, str, str, str]) -> StorletRequest:
+def parse(environ: Mapping[str, Any], path: tuple[str, str, str, str], config: Config) -> StorletRequest:
     """The request in ``environ``, which carries ``X-Run-Storlet``; raises the error that it deserves.
 
     :param path: version, account, container and object from the URL, as text.
+    :param config: has the maxima of limits.
     """
-    return _Parser(environ, path).parse()
+    return _Parser(environ, path, config).parse()
 
 
 class _Parser:
     """Collects faults while it reads one request."""
 
-    def __init__(self, environ: Mapping[str, Any], path: tuple[str, str, str, str]) -> None:
+    def __init__(self, environ: Mapping[str, Any], path: tuple[str, str, str, str], config: Config) -> None:
         self._environ = environ
+        self._config = config
         self._version, self._account, container, name = path
         self._here = ObjectPath(container, name)
         self._faults: list[str] = []
@@ -137,11 +141,12 @@ class _Parser:
         if method not in ("GET", "PUT", "COPY"):
             raise MethodNotAllowed(f"{method} cannot run a storlet: use GET, PUT or COPY")
         source, target = self._source_and_target(method)
+        storlet = self._storlet()
         request = StorletRequest(
             method="COPY" if source and target else method,
             version=self._version,
             account=self._account,
-            storlet=self._storlet(),
+            storlet=storlet,
             source=source,
             target=target,
             parameters=self._parameters(),
@@ -149,6 +154,7 @@ class _Parser:
             extra=self._extra(),
             run_on_proxy=self._run_on_proxy(),
             wants_log=self._flag(names.GENERATE_LOG),
+            limits=self._limits(storlet),
         )
         self._faults += refuse_unknown(storlet_headers(self._environ), names.CLIENT_HEADERS, "unknown header")
         if self._faults:
@@ -249,6 +255,13 @@ class _Parser:
         if value:
             self._faults.append(f"{names.RUN_ON_PROXY} header should be empty")
         return value is not None
+
+    def _limits(self, storlet: str) -> dict[str, float]:
+        given = {header: self._header(header) or "" for header in storlet_headers(self._environ)}
+        values, faults = limits.requested(given)
+        trust_class = self._config.class_of(self._account, storlet)
+        self._faults += faults + limits.too_much(values, names.LIMIT_PREFIX, trust_class)
+        return values
 
     def _flag(self, name: str) -> bool:
         value = (self._header(name) or "false").strip().lower()

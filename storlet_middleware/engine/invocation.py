@@ -27,8 +27,9 @@ import fcntl
 import os
 import re
 import socket
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storlet_daemon.protocol import framing, messages
@@ -100,13 +101,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that describes an invocation, and nothing of how it goes."""
+    """Everything that describes an invocation, and nothing of how it goes.  ``resources`` are its worker group's."""
 
     id: str
     parameters: Mapping[str, str]
     deadlines: Deadlines
     limits: Limits
     wants_log: bool = False
+    resources: messages.Resources = field(default_factory=messages.Resources)
 
 
 class Invocation:
@@ -120,13 +122,17 @@ class Invocation:
         self._inputs = list(inputs)
         self._connection: socket.socket | None = None
         self._feeders: list[Feeder] = []
-        self._watched: list[int] = []
+        #: Descriptors of input files, with the offset that each begins at.
+        self._watched: dict[int, int] = {}
         self._out = -1
         self._log = -1
         self._head: bytes | None = None
-        self._has_started = False
+        self.has_started = False
         self._has_metadata = False
         self._is_done = False
+        self._is_finished = False
+        #: Output that has been read before it was asked for.
+        self._ahead: deque[bytes] = deque()
         self._offsets: tuple[int, ...] = ()
         self._input_error: BaseException | None = None
         self._unfair_bytes = 0
@@ -147,7 +153,7 @@ class Invocation:
         while self._inputs:
             item = self._inputs[0]
             if isinstance(item, FileInput):
-                self._watched.append(os.dup(item.fd))
+                self._watched[os.dup(item.fd)] = item.first or 0
                 position = theirs.add(os.dup(item.fd))
                 inputs.append(messages.Input(position, item.metadata, item.first, item.last))
             else:
@@ -214,7 +220,24 @@ class Invocation:
             # The end was reached and verified by first(): stay there.
             self._head = b""
             return b""
+        if self._ahead:
+            return self._ahead.popleft()
+        if self._is_finished:
+            return b""
         return self._read(None if wait is None else monotonic() + wait)
+
+    def has_ended(self) -> bool:
+        """After :meth:`first`, without waiting: whether the storlet has succeeded; its whole output is at hand then.
+
+        Raises what :meth:`read` would have raised later, when that is known already.
+        """
+        if not self._is_done and not self._take_event(0.0):
+            return False
+        while self._is_done and not self._is_finished:
+            chunk = self._read(0.0)
+            if chunk:
+                self._ahead.append(chunk)
+        return self._is_done
 
     def _read(self, until: float | None) -> bytes | None:
         while True:
@@ -270,6 +293,7 @@ class Invocation:
             if not feeder.is_over:
                 self._await_feeder(feeder)
         self._raise_input_error()
+        self._is_finished = True
 
     def _await_feeder(self, feeder: Feeder) -> None:
         if feeder.drains:
@@ -285,6 +309,8 @@ class Invocation:
                 received = framing.receive(connection)
                 event = received.message(messages.INVOCATION_EVENTS) if received else None
             except BlockingIOError:
+                if until is not None and until <= monotonic():
+                    return False
                 if not self._wait(connection.fileno(), until):
                     return False
                 continue
@@ -303,8 +329,8 @@ class Invocation:
         return True
 
     def _handle(self, event: messages.Message) -> None:
-        if isinstance(event, messages.Started) and not self._has_started:
-            self._has_started = True
+        if isinstance(event, messages.Started) and not self.has_started:
+            self.has_started = True
         elif isinstance(event, messages.Metadata) and not self._has_metadata:
             self.metadata = _clean_metadata(event.metadata, self.task.limits.metadata)
             self._has_metadata = True
@@ -355,7 +381,7 @@ class Invocation:
         limits = self.task.deadlines
         total = self._began + limits.total
         error: StorletError
-        if not self._has_started:
+        if not self.has_started:
             due, error = self._stage_began + limits.queue, self._too_long_in_queue()
         elif not self.bytes_out:
             due = self._stage_began + limits.first_byte
@@ -375,7 +401,7 @@ class Invocation:
     def _has_progressed(self) -> bool:
         """Whether the storlet took input since the stage began, or waits for a source; begins a new stage if so."""
         now = monotonic()
-        if not self._has_started or now >= self._began + self.task.deadlines.total:
+        if not self.has_started or now >= self._began + self.task.deadlines.total:
             return False
         # The file's description is shared with the worker, so its offset tells how far the storlet has read.
         fed = any(feeder.waits_for_source or feeder.last_progress > self._stage_began for feeder in self._feeders)
@@ -414,8 +440,9 @@ class Invocation:
 
     def bytes_in(self) -> int:
         """Bytes that were fed into pipes, or the offsets that the storlet has read files to."""
+        # Nobody keeps a storlet from moving about in its file.
         return sum(feeder.bytes_taken for feeder in self._feeders) + sum(
-            os.lseek(fd, 0, os.SEEK_CUR) for fd in self._watched
+            max(0, os.lseek(fd, 0, os.SEEK_CUR) - first) for fd, first in self._watched.items()
         )
 
     def close(self) -> None:
@@ -431,7 +458,7 @@ class Invocation:
             item = self._inputs.pop()
             if isinstance(item, StreamInput):
                 item.source.close()
-        watched, self._watched = self._watched, []
+        watched, self._watched = self._watched, {}
         for fd in watched:
             os.close(fd)
         if self._out >= 0:

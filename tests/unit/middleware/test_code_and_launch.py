@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -141,7 +142,8 @@ class Nothing:
 
 
 def start(launcher: Launcher, fetcher: Fetcher) -> None:
-    invocation = Invocation(launcher.task("tx-1", {}, wants_log=False), [StreamInput(Nothing(), {})])
+    task = launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False)
+    invocation = Invocation(task, [StreamInput(Nothing(), {})])
     try:
         launcher.start(invocation, version(), fetcher)
         assert invocation.first()
@@ -177,12 +179,29 @@ def test_what_sandboxd_refuses_becomes_that_error(node: Node, short_dir: Path, c
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (status, code, 9)
 
 
+def test_code_that_sandboxd_has_just_removed_is_fetched_once_more(node: Node, short_dir: Path) -> None:
+    usual, fetcher, refused = node.answer, Fetcher(), []
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, messages.Acquire) and not refused:
+            refused.append(request)
+            shutil.rmtree(node.code_dir / version().key)
+            return messages.NodeRefused("code.missing", "it went away")
+        return usual(request)
+
+    node.answer = answer
+    start(Launcher(make_config(short_dir)), fetcher)
+    assert (fetcher.count, [path.name for path in node.code_dir.iterdir()]) == (2, [version().key])
+
+
 @pytest.mark.parametrize("answer", [None, messages.NodeStatus(), messages.Prepared("/x")])
 def test_an_answer_that_makes_no_sense_is_an_error(node: Node, short_dir: Path, answer: Any) -> None:
     node.answer = lambda _: answer
     before = open_descriptors()
     with pytest.raises(StorletError) as caught:
-        SandboxClient(str(short_dir), 1).connect_cold("AUTH_test", version().load_request())
+        SandboxClient(str(short_dir), 1).connect_cold(
+            "AUTH_test", version().load_request("a" * 64, messages.Resources())
+        )
     assert caught.value.status in (500, 503)
     assert wait_until(lambda: open_descriptors() <= before)
 
@@ -204,7 +223,7 @@ def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path
 
 def test_who_waits_for_a_cold_start_may_say_so_and_may_leave(node: Node, short_dir: Path) -> None:
     launcher = Launcher(make_config(short_dir))
-    invocation = Invocation(launcher.task("tx-1", {}, wants_log=False), [])
+    invocation = Invocation(launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), [])
     before = open_descriptors()
     waiting = launcher.start_patiently(invocation, version(), Fetcher(pause=5), 0.05)
     next(waiting)

@@ -80,7 +80,7 @@ def test_a_whole_answer_gives_its_data_metadata_range_and_usage() -> None:
     result.first()
     assert result.metadata == {"k": "v"}
     assert b"".join(result.chunks()) == b"abcdef"
-    assert (result.span, result.usage, result.bytes_in, result.bytes_out) == ((2, 4, 9), {"cpu_seconds": 1}, 3, 6)
+    assert (result.span, result.usage.for_log()) == ((2, 4, 9), "in=3 out=6 cpu=1.000000 peak-memory=0")
     result.close()
     assert body.is_closed
 

@@ -92,8 +92,63 @@ def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(workers: Worke
         invocation.first()
         assert invocation.read() == b"2345"
         assert invocation.read() == b""
-        assert invocation.bytes_in() == 6
+        assert invocation.bytes_in() == 4
         invocation.close()
+
+
+@pytest.mark.parametrize("size", [0, 5, 200_000])
+def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(workers: Workers, size: int) -> None:
+    given = b"x" * size
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(given)
+        worker.succeed()
+
+    workers.script = script
+    invocation = make()
+    invocation.start(workers.connect())
+    assert invocation.first()
+    workers.settle()
+    assert invocation.has_ended()
+    assert (invocation.bytes_out, invocation.usage["cpu_seconds"]) == (size, 0.25)
+    assert invocation.has_ended()
+    assert b"".join(iter(invocation.read, b"")) == given
+    assert invocation.read() == b""
+    invocation.close()
+
+
+def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x")
+        assert worker.wait_for_cancel()
+
+    workers.script = script
+    invocation = make()
+    invocation.start(workers.connect())
+    invocation.first()
+    began = time.monotonic()
+    assert not any(invocation.has_ended() for _ in range(1000))
+    assert time.monotonic() - began < 0.5
+    assert invocation.read() == b"x"
+    invocation.close()
+
+
+def test_a_failure_that_is_at_hand_is_raised(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x")
+        worker.fail()
+
+    workers.script = script
+    invocation = make()
+    invocation.start(workers.connect())
+    assert invocation.first()
+    workers.settle()
+    with pytest.raises(StorletError):
+        invocation.has_ended()
+    invocation.close()
 
 
 def test_an_empty_output_is_a_success_only_after_done(workers: Workers) -> None:

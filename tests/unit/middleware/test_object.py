@@ -98,7 +98,7 @@ def at(node: Node, short_dir: Path) -> Iterator[Fixture]:
 
 def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> None:
     data, result = at.read()
-    assert (data, result.bytes_in, result.usage["cpu_seconds"]) == (b"HELLO", 5, 0.25)
+    assert (data, result.usage.as_header()) == (b"HELLO", "cpu=0.250000;peak-memory=4096;in=5;out=5")
     invoke = at.node.workers.runs[0].invoke
     assert (invoke.parameters, invoke.inputs[0].metadata) == ({"k": "ü"}, {"Color": "grün"})
 

@@ -93,7 +93,7 @@ def test_a_derived_answer_carries_nothing_that_describes_the_source(proxy: Proxy
               Content_Md5="abc", X_Object_Sysmeta_X="1", X_Object_Meta_Storlet_Main="x")  # fmt: skip
     answer = proxy.call("GET", "c/o", RUN)
     assert answer.data == b"HELLO"
-    assert set(answer.headers) == {
+    assert set(answer.headers) - {"X-Storlet-Usage"} == {
         "Content-Type", "X-Object-Meta-Color", "X-Storlet-Invocation", "X-Storlet-Ran-On", "Server-Timing",
     }  # fmt: skip
     assert answer.headers["Content-Type"] == "text/plain"
@@ -192,10 +192,12 @@ def test_a_stranger_gets_no_traceback(make_proxy: Make, swift: FakeSwift) -> Non
 
 
 def test_a_storlet_that_fails_after_output_breaks_the_body(make_proxy: Make) -> None:
-    proxy = make_proxy(failing(b"half"))
+    # More than the pipe holds: when the answer begins, the storlet has not failed yet.
+    proxy = make_proxy(failing(b"x" * (1 << 20)))
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.data) == (200, b"half")
+    assert (answer.status, set(answer.data)) == (200, set(b"x"))
     assert answer.broken is not None
+    assert "X-Storlet-Usage" not in answer.headers
     assert "Content-Length" not in answer.headers
     assert_idle(proxy)
     assert "code=storlet.failed" in proxy.logger.text
@@ -396,6 +398,29 @@ def test_a_framed_answer_is_unpacked(proxy: Proxy, swift: FakeSwift, node: Node)
     assert answer.headers["X-Object-Meta-M"] == "1"
     assert "X-Backend-Storlet-Run" not in answer.headers
     assert node.workers.runs == []
+
+
+def test_an_end_that_came_with_the_first_bytes_tells_what_was_used(proxy: Proxy, swift: FakeSwift) -> None:
+    done = {**OK, "usage": {"cpu_seconds": 0.5, "peak_memory_bytes": 7}, "has_run": True}
+    framed(swift, [frame(b"HEL", b"LO", done=done)], [frame(b"HELLO"), done_frame(done)])
+    answer = proxy.call("GET", "c/o", RUN)
+    assert answer.headers["X-Storlet-Usage"] == "cpu=0.500000;peak-memory=7;in=5;out=5"
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.data, answer.broken, "X-Storlet-Usage" in answer.headers) == (b"HELLO", None, False)
+    assert proxy.logger.text.count("in=5 out=5 cpu=0.500000 peak-memory=7") == 2
+
+
+def test_a_failure_that_came_with_the_first_bytes_is_an_error_status(proxy: Proxy, swift: FakeSwift) -> None:
+    done = {"outcome": "error", **Unprocessable("no").to_message(), "bytes_in": 5, "has_run": True}
+    framed(swift, [frame(b"HEL", done=done)], [frame(b"HEL"), frames.Encoder(9).data(b"LO") + done_frame(done)])
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Usage"]) == (422, "storlet.failed", "in=5;out=3")
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.data, answer.broken is not None) == (200, b"HELLO", True)
+
+
+def done_frame(message: dict[str, Any]) -> bytes:
+    return frames.Encoder(65536).message(frames.DONE, message)
 
 
 def test_an_answer_that_breaks_before_the_first_byte_is_run_again(proxy: Proxy, swift: FakeSwift) -> None:
@@ -621,6 +646,7 @@ def test_the_log_becomes_an_object_whether_the_storlet_succeeds_or_not(
     def script(worker: WorkerRun) -> None:
         os.write(worker.log, b"line 1\n")
         worker.begin()
+        worker.read()
         worker.fail() if fails else worker.succeed()
 
     proxy = make_proxy(script)
@@ -628,7 +654,8 @@ def test_the_log_becomes_an_object_whether_the_storlet_succeeds_or_not(
     name = f"up.py/{answer.headers['X-Storlet-Invocation']}.log"
     log = swift.containers["storletlog"].objects[name].body
     assert log.startswith(b"line 1\n")
-    assert log.endswith(b"outcome: storlet.failed\n" if fails else b"outcome: ok\n")
+    used = "in=5;out=0" if fails else "cpu=0.250000;peak-memory=4096;in=5;out=0"
+    assert log.decode().endswith(f"outcome: {'storlet.failed' if fails else 'ok'}\nusage: {used}\n")
 
 
 def test_a_client_cannot_make_folders_of_its_logs_name(proxy: Proxy, swift: FakeSwift) -> None:
