@@ -12,6 +12,7 @@
     │   ├── ImageMissing        the sandbox image is not there
     │   └── NameTaken           a container of that name exists
     ├── SandboxLost           the supervisor, and with it the sandbox, is gone or does not answer
+    │   └── SandboxWeak         it came up weaker than configured, and must not be used
     └── LoadRefused           a live supervisor refused a storlet
 
 ``pool`` turns each into one of the four answers that a filter can get (``storlet_middleware.errors``: bad request, node
@@ -59,6 +60,10 @@ class NameTaken(EngineFault):
 
 class SandboxLost(SandboxdFault):
     """The sandbox ended, or its supervisor does not answer any more."""
+
+
+class SandboxWeak(SandboxLost):
+    """What its kernel says of the sandbox is weaker than what was asked for; the text names the rows of the table."""
 
 
 class LoadRefused(SandboxdFault):

@@ -32,6 +32,8 @@ SCRATCH: Final = "/tmp"  # noqa: S108  the sandbox has one of its own
 
 #: Inodes of the scratch: far beyond what honest code opens, and some 8 MiB of kernel memory at most.
 SCRATCH_INODES: Final = 8192
+#: Of ``/dev/shm``, where Python's semaphores are.
+SHM_BYTES: Final = 1024 * 1024
 #: Worse than any of Swift's processes (0), so that the kernel looks for a victim in sandboxes first.
 OOM_SCORE_ADJ: Final = 500
 
@@ -124,9 +126,13 @@ def _system_calls(facts: SandboxFacts) -> list[str]:
     return [f"seccomp={seccomp.profile(has_network=facts.has_network)}"]
 
 
+def ulimits(facts: SandboxFacts) -> dict[str, int]:
+    """The limits of each process, by Docker's names."""
+    return {"nofile": facts.open_files, "core": 0, "msgqueue": 0, "memlock": 64 * 1024}
+
+
 def _ulimits(facts: SandboxFacts) -> list[dict[str, Any]]:
-    limits = {"nofile": facts.open_files, "core": 0, "msgqueue": 0, "memlock": 64 * 1024}
-    return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits(facts).items()]
 
 
 TABLE: Final = (
@@ -147,7 +153,7 @@ TABLE: Final = (
     Row("HostConfig.NetworkMode", lambda f: f.network, "any network, the cloud's metadata address, abstract sockets of the host"),
     Row("NetworkDisabled", lambda f: not f.has_network, "a network that is attached later"),
     Row("HostConfig.IpcMode", _fixed("private"), "shared memory and message queues of others"),
-    Row("HostConfig.ShmSize", _fixed(1024 * 1024), "a second scratch beside /tmp; semaphores of Python's fit in it"),
+    Row("HostConfig.ShmSize", _fixed(SHM_BYTES), "a second scratch beside /tmp; semaphores of Python's fit in it"),
     Row("HostConfig.PidMode", _fixed(""), "seeing or signalling processes of the host"),
     Row("HostConfig.UTSMode", _fixed(""), "the host's name"),
     Row("Hostname", _fixed("sandbox"), "the host's name and the sandbox's id, as something to tell nodes apart by"),

@@ -15,16 +15,18 @@ import enum
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.config import Config
+from storlet_middleware.config import Config, LimitsSection
+from storlet_middleware.sandboxd import readback
 from storlet_middleware.sandboxd.control import ControlLink, PeerCheck, peer_of
 from storlet_middleware.sandboxd.docker import Engine
-from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost
+from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost, SandboxWeak
+from storlet_middleware.sandboxd.hardening import SandboxFacts
 from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Plan
 from storlet_middleware.sandboxd.threads import Threads
@@ -51,6 +53,9 @@ class State(enum.StrEnum):
     ENDING = "ending"
 
 
+ReadBack = Callable[[SandboxFacts, Mapping[str, str], Mapping[str, Any]], list[str]]
+
+
 @dataclass(frozen=True)
 class Node:
     """What all sandboxes of the node share."""
@@ -60,6 +65,7 @@ class Node:
     places: Places
     threads: Threads
     stranger: PeerCheck
+    weaker: ReadBack = readback.faults
 
 
 class Sandbox:
@@ -98,6 +104,7 @@ class Sandbox:
         with self._listening():
             self.container_id = await self._create()
             await self._meet()
+            await self._read_back()
         self._run()
 
     async def adopt(self, container_id: str, started_at: float) -> None:
@@ -106,6 +113,8 @@ class Sandbox:
         self._node.places.keep_sandbox_dirs(self.plan.key)
         with self._listening():
             hello = await self._meet()
+        if not self.plan.is_outdated:  # else it was made by other rules, and works to its end
+            await self._read_back()
         self._versions = self._node.places.keep_group_sockets(self.plan.key, hello.groups)
         await self._take_over()
         self._run()
@@ -123,6 +132,18 @@ class Sandbox:
         if self._link is None or not self._link.is_open:
             raise SandboxLost("the supervisor went away after its hello")
         self.state = State.RUNNING
+
+    async def _read_back(self) -> None:
+        """Hold what its kernel says against what was asked for; raises :class:`SandboxWeak`."""
+        if self._link is None:
+            raise SandboxLost("the supervisor went away after its hello")
+        host = await self._node.threads.call(self._node.engine.host)
+        faults = self._node.weaker(self.plan.facts, await self._link.inspect(), host)
+        for fault in faults:
+            log.error("sandbox weaker than configured key=%s fault=%s", self.plan.key, shown(fault))
+        if faults:
+            rows = dict.fromkeys(fault.partition(":")[0] for fault in faults)
+            raise SandboxWeak(f"the sandbox came up weaker than configured: {', '.join(rows)}")
 
     async def _create(self) -> str:
         plan, call, engine = self.plan, self._node.threads.call, self._node.engine
@@ -204,6 +225,15 @@ class Sandbox:
         if self._link is None:
             raise SandboxLost("the sandbox has no supervisor yet")
         return await self._link.status()
+
+    async def check(self, descriptor: int, allowed: Sequence[str], limits: LimitsSection) -> dict[str, str]:
+        """Have it try to break out of itself, with a donated file in its hands; see ``gate``."""
+        if self._link is None:
+            raise SandboxLost("the sandbox has no supervisor yet")
+        resources = messages.Resources(
+            limits.memory_bytes, limits.cpus, limits.pids, limits.open_files, limits.scratch_bytes
+        )
+        return await self._link.check(descriptor, allowed, resources)
 
     def code_in_use(self) -> set[Path]:
         """Folders that must stay while it is there: of its groups' code, or of all of its account's code."""

@@ -58,6 +58,8 @@ class FakeDocker:
     start_seconds: float = 0.0
     remove_fails: bool = False
     starts: int = 0
+    #: In what every sandbox turns out to be weaker than configured.
+    weaker: list[str] = field(default_factory=list)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Kill every supervisor; the containers stay, as dead ones do in Docker."""
@@ -201,7 +203,7 @@ class FakeNode:
         config, engine = self.config, FakeEngine(self.docker)
         places = self.places
         places.make()
-        node = Node(config, engine, places, Threads(), own_processes_only)
+        node = Node(config, engine, places, Threads(), own_processes_only, lambda *_: self.docker.weaker)
         identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
         pool = Pool(node, Planner(config, engine, places, identities))
         server = Server(places.listen_for_requests(), pool)

@@ -84,6 +84,8 @@ class FakeSupervisor:
                 self.selector.unregister(listener)
                 listener.close()
             return messages.Unloaded(message.request)
+        if isinstance(message, messages.Inspect):
+            return messages.Inspected(message.request, {"/proc/self/comm": "fake"})
         assert isinstance(message, messages.AskStatus)
         return messages.GroupStatus(message.request, [self.group(version) for version in self.listeners])
 

@@ -342,3 +342,16 @@ def test_status_works_without_docker_and_names_the_image(node: FakeNode) -> None
     assert node.status().images == {"storlets/sandbox:latest": {"id": "sha256:one"}}
     node.docker.is_down = True
     assert node.status().images["storlets/sandbox:latest"]["id"] is None
+
+
+def test_a_sandbox_that_came_up_weaker_than_configured_is_ended_before_it_gets_code(
+    node: FakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.docker.weaker = ["HostConfig.PidsLimit: pids.max is without limit, should be 64"]
+    refused = node.load()
+    assert refused.code == "sandbox.unavailable"
+    assert "weaker than configured: HostConfig.PidsLimit" in refused.message
+    assert 'fault="HostConfig.PidsLimit: pids.max is without limit, should be 64"' in caplog.text
+    until(lambda: not node.docker.containers)
+    node.docker.weaker = []
+    until(lambda: isinstance(node.load(), messages.Acquired))
