@@ -5,6 +5,7 @@
     <run_dir>/                     root   0755
         sandboxd.lock              root   0644   held (flock) by the live sandboxd, whose pid is in it
         sandboxd.sock              group  0660   requests of the filters
+        admission                  group  0660   see ``storlet_middleware.admission_table``
         c/                         root   0700   control directories; a sandbox sees only its own, as /run/storlets
             <sandbox key>/         root   0755
                 control.sock       root   0666   only there while sandboxd waits for the supervisor
@@ -35,6 +36,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from storlet_middleware import admission_table
 from storlet_middleware.sandboxd.errors import PlaceFault, StartupFault
 from storlet_middleware.sandboxd.keys import tenant_key
 
@@ -57,6 +59,7 @@ class Places:
         self.state_dir = state_dir
         self.request_socket = run_dir / "sandboxd.sock"
         self.lock_file = run_dir / "sandboxd.lock"
+        self.admission_table = run_dir / admission_table.FILE_NAME
         self._control = run_dir / "c"
         self._sockets = run_dir / "s"
         self._code = state_dir / "code"
@@ -86,6 +89,8 @@ class Places:
         _make_parents(self.state_dir)
         self.make_run_dir()
         self._make_directory(self.state_dir, 0o755, self._owner, None)
+        with _fault(self.admission_table):
+            admission_table.create(self.admission_table, self._gid)
         self._make_directory(self._control, 0o700, self._owner, None)
         self._make_directory(self._sockets, 0o750, self._owner, self._gid)
         self._make_directory(self._code, 0o750, self._owner, self._gid)
@@ -106,6 +111,7 @@ class Places:
             _remove_tree(parent)
         for path in (self.request_socket, self.lock_file):
             path.unlink(missing_ok=True)
+        self.admission_table.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.run_dir.rmdir()  # somebody else's files may be there, or it is a mount point: then it stays
 
