@@ -3,6 +3,7 @@
 ``server``     the node's control socket: requests of the filters (prepare, load, status) and their answers
 ``pool``       tenants -> sandboxes: started once, evicted, stopped when idle, backed off, adopted, swept
 ``sandbox``    one sandbox: its container, its sockets, its groups; from start or adoption to the end
+``gate``       which trust classes may be used: the result of a self-test in a sandbox of each
 ``control``    the connection to one supervisor: hello, numbered requests, loss
 ``places``     every path on the node that sandboxd makes, with owner and mode
 ``plan``       what a sandbox is made from: key, uid, the body of Docker's ``create``; what may be adopted

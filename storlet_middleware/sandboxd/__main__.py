@@ -32,6 +32,7 @@ from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import stranger
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, StartupFault
+from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, UidRange
 from storlet_middleware.sandboxd.places import Lock, Places
 from storlet_middleware.sandboxd.plan import Planner, check_node_id
@@ -84,7 +85,8 @@ def serve(config: Config, places: Places) -> int:
 async def _serve(config: Config, places: Places, identities: Identities) -> None:
     engine = Engine(config.sandbox.docker_url)
     node = Node(config, engine, places, Threads(), stranger)
-    pool = Pool(node, Planner(config, engine, places, identities))
+    planner = Planner(config, engine, places, identities)
+    pool = Pool(node, planner, Gate(node, planner))
     server = Server(places.listen_for_requests(), pool)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -131,9 +131,11 @@ class ControlLink:
         answer = await self._request(messages.Inspect, messages.Inspected)
         return dict(answer.files)
 
-    async def check(self, descriptor: int) -> dict[str, str]:
+    async def check(self, descriptor: int, allowed: Sequence[str], limits: messages.Resources) -> dict[str, str]:
         """Have it try to break out; faults by name of the test.  ``descriptor`` stays the caller's."""
-        answer = await self._request(messages.Check, messages.Checked, [descriptor], CHECK_SECONDS)
+        answer = await self._request(
+            lambda number: messages.Check(number, allowed, limits), messages.Checked, [descriptor], CHECK_SECONDS
+        )
         return dict(answer.faults)
 
     async def assign(self, identity: Identity) -> None:

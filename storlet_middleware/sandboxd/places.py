@@ -6,6 +6,7 @@
         sandboxd.lock              root   0644   held (flock) by the live sandboxd, whose pid is in it
         sandboxd.sock              group  0660   requests of the filters
         admission                  group  0660   see ``storlet_middleware.admission_table``
+        self-test.json             root   0644   which trust classes passed, for ``/info``
         c/                         root   0700   control directories; a sandbox sees only its own, as /run/storlets
             <sandbox key>/         root   0755
                 control.sock       root   0666   only there while sandboxd waits for the supervisor
@@ -59,6 +60,7 @@ class Places:
         self.state_dir = state_dir
         self.request_socket = run_dir / "sandboxd.sock"
         self.lock_file = run_dir / "sandboxd.lock"
+        self._self_test = run_dir / "self-test.json"
         self.admission_table = run_dir / admission_table.FILE_NAME
         self._control = run_dir / "c"
         self._sockets = run_dir / "s"
@@ -101,6 +103,14 @@ class Places:
         """The listening request socket, in the place of a stale one; only the holder of the lock may call this."""
         return self._listening_at(self.request_socket, 0o660, self._gid, REQUEST_BACKLOG)
 
+    def write_self_test(self, text: str) -> None:
+        """Publish the states of the trust classes; a reader sees the old text or the new one."""
+        temporary = self._self_test.with_name(f".{next(self._numbers)}")
+        with _fault(self._self_test):
+            temporary.write_text(text, encoding="utf-8")
+            temporary.chmod(0o644)
+            temporary.replace(self._self_test)
+
     def keys(self) -> set[str]:
         """Sandbox keys that have a control or socket directory."""
         return {name for parent in (self._control, self._sockets) for name in _names(parent)}
@@ -109,7 +119,7 @@ class Places:
         """Remove everything of ours in ``run_dir``, for the removal of the whole node; the lock goes last."""
         for parent in (self._control, self._sockets):
             _remove_tree(parent)
-        for path in (self.request_socket, self.lock_file):
+        for path in (self.request_socket, self._self_test, self.lock_file):
             path.unlink(missing_ok=True)
         self.admission_table.unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from storlet_middleware.config import ADMIN_CLASS, CLASSES, USER_CLASS, Config
+from storlet_middleware.config import ADMIN_CLASS, CLASSES, USER_CLASS, Config, LimitsSection
 from storlet_middleware.sandboxd import docker, hardening
 from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PlaceFault, StartupFault
 from storlet_middleware.sandboxd.identity import Identities, Identity
 from storlet_middleware.sandboxd.keys import sandbox_key
 from storlet_middleware.sandboxd.places import Places
+
+#: Whose the sandboxes of the self-test are: no account, because Swift's names of accounts have no slash.
+SELF_TEST_ACCOUNT: Final = "/self-test"
+#: Small, so that the limits are reached at once.
+_SELF_TEST_LIMITS: Final = {"memory_bytes": 128 << 20, "pids": 64, "open_files": 256, "scratch_bytes": 8 << 20}
 
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -84,7 +89,24 @@ class Planner:
         for mount in self._config.classes[demand.trust_class].mounts:
             if not Path(mount.source).is_dir():
                 raise MountMissing(f"[class:{demand.trust_class}] mounts: {mount.source} is no directory of this node")
-        return self._plan(demand, self._engine.image_id(demand.image))
+        return self._plan(demand, self._engine.image_id(demand.image), self._config.classes[demand.trust_class].limits)
+
+    # The self-test asks for these three (``gate``); everything but the size of the limits is as a tenant of the class has it.
+
+    def self_test_demand(self, trust_class: str) -> Demand:
+        """Which sandbox is for the self-test of a class."""
+        return Demand(SELF_TEST_ACCOUNT, trust_class, self._config.sandbox.image)
+
+    def self_test_limits(self, trust_class: str) -> LimitsSection:
+        """The limits of that sandbox."""
+        limits = self._config.classes[trust_class].limits
+        small = {name: min(getattr(limits, name), value) for name, value in _SELF_TEST_LIMITS.items()}
+        return dataclasses.replace(limits, **small)
+
+    def self_test_plan(self, trust_class: str) -> Plan:
+        """The plan for it."""
+        demand = self.self_test_demand(trust_class)
+        return self._plan(demand, self._engine.image_id(demand.image), self.self_test_limits(trust_class))
 
     def plan_of(self, container: docker.Container) -> Plan | None:
         """The plan of a container that an earlier sandboxd left, or ``None`` when it is of no use.
@@ -96,6 +118,8 @@ class Planner:
         # Before there was such a label, every container was made of the configured image.
         image = container.labels.get(docker.LABEL_IMAGE) or self._config.image_of(account)
         demand = Demand(account, container.labels.get(docker.LABEL_CLASS, ""), image)
+        if account == SELF_TEST_ACCOUNT:
+            return None  # its sandboxd ended in the middle of a self-test
         known = (container.labels.get(docker.LABEL_KEY), container.name)
         if not container.is_running or demand.trust_class not in CLASSES:
             return None
@@ -106,7 +130,7 @@ class Planner:
         except ImageMissing:
             image_id = container.image_id  # a running sandbox is worth more than none
         try:
-            plan = self._plan(demand, image_id)
+            plan = self._plan(demand, image_id, self._config.classes[demand.trust_class].limits)
         except PlaceFault:
             return None  # its code directory is gone
         if plan.code_mark != container.labels.get(docker.LABEL_CODE):
@@ -122,10 +146,9 @@ class Planner:
             classes.add(ADMIN_CLASS)
         return demand.trust_class in classes and demand.image == self._config.image_of(demand.account)
 
-    def _plan(self, demand: Demand, image_id: str) -> Plan:
+    def _plan(self, demand: Demand, image_id: str, limits: LimitsSection) -> Plan:
         trust_class = self._config.classes[demand.trust_class]
         identity = self._identities.identity(demand.account, demand.trust_class)
-        limits = trust_class.limits
         host = self._engine.host()
         facts = hardening.SandboxFacts(
             image_id=image_id,

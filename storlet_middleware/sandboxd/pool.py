@@ -36,6 +36,7 @@ from storlet_middleware.sandboxd.errors import (
     SandboxdFault,
     SandboxLost,
 )
+from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.plan import Demand, Plan, Planner
 from storlet_middleware.sandboxd.sandbox import RECENT_SECONDS, Node, Sandbox, State
 from storlet_middleware.sandboxd.wording import shown
@@ -79,8 +80,9 @@ class Entry:
 class Pool:
     """Answers for the whole node; make it inside the loop, then :meth:`run` it."""
 
-    def __init__(self, node: Node, planner: Planner) -> None:
+    def __init__(self, node: Node, planner: Planner, gate: Gate) -> None:
         self._node = node
+        self._gate = gate
         self._planner = planner
         self._entries: dict[str, Entry] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
@@ -120,7 +122,10 @@ class Pool:
         limit = self._node.config.sandbox.start_deadline_seconds + LOAD_SECONDS
         try:
             async with asyncio.timeout(limit):
-                return await self._load(self._planner.demand(account, storlet.name), storlet)
+                demand = self._planner.demand(account, storlet.name)
+                await self._adopted()
+                await self._gate.admit(demand.trust_class)
+                return await self._load(demand, storlet)
         except SandboxdFault as fault:
             raise self._answer(fault) from fault
         except TimeoutError:
@@ -131,7 +136,17 @@ class Pool:
         sandboxes, images = await asyncio.gather(
             asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))), self._images()
         )
-        return messages.NodeStatus([*sandboxes, *(_described_briefly(sandbox) for sandbox in self._draining)], images)
+        draining = (_described_briefly(sandbox) for sandbox in self._draining)
+        return messages.NodeStatus([*sandboxes, *draining], images, self._gate.results)
+
+    async def self_test(self) -> messages.NodeStatus:
+        """The status after a self-test of each trust class; raises a :class:`StorletError`."""
+        try:
+            await self._adopted()
+            await self._gate.check()
+        except SandboxdFault as fault:
+            raise self._answer(fault) from fault
+        return await self.status()
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -145,6 +160,7 @@ class Pool:
                 await asyncio.sleep(ADOPT_AGAIN_SECONDS)
                 continue
             break
+        self._in_background(self._gate.run())
         config = self._node.config
         tick = min(SWEEP_SECONDS, config.sandbox.idle_stop_seconds / 4, config.invocation.group_idle_seconds)
         next_sweep = 0.0
@@ -158,6 +174,7 @@ class Pool:
 
     async def close(self, grace_seconds: float) -> None:
         """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
+        await self._gate.close()
         tasks = {entry.task for entry in self._entries.values()} | set(self._endings.values())
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
@@ -484,9 +501,9 @@ class Pool:
             return
         draining = {sandbox.container_id for sandbox in self._draining}
         for container in containers:
-            if container.id in draining or container.id in self._endings:
-                continue
             key = container.labels.get(LABEL_KEY, "")
+            if container.id in draining or container.id in self._endings or self._gate.owns(key):
+                continue
             entry = self._entries.get(key)
             known = entry.sandbox.container_id if entry is not None and entry.sandbox is not None else None
             if key not in self._endings and (entry is None or (known is not None and known != container.id)):
@@ -497,6 +514,8 @@ class Pool:
     # --- how --------------------------------------------------------------------------------------------------------
 
     async def _start_ahead(self, demand: Demand) -> None:
+        if self._gate.is_closed(demand.trust_class):
+            return
         try:
             await self._running(demand)
         except (SandboxdFault, StorletError):

@@ -130,6 +130,8 @@ class Server:
                 return messages.Prepared(str(await self._pool.prepare(request.account, request.storlet, peer.uid)))
             if isinstance(request, messages.Acquire):
                 return messages.Acquired(str(await self._pool.load(request.account, request.storlet)))
+            if isinstance(request, messages.AskSelfTest):
+                return fitting(await self._pool.self_test())
             return fitting(await self._pool.status())
         except StorletError as error:
             return messages.NodeRefused(error.code, messages.one_line(str(error)), error.retry_after)

@@ -25,6 +25,7 @@ from storlet_middleware import config as configuration
 from storlet_middleware.sandboxd.control import Peer
 from storlet_middleware.sandboxd.docker import LABEL_NODE, Container, Engine
 from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
+from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
 from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Planner
@@ -151,12 +152,23 @@ def own_processes_only(peer: Peer, identity: Identity) -> str:
     return "" if peer.uid == os.getuid() else "not the user of this test"
 
 
+class OpenGate(Gate):
+    """The gate of a node on which no class was tested, and none needs to be."""
+
+    async def admit(self, trust_class: str) -> None:
+        """Everybody may pass."""
+
+    async def run(self) -> None:
+        """Nothing is tested by itself."""
+
+
 class FakeNode:
     """A sandboxd in a thread, with directories of its own; ``stop`` and ``start`` again to see what is adopted."""
 
     def __init__(self, docker: FakeDocker, **sandbox_options: object) -> None:
         self.docker = docker
         self.home = Path(tempfile.mkdtemp(prefix="sd-", dir="/tmp"))
+        self.gate: type[Gate] = OpenGate
         self.options: dict[str, object] = {"start_deadline_seconds": 5, **sandbox_options}
         self.limits: dict[str, object] = {}
         self.invocation: dict[str, object] = {}
@@ -205,7 +217,8 @@ class FakeNode:
         places.make()
         node = Node(config, engine, places, Threads(), own_processes_only, lambda *_: self.docker.weaker)
         identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
-        pool = Pool(node, Planner(config, engine, places, identities))
+        planner = Planner(config, engine, places, identities)
+        pool = Pool(node, planner, self.gate(node, planner))
         server = Server(places.listen_for_requests(), pool)
         server.open()
         running = asyncio.create_task(pool.run())

@@ -1,0 +1,280 @@
+"""The gate of each trust class: nobody's code is loaded before a sandbox of its class was seen to hold.
+
+At sandboxd's start, and whenever an operator asks (``storlet sandboxes --check``), a sandbox is made for each class, of the
+same plan as a tenant's but small, for an account that no tenant can have.  Inside, ``storlet_daemon.selftest`` tries to
+break out and to break the limits, with a file of root's in its hands as a storlet has an object.  The sandbox is removed
+afterwards.
+
+======== ===============================================================================================================
+state    what it means for the class
+======== ===============================================================================================================
+untested no sandbox could be made yet (Docker is away, the image is missing): a load tries again, and is told the reason
+pass     every test held, or the operator accepts those that did not: ``[sandbox] accept_failures``, by name
+fail     loads are refused with ``sandbox.unavailable`` and the reason; what runs goes on running
+======== ===============================================================================================================
+
+A load that comes before the first result waits for it.  A later round leaves the state as it is until it has one.
+A test that fails because this host lacks something (swap accounting, a capability of root's own) fails like any other: it
+is the operator who knows whether that can be accepted on this node, and the name in the configuration says that he did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.config import CLASSES, TrustClass
+from storlet_middleware.errors import SandboxUnavailable
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    EngineUnavailable,
+    LoadRefused,
+    SandboxdFault,
+    SandboxLost,
+    SandboxWeak,
+)
+from storlet_middleware.sandboxd.plan import Plan, Planner
+from storlet_middleware.sandboxd.sandbox import Node, Sandbox
+from storlet_middleware.sandboxd.wording import plain, shown
+
+log = logging.getLogger("storlet.sandboxd")
+
+UNTESTED: Final = "untested"
+PASS: Final = "pass"  # noqa: S105  a state, not a word to pass by
+FAIL: Final = "fail"
+
+#: Faults that are not of a test inside but of the whole: it came up weaker, it ended, or the donated file is another one.
+AS_CONFIGURED: Final = "sandbox-as-configured"
+SURVIVES: Final = "sandbox-survives"
+DONATED: Final = "donated-unchanged"
+
+#: Between attempts while no sandbox can be made.
+AGAIN_SECONDS: Final = 2.0
+#: After a fault that will not go away by itself; Docker's absence is asked for anew by each load.
+REST_SECONDS: Final = 10.0
+#: A load waits at most so long for the first result.
+WAIT_SECONDS: Final = 20.0
+
+CONTENT: Final = b"an object in the hands of a storlet\n"
+XATTR: Final = "user.storlets.selftest"
+_XATTR_VALUE: Final = b"what only Swift may read"
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """Why there is no result yet."""
+
+    fault: SandboxdFault
+    at: float
+
+
+class Gate:
+    """Of one node; make it inside the loop, then :meth:`run` it once the node's containers have been adopted."""
+
+    def __init__(self, node: Node, planner: Planner) -> None:
+        self._node = node
+        self._planner = planner
+        self._accepted = frozenset(node.config.sandbox.accept_failures)
+        self._results = {name: messages.SelfTest(name, UNTESTED) for name in CLASSES}
+        self._faults: dict[str, _Fault] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        # One after the other: a node that starts has other work to do.
+        self._turn = asyncio.Lock()
+        self._plans: dict[str, Plan] = {}
+
+    @property
+    def results(self) -> tuple[messages.SelfTest, ...]:
+        """The last result of each class."""
+        return tuple(self._results.values())
+
+    def is_closed(self, trust_class: str) -> bool:
+        """Whether storlets of a class may not be loaded, as far as is known."""
+        return self._results[trust_class].state == FAIL
+
+    def owns(self, key: str) -> bool:
+        """Whether a sandbox is one that is being tested now."""
+        return any(plan.key == key for plan in self._plans.values())
+
+    async def admit(self, trust_class: str) -> None:
+        """Return when storlets of a class may be loaded; raises :class:`SandboxUnavailable` or a :class:`SandboxdFault`."""
+        if self._results[trust_class].state == UNTESTED:
+            await self._first(trust_class)
+        result = self._results[trust_class]
+        if result.state == FAIL:
+            name, fault = next(self._closing(result))
+            raise SandboxUnavailable(
+                messages.one_line(
+                    f"sandboxes of class {trust_class} are closed on this node: self-test {name}: {fault}"
+                )
+            )
+
+    async def run(self) -> None:
+        """Test each class, again and again until there is a result."""
+        self._write()
+        while untested := [name for name, result in self._results.items() if result.state == UNTESTED]:
+            await asyncio.wait([self._begin(name) for name in untested])
+            await asyncio.sleep(0 if not self._faults else AGAIN_SECONDS)
+
+    async def check(self) -> None:
+        """Test each class now; raises a :class:`SandboxdFault` when one cannot be tested."""
+        self._faults.clear()
+        tasks = [self._begin(name) for name in CLASSES]
+        await asyncio.wait(tasks)
+        for known in self._faults.values():
+            raise known.fault
+
+    async def close(self) -> None:
+        """End what is under way; a sandbox that is left is removed by the next sandboxd."""
+        for task in self._tasks.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    # --- one class --------------------------------------------------------------------------------------------------
+
+    async def _first(self, trust_class: str) -> None:
+        known = self._faults.get(trust_class)
+        if known and not isinstance(known.fault, EngineUnavailable) and time.monotonic() - known.at < REST_SECONDS:
+            raise known.fault
+        done, _ = await asyncio.wait([self._begin(trust_class)], timeout=WAIT_SECONDS)
+        if not done:
+            raise SandboxUnavailable(
+                f"the self-test of class {trust_class} has not ended within {WAIT_SECONDS:g} seconds",
+                retry_after=math.ceil(AGAIN_SECONDS),
+            )
+        if trust_class in self._faults:
+            raise self._faults[trust_class].fault
+
+    def _begin(self, name: str) -> asyncio.Task[None]:
+        """The task that tests a class: the one under way, if there is one."""
+        task = self._tasks.get(name)
+        if task is None or task.done():
+            task = self._tasks[name] = asyncio.get_running_loop().create_task(self._test(name))
+        return task
+
+    async def _test(self, name: str) -> None:
+        async with self._turn:
+            began = time.monotonic()
+            try:
+                faults = await self._tried(self._node.config.classes[name])
+            except SandboxdFault as fault:
+                if name not in self._faults or str(self._faults[name].fault) != str(fault):
+                    log.warning("self-test not possible class=%s reason=%s", name, shown(fault))
+                self._faults[name] = _Fault(fault, time.monotonic())
+                return
+            self._faults.pop(name, None)
+            result = messages.SelfTest(name, PASS, faults, time.time())
+            if any(self._closing(result)):
+                result = messages.SelfTest(name, FAIL, faults, result.at)
+            self._results[name] = result
+            self._tell(result, time.monotonic() - began)
+            self._write()
+
+    async def _tried(self, trust_class: TrustClass) -> dict[str, str]:
+        """What a sandbox of the class let happen, by name of the test; raises a fault when there could be none."""
+        places, call = self._node.places, self._node.threads.call
+        places.make_code_dir(self._planner.self_test_demand(trust_class.name).account)
+        plan = await call(self._planner.self_test_plan, trust_class.name)
+        sandbox = Sandbox(plan, self._node, lambda _sandbox, _reason: None)
+        self._plans[trust_class.name] = plan
+        try:
+            async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
+                await sandbox.start()
+            return await self._checked(sandbox, trust_class)
+        except SandboxWeak as fault:
+            return {AS_CONFIGURED: plain(fault)}
+        except TimeoutError:
+            raise SandboxLost("the sandbox for the self-test did not start in time") from None
+        finally:
+            sandbox.cut()
+            # Also when this is cancelled: what cannot be removed now goes when the next one wants its name.
+            with contextlib.suppress(EngineFault):
+                await sandbox.remove()
+            del self._plans[trust_class.name]
+
+    async def _checked(self, sandbox: Sandbox, trust_class: TrustClass) -> dict[str, str]:
+        with donated(self._node.places.state_dir) as descriptor:
+            before = _seen(descriptor)
+            try:
+                faults = await sandbox.check(
+                    descriptor, allowed(trust_class), self._planner.self_test_limits(trust_class.name)
+                )
+            except (SandboxLost, LoadRefused) as fault:
+                faults = {SURVIVES: plain(fault)}
+            if _seen(descriptor) != before:
+                faults[DONATED] = "the donated file was changed"
+        return faults
+
+    # --- what is said of it -----------------------------------------------------------------------------------------
+
+    def _closing(self, result: messages.SelfTest) -> Iterator[tuple[str, str]]:
+        """The faults that nobody accepts."""
+        return ((name, text) for name, text in result.faults.items() if text and name not in self._accepted)
+
+    def _tell(self, result: messages.SelfTest, seconds: float) -> None:
+        failed = {name: text for name, text in result.faults.items() if text}
+        for name, text in failed.items():
+            log.warning(
+                "self-test failed class=%s test=%s accepted=%s what=%s",
+                result.trust_class, shown(name), name in self._accepted, shown(text),
+            )  # fmt: skip
+        log.log(
+            logging.INFO if result.state == PASS else logging.ERROR,
+            "self-test class=%s result=%s tests=%d failed=%d ms=%.0f",
+            result.trust_class, result.state, len(result.faults), len(failed), seconds * 1000,
+        )  # fmt: skip
+
+    def _write(self) -> None:
+        """For ``/info`` of the proxies: states only; what failed is for operators."""
+        states: Mapping[str, str] = {name: result.state for name, result in self._results.items()}
+        try:
+            self._node.places.write_self_test(json.dumps(states))
+        except SandboxdFault as fault:
+            log.warning("self-test not published reason=%s", shown(fault))
+
+
+def allowed(trust_class: TrustClass) -> tuple[str, ...]:
+    """What a class may have, in the words of the self-test."""
+    network = () if trust_class.network == "none" else ("network",)
+    return (*network, *(f"write:{mount.target}" for mount in trust_class.mounts if mount.is_writable))
+
+
+@contextlib.contextmanager
+def donated(folder: Path) -> Iterator[int]:
+    """A file as an object is: ours, closed to others, with attributes; opened for reading."""
+    path = folder / "self-test-object"
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, CONTENT)
+        # A file system without attributes: then there is nothing to read, and nothing to keep from anybody.
+        with contextlib.suppress(OSError):
+            os.setxattr(descriptor, XATTR, _XATTR_VALUE)
+    finally:
+        os.close(descriptor)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+
+
+def _seen(descriptor: int) -> object:
+    """All of a file that a storlet might have changed."""
+    status = os.fstat(descriptor)
+    names = []
+    with contextlib.suppress(OSError):
+        names = sorted((name, os.getxattr(descriptor, name)) for name in os.listxattr(descriptor))
+    kept = (status.st_mode, status.st_uid, status.st_gid, status.st_nlink, status.st_mtime_ns, status.st_size)
+    return kept, names, os.pread(descriptor, 4096, 0)
