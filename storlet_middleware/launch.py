@@ -1,6 +1,7 @@
 """Starts an invocation on this node: code, sandbox, worker, in the order that is quickest.
 
-A warm start is one connection to a known socket.  A cold one asks sandboxd to begin starting the sandbox, fetches the
+First of all the node lets the invocation in (:mod:`storlet_middleware.admission`), which may take its time.  Then a warm
+start is one connection to a known socket.  A cold one asks sandboxd to begin starting the sandbox, fetches the
 code meanwhile, has it loaded, and connects.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import limits
+from storlet_middleware.admission import Admission, Beats, Slot
 from storlet_middleware.code import CodeCache, Fetcher, StorletVersion
 from storlet_middleware.concurrency import GreenTask, spawn, wait_task
 from storlet_middleware.config import Config
@@ -28,8 +30,9 @@ _ANSWER_MARGIN_SECONDS: Final = 15.0
 class Launcher:
     """One per server process."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, logger: Any) -> None:
         self._config = config
+        self._admission = Admission(config, logger)
         self._client = SandboxClient(
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )
@@ -58,17 +61,48 @@ class Launcher:
             pass
 
     def start_patiently(
-        self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, beat_seconds: float | None
+        self,
+        invocation: Invocation,
+        version: StorletVersion,
+        fetcher: Fetcher,
+        beats: Beats | None,
+        slot: Slot | None = None,
     ) -> Iterator[None]:
-        """The same, yielding every ``beat_seconds`` while it waits, so that the caller can show that it lives."""
-        wanted = version.load_request(
-            limits.group_of(version.key, invocation.task.resources), invocation.task.resources
-        )
+        """The same, yielding at each of ``beats`` while it waits, so that the caller can show that it lives.
+
+        :param slot: where the node has let it in already; it is the invocation's from here on.
+        """
+        resources = invocation.task.resources
+        wanted = version.load_request(limits.group_of(version.key, resources), resources)
+        if slot is None:
+            claim = self._admission.claim(version.account, wanted.version, resources.memory_bytes)
+            slot = yield from self._admission.acquire(claim, beats)
+        invocation.admitted(slot.waited_seconds, slot.release)
+        try:
+            yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
+        except BaseException:
+            # The caller may try once more with the same invocation.
+            slot.release()
+            raise
+
+    def admit_at_once(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
+        """A slot for an invocation of ``version``, or ``None`` where it would have to wait."""
+        group = limits.group_of(version.key, resources)
+        return self._admission.acquire_at_once(self._admission.claim(version.account, group, resources.memory_bytes))
+
+    def _start_admitted(
+        self,
+        invocation: Invocation,
+        version: StorletVersion,
+        wanted: messages.Storlet,
+        fetcher: Fetcher,
+        beats: Beats | None,
+    ) -> Iterator[None]:
         connection = self._client.connect_warm(version.account, wanted.version)
         if connection is None:
             starting = spawn(self._try_prepare, version, wanted, fetcher)
             try:
-                while beat_seconds is not None and not wait_task(starting, beat_seconds):
+                while beats is not None and not wait_task(starting, beats[0]):
                     yield
                 connection = _value(starting.wait())
             except BaseException:

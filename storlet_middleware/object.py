@@ -18,7 +18,8 @@ from swift.common.internal_client import InternalClient
 from swift.common.swob import HTTPConflict, Request, Response
 from swift.common.utils import close_if_possible
 
-from storlet_middleware import frames, names
+from storlet_middleware import frames, names, placement
+from storlet_middleware.admission import Slot
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import code_unavailable
 from storlet_middleware.client_watch import ClientGone, ClientWatch
@@ -47,6 +48,8 @@ _FLUSH_SECONDS: Final = 0.1
 #: do not end with their request, so a client's leaving would not be known here before the first heartbeat.
 _HEADERS_SECONDS: Final = 0.25
 
+_OVERFLOW_KEY: Final = "HTTP_" + names.BACKEND_OVERFLOW.upper().replace("-", "_")
+
 WSGIApp = Callable[[dict[str, Any], Callable[..., Any]], Any]
 
 
@@ -60,7 +63,7 @@ class ObjectNode:
         self._app = app
         self._config = config
         self._logger = logger
-        self._launcher = Launcher(config)
+        self._launcher = Launcher(config, logger)
         self._fetcher = InternalFetcher(config.storlet.internal_client_conf_path)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
@@ -83,10 +86,22 @@ class ObjectNode:
             return HTTPConflict(body=b"a storlet's output cannot be resumed")(environ, start_response)
         request = Request(environ)
         answer = request.get_response(self._app)
-        fd = _donatable(answer)
-        if fd is None:
+        file = _plain_file(answer)
+        if file is None:
             return answer(environ, start_response)
-        run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, answer, fd)
+        slot, overflow = None, environ.get(_OVERFLOW_KEY)
+        if overflow:
+            resources = self._launcher.effective(wanted.storlet, wanted.limits).resources
+            slot = self._launcher.admit_at_once(wanted.storlet, resources)
+            if slot is None:
+                return _full(answer, overflow, request)(environ, start_response)
+        try:
+            fd = _duplicate(file, answer)
+        except BaseException:
+            if slot is not None:
+                slot.release()
+            raise
+        run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, answer, fd, slot)
         headers = {
             key: value
             for key, value in answer.headers.items()
@@ -100,14 +115,29 @@ class ObjectNode:
         return framed(environ, start_response)
 
 
-def _donatable(answer: Any) -> int | None:
-    """A duplicate of the object file's descriptor when ``answer`` is a whole plain object; its reader is closed then."""
+def _plain_file(answer: Any) -> Any:
+    """The object's open file when ``answer`` is a whole plain object, else ``None``."""
     if answer.status_int != 200 or any(header in answer.headers for header in NOT_PLAIN):
         return None
     # Swift has no public way to the file; without one (another disk-file backend) the proxy runs the storlet.
-    file = getattr(answer.app_iter, "_fp", None)
-    if file is None:
-        return None
+    return getattr(answer.app_iter, "_fp", None)
+
+
+def _full(answer: Any, overflow: str, request: Any) -> Any:
+    """The answer of a node without room, where the proxy said that it need not wait.
+
+    For ``proxy`` it is the plain object, on which the proxy runs the storlet.  For ``replica`` it is a refusal for which
+    Swift's proxy asks the next node, and which it does not count against this one as it would a 5xx.
+    """
+    if overflow == placement.OVERFLOW_PROXY:
+        answer.headers[names.BACKEND_FULL] = "1"
+        return answer
+    close_if_possible(answer.app_iter)
+    return Response(status=429, headers={names.BACKEND_FULL: "1"}, body=b"the node is full", request=request)
+
+
+def _duplicate(file: Any, answer: Any) -> int:
+    """A descriptor of the object's file for the sandbox; the reader of ``answer`` is closed."""
     fd = os.dup(file.fileno())
     _close_to_others(fd)
     try:
@@ -158,6 +188,7 @@ class _Run:
         wanted: BackendInvocation,
         answer: Any,
         fd: int,
+        slot: Slot | None,
     ) -> None:
         self._config = config
         self._logger = logger
@@ -167,6 +198,7 @@ class _Run:
         self._size = int(answer.headers["Content-Length"])
         self._metadata = storlet_metadata(answer.headers)
         self._fds = [fd]
+        self._slot = slot
         self._encoder = frames.Encoder(wanted.gulp)
         self._ranges: list[tuple[int, int]] = []
 
@@ -202,6 +234,7 @@ class _Run:
                     "usage": invocation.usage,
                     "bytes_in": invocation.bytes_in(),
                     "has_run": invocation.has_started,
+                    "waited_seconds": invocation.waited_seconds,
                 }
             yield self._encoder.message(frames.DONE, outcome)
         finally:
@@ -213,6 +246,8 @@ class _Run:
         """Close what is still owned here; may be called twice."""
         while self._fds:
             os.close(self._fds.pop())
+        if self._slot is not None:
+            self._slot.release()
 
     def _invocation(self) -> Invocation:
         wanted = self._wanted
@@ -238,7 +273,8 @@ class _Run:
         began = monotonic()
         beat = self._config.placement.heartbeat_seconds
         soon = min(beat, _HEADERS_SECONDS)
-        for _ in self._launcher.start_patiently(invocation, self._wanted.storlet, self._fetcher, soon):
+        version, beats = self._wanted.storlet, (soon, beat)
+        for _ in self._launcher.start_patiently(invocation, version, self._fetcher, beats, self._slot):
             yield self._encoder.pad()
         handed_over = monotonic()
         if not invocation.first(soon):
@@ -249,7 +285,7 @@ class _Run:
             "metadata": invocation.metadata,
             "size": self._size,
             "ranges": self._ranges,
-            "sandbox_seconds": handed_over - began,
+            "sandbox_seconds": max(0.0, handed_over - began - invocation.waited_seconds),
         }
         yield self._encoder.message(frames.START, start)
         while True:

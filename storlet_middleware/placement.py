@@ -6,6 +6,10 @@ from storlet_middleware.request import StorletRequest
 
 OBJECT = "object"
 PROXY = "proxy"
+#: What a full object node may have the proxy do: ask another replica, or run the storlet itself.
+OVERFLOW_NONE = "none"
+OVERFLOW_REPLICA = "replica"
+OVERFLOW_PROXY = "proxy"
 
 
 def decide(request: StorletRequest, default: str) -> tuple[str, str]:

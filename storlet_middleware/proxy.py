@@ -92,7 +92,7 @@ class Proxy:
         self.logger = logger
         self.client_timeout_seconds = client_timeout_seconds
         self.catalog = Catalog(app, config)
-        self.launcher = Launcher(config)
+        self.launcher = Launcher(config, logger)
         self._inflight: dict[str, int] = {}
 
     def enter(self, account: str) -> None:
@@ -258,16 +258,30 @@ class Run:
         if description is None:
             self._fall_back("long-description")
             return None
-        answer = self._get(self._source(), headers=description)
+        answer = self._ask_object_nodes(description)
         if names.BACKEND_RUN in answer.headers:
             self._source_answer = answer
             return RemoteResult(answer)
-        self._fall_back("not-plain")
+        self._fall_back("overflow" if names.BACKEND_FULL in answer.headers else "not-plain")
         if self._request.ranges:
             close_if_possible(answer.app_iter)
         else:
             self._source_answer = answer
         return None
+
+    def _ask_object_nodes(self, description: dict[str, str]) -> Any:
+        overflow = self._proxy.config.placement.overflow
+        if overflow == placement.OVERFLOW_NONE:
+            return self._get(self._source(), headers=description)
+        try:
+            return self._get(self._source(), headers=description | {names.BACKEND_OVERFLOW: overflow})
+        except SwiftRefusal as refusal:
+            # Swift gives one of the answers that it got. It is that of a full node unless too few nodes answered at all.
+            if names.BACKEND_FULL not in refusal.answer.headers and refusal.answer.status_int != 503:
+                raise
+            close_if_possible(refusal.answer.app_iter)
+        # Nobody has begun to run it. Now whoever is asked first lets it wait.
+        return self._get(self._source(), headers=description)
 
     def _fall_back(self, reason: str) -> None:
         self._placement, self._reason = placement.PROXY, reason
@@ -377,7 +391,7 @@ class Run:
                     raise
                 self._resolve_anew()
                 invocation.task = self._task()
-        result.sandbox_seconds = monotonic() - began
+        result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
         result.first()
         return result
 
@@ -527,9 +541,9 @@ class Run:
             usage.bytes_out,
         )
         self._proxy.logger.info(
-            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f %s",
+            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f waited_ms=%.1f %s",
             self.id, quote(self._request.account), quote(self._request.storlet), self._request.method,
-            result.ran_on, self._reason, code, (now - self._began) * 1000, usage.for_log(),
+            result.ran_on, self._reason, code, (now - self._began) * 1000, result.waited_seconds * 1000, usage.for_log(),
         )  # fmt: skip
 
     def _keep_log(self, log: bytes, end: str) -> None:

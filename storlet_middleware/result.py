@@ -44,11 +44,13 @@ class Usage:
 
 
 class Result(Protocol):
-    """``ran_on`` is ``object`` or ``proxy``; ``span`` is the input range ``(first, last, size)`` when there was one."""
+    """``ran_on`` is ``object`` or ``proxy``; ``span`` is the input range ``(first, last, size)`` when there was one;
+    ``waited_seconds`` is how long the node let the invocation wait, ``sandbox_seconds`` how long it then took to start."""
 
     ran_on: str
     span: tuple[int, int, int] | None
     sandbox_seconds: float
+    waited_seconds: float
     log: bytes
 
     @property
@@ -94,6 +96,10 @@ class LocalResult:
     @property
     def metadata(self) -> dict[str, str]:
         return self._invocation.metadata
+
+    @property
+    def waited_seconds(self) -> float:
+        return self._invocation.waited_seconds
 
     @property
     def has_run(self) -> bool:
@@ -142,7 +148,7 @@ class RemoteResult:
         self._has_start = False
         self.metadata: dict[str, str] = {}
         self.span: tuple[int, int, int] | None = None
-        self.sandbox_seconds = 0.0
+        self.sandbox_seconds = self.waited_seconds = 0.0
         self.log = b""
         self._used: dict[str, Any] = {}
         self._bytes_in = 0
@@ -217,6 +223,7 @@ class RemoteResult:
         self._used = dict(message.get("usage") or {})
         self._bytes_in = int(message.get("bytes_in") or 0)
         self._has_run = bool(message.get("has_run"))
+        self.waited_seconds = float(message.get("waited_seconds") or 0)
         if message.get("outcome") != "ok":
             return from_message(message)
         self._require_start()

@@ -28,7 +28,7 @@ import os
 import re
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -119,6 +119,9 @@ class Invocation:
         self.metadata: dict[str, str] = {}
         self.usage: dict[str, Any] = {}
         self.bytes_out = 0
+        #: How long the node let it wait before it could start.
+        self.waited_seconds = 0.0
+        self._leave_node: Callable[[], None] | None = None
         self._inputs = list(inputs)
         self._connection: socket.socket | None = None
         self._feeders: list[Feeder] = []
@@ -139,6 +142,20 @@ class Invocation:
         self._began = self._stage_began = monotonic()
 
     # --- start ---------------------------------------------------------------------------------------------------
+
+    def admitted(self, waited_seconds: float, leave: Callable[[], None]) -> None:
+        """The node has let the invocation in; ``leave`` is called when it is over, or with :meth:`close`.
+
+        To wait for the node is nothing that the storlet does: it counts for the deadline of the queue only.
+        """
+        self.waited_seconds += waited_seconds
+        self._began += waited_seconds
+        self._leave_node = leave
+
+    def _leave(self) -> None:
+        leave, self._leave_node = self._leave_node, None
+        if leave is not None:
+            leave()
 
     def start(self, connection: socket.socket) -> None:
         """Hand the invocation to a worker; ``connection`` is the invocation's from here on."""
@@ -177,7 +194,7 @@ class Invocation:
 
     def _send(self, message: messages.Invoke, theirs: Descriptors) -> None:
         connection = self._live_connection()
-        give_up = monotonic() + self.task.deadlines.queue
+        give_up = monotonic() + self._queue_seconds()
         while True:
             try:
                 framing.donate(connection, message, theirs)
@@ -341,6 +358,7 @@ class Invocation:
         self._begin_stage()
 
     def _take_done(self, done: messages.Done) -> None:
+        self._leave()
         if done.usage is not None:
             self.usage = {
                 "cpu_seconds": done.usage.cpu_seconds,
@@ -382,7 +400,7 @@ class Invocation:
         total = self._began + limits.total
         error: StorletError
         if not self.has_started:
-            due, error = self._stage_began + limits.queue, self._too_long_in_queue()
+            due, error = self._stage_began + self._queue_seconds(), self._too_long_in_queue()
         elif not self.bytes_out:
             due = self._stage_began + limits.first_byte
             error = Unprocessable(
@@ -412,6 +430,11 @@ class Invocation:
 
     def _read_offsets(self) -> tuple[int, ...]:
         return tuple(os.lseek(fd, 0, os.SEEK_CUR) for fd in self._watched)
+
+    def _queue_seconds(self) -> float:
+        """How long it may wait for a worker.  Who has waited for the node to the end gets a last chance."""
+        queue = self.task.deadlines.queue
+        return max(queue - self.waited_seconds, queue / 10)
 
     def _too_long_in_queue(self) -> TenantBusy:
         return TenantBusy(f"no worker was free for this storlet within {self.task.deadlines.queue:g} s")
@@ -447,6 +470,7 @@ class Invocation:
 
     def close(self) -> None:
         """Release everything; cancels the storlet when it is not done.  May be called twice."""
+        self._leave()
         connection, self._connection = self._connection, None
         if connection is not None:
             forget(connection.fileno())
