@@ -102,7 +102,9 @@ class Launcher:
         if connection is None:
             starting = spawn(self._try_prepare, version, wanted, fetcher)
             try:
-                while beats is not None and not wait_task(starting, beats[0]):
+                pause = beats[0] if beats else None
+                while beats is not None and pause is not None and not wait_task(starting, pause):
+                    pause = beats[1]
                     yield
                 connection = _value(starting.wait())
             except BaseException:

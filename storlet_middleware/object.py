@@ -84,17 +84,21 @@ class ObjectNode:
             # Our own ranges are in the description: this is a proxy that resumes a broken body on another replica.
             # The middle of another run's output must not be spliced in; 409 is no reason to blame this node.
             return HTTPConflict(body=b"a storlet's output cannot be resumed")(environ, start_response)
-        request = Request(environ)
+        return self._answer(Request(environ), wanted)(environ, start_response)
+
+    def _answer(self, request: Any, wanted: BackendInvocation) -> Any:
+        """Frames, or what the object server says where the storlet cannot run here."""
+        environ = request.environ
         answer = request.get_response(self._app)
         file = _plain_file(answer)
         if file is None:
-            return answer(environ, start_response)
+            return answer
         slot, overflow = None, environ.get(_OVERFLOW_KEY)
         if overflow:
             resources = self._launcher.effective(wanted.storlet, wanted.limits).resources
             slot = self._launcher.admit_at_once(wanted.storlet, resources)
             if slot is None:
-                return _full(answer, overflow, request)(environ, start_response)
+                return _full(answer, overflow, request)
         try:
             fd = _duplicate(file, answer)
         except BaseException:
@@ -112,7 +116,7 @@ class ObjectNode:
         # A proxy resumes a broken body only where the ETag is the same: another run's output or, at a node without this
         # filter, the plain object would be spliced into the middle of a frame.
         framed.headers["Etag"] = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
-        return framed(environ, start_response)
+        return framed
 
 
 def _plain_file(answer: Any) -> Any:
@@ -286,6 +290,7 @@ class _Run:
             "size": self._size,
             "ranges": self._ranges,
             "sandbox_seconds": max(0.0, handed_over - began - invocation.waited_seconds),
+            "waited_seconds": invocation.waited_seconds,
         }
         yield self._encoder.message(frames.START, start)
         while True:

@@ -167,11 +167,12 @@ class Run:
         """What every answer carries, also a failed one."""
         ran_on = self._result.ran_on if self._result else self._placement
         sandbox = self._result.sandbox_seconds if self._result else 0.0
-        first = max(0.0, self._first_byte - self._authorized - sandbox)
+        waited = self._result.waited_seconds if self._result else 0.0
+        first = max(0.0, self._first_byte - self._authorized - waited - sandbox)
         headers = {
             names.INVOCATION: self.id,
             names.RAN_ON: ran_on,
-            "Server-Timing": f"auth;dur={(self._authorized - self._began) * 1000:.2f}, "
+            "Server-Timing": f"auth;dur={(self._authorized - self._began) * 1000:.2f}, queue;dur={waited * 1000:.2f}, "
             f"sandbox;dur={sandbox * 1000:.2f}, first-byte;dur={first * 1000:.2f}",
         }
         if self._result is not None and self._is_usage_final:
@@ -276,8 +277,8 @@ class Run:
         try:
             return self._get(self._source(), headers=description | {names.BACKEND_OVERFLOW: overflow})
         except SwiftRefusal as refusal:
-            # Swift gives one of the answers that it got. It is that of a full node unless too few nodes answered at all.
-            if names.BACKEND_FULL not in refusal.answer.headers and refusal.answer.status_int != 503:
+            # Swift gives the highest 4xx that it got, which is that of a full node, or 503 when too few nodes answered.
+            if refusal.answer.status_int not in (429, 503):
                 raise
             close_if_possible(refusal.answer.app_iter)
         # Nobody has begun to run it. Now whoever is asked first lets it wait.

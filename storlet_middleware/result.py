@@ -45,13 +45,16 @@ class Usage:
 
 class Result(Protocol):
     """``ran_on`` is ``object`` or ``proxy``; ``span`` is the input range ``(first, last, size)`` when there was one;
-    ``waited_seconds`` is how long the node let the invocation wait, ``sandbox_seconds`` how long it then took to start."""
+    ``sandbox_seconds`` is how long it took to start."""
 
     ran_on: str
     span: tuple[int, int, int] | None
     sandbox_seconds: float
-    waited_seconds: float
     log: bytes
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long the node let the invocation wait."""
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -215,6 +218,7 @@ class RemoteResult:
         self._has_start = True
         self.metadata = {str(key): str(value) for key, value in message["metadata"].items()}
         self.sandbox_seconds = float(message["sandbox_seconds"])
+        self.waited_seconds = float(message.get("waited_seconds") or 0)
         if len(message["ranges"]) == 1:
             first, last = message["ranges"][0]
             self.span = (int(first), int(last), int(message["size"]))
