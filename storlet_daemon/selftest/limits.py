@@ -139,6 +139,12 @@ def _oom_score(_facts: Facts) -> str:
         return "the score cannot be read"
     if score < _OOM_SCORE:
         return f"the score is {score}: the kernel may take Swift first"
+    return ""
+
+
+def _oom_score_kept(_facts: Facts) -> str:
+    """The kernel keeps a floor when root has set the score; not where root's own CAP_SYS_RESOURCE was taken away."""
+    kernel.show_memory()
     with contextlib.suppress(OSError):
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("0")
@@ -162,5 +168,6 @@ TESTS = (
     SelfTest("limit-scratch", "memory and disk filled through the scratch", _scratch),
     SelfTest("limit-scratch-inodes", "the kernel's memory filled with empty files", _scratch_inodes),
     SelfTest("limit-oom-score", "Swift as the kernel's victim when the host is out of memory", _oom_score),
+    SelfTest("limit-oom-score-kept", "likewise, by a process that takes itself out of the list", _oom_score_kept),
     SelfTest("limit-priority", "Swift's share of the CPUs", _priority),
 )

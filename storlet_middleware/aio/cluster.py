@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -88,6 +89,8 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             home = replace_taken_ports(home, busy=_own_ports(home))
             env = {**env, "STORLETS_ENCRYPTION": remembered(home, "STORLETS_ENCRYPTION", env)}
             choices = configs.choices_from(env, parts.image, parts.engine.api.host)
+            accepted = configs.acceptable(parts.engine.api.info(), configs.own_capabilities())
+            choices = dataclasses.replace(choices, accept_failures=accepted)
             _lay_out(home)
             configs.write_all(home, choices)
             _build_rings(home, parts.venv)

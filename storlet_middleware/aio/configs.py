@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .cache import cache_root
 from .home import UIDS_PER_CLUSTER, Home
@@ -64,6 +64,30 @@ class Choices:
     workers: int = 0
     image: str = "storlets/sandbox:latest"
     docker_host: str = "unix:///var/run/docker.sock"
+    accept_failures: tuple[str, ...] = ()
+
+
+#: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
+NEEDS: Final = (("MemoryLimit", "limit-memory"), ("SwapLimit", "limit-memory"), ("PidsLimit", "limit-processes"))
+#: Bit of ``CapEff``; containers and small virtual machines have a root without it.
+_SYS_RESOURCE: Final = 24
+
+
+def acceptable(host: Mapping[str, Any], capabilities: int) -> tuple[str, ...]:
+    """What this machine cannot do, accepted by name: a cluster for trying things out shall come up on it.
+
+    An operator decides that for each node by himself.
+    """
+    names = [test for fact, test in NEEDS if not host.get(fact)]
+    if not capabilities >> _SYS_RESOURCE & 1:
+        names.append("limit-oom-score-kept")
+    return tuple(dict.fromkeys(names))
+
+
+def own_capabilities() -> int:
+    """``CapEff`` of this process."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
 
 
 def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choices:
@@ -187,6 +211,7 @@ def storlet_conf(home: Home, choices: Choices) -> Sections:
             "group": USER,
             "uid_first": home.uid_first,
             "uid_count": UIDS_PER_CLUSTER,
+            "accept_failures": ", ".join(choices.accept_failures),
         },
         "limits": {},
         "invocation": {},

@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storlet_daemon import selftest
 from storlet_daemon.protocol import messages
-from storlet_middleware.config import CLASSES, TrustClass
+from storlet_middleware.config import CLASSES, TrustClass, nearest
 from storlet_middleware.errors import SandboxUnavailable
 from storlet_middleware.sandboxd.errors import (
     EngineFault,
@@ -57,6 +58,9 @@ FAIL: Final = "fail"
 AS_CONFIGURED: Final = "sandbox-as-configured"
 SURVIVES: Final = "sandbox-survives"
 DONATED: Final = "donated-unchanged"
+
+#: Every name that ``accept_failures`` may have.
+NAMES: Final = frozenset({AS_CONFIGURED, SURVIVES, DONATED, *(test.name for test in selftest.TESTS)})
 
 #: Between attempts while no sandbox can be made.
 AGAIN_SECONDS: Final = 2.0
@@ -121,6 +125,8 @@ class Gate:
     async def run(self) -> None:
         """Test each class, again and again until there is a result."""
         self._write()
+        for name in sorted(self._accepted - NAMES):
+            log.warning("no self-test of that name accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES)))
         while untested := [name for name, result in self._results.items() if result.state == UNTESTED]:
             await asyncio.wait([self._begin(name) for name in untested])
             await asyncio.sleep(0 if not self._faults else AGAIN_SECONDS)
