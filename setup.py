@@ -32,7 +32,10 @@ setup(
     install_requires=requirements(),
     entry_points={
         "paste.filter_factory": ["storlets = storlet_middleware.filter:filter_factory"],
-        "console_scripts": ["storlet-sandboxd = storlet_middleware.sandboxd.__main__:main"],
+        "console_scripts": [
+            "storlet = storlet_middleware.cli.__main__:main",
+            "storlet-sandboxd = storlet_middleware.sandboxd.__main__:main",
+        ],
     },
     classifiers=[
         "Environment :: OpenStack",

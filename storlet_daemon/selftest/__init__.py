@@ -39,6 +39,12 @@ TESTS: tuple[SelfTest, ...] = (
     *processes.TESTS,
     *limits.TESTS,
 )
+OUTSIDE = {
+    "sandbox-as-configured": "a sandbox that came up weaker than its configuration says",
+    "sandbox-survives": "a tenant's code that ends the sandbox of all its storlets",
+    "donated-unchanged": "an object that is another one after a storlet has had it",
+}
+"""What the node daemon sees from outside, by name, and what it is against."""
 FAULT_MAX = 200
 """Characters of one fault: all of them together have to fit into one message."""
 

@@ -168,6 +168,6 @@ TESTS = (
     SelfTest("limit-scratch", "memory and disk filled through the scratch", _scratch),
     SelfTest("limit-scratch-inodes", "the kernel's memory filled with empty files", _scratch_inodes),
     SelfTest("limit-oom-score", "Swift as the kernel's victim when the host is out of memory", _oom_score),
-    SelfTest("limit-oom-score-kept", "likewise, by a process that takes itself out of the list", _oom_score_kept),
+    SelfTest("limit-oom-score-kept", "a process that takes itself out of the list of victims", _oom_score_kept),
     SelfTest("limit-priority", "Swift's share of the CPUs", _priority),
 )

@@ -60,7 +60,7 @@ SURVIVES: Final = "sandbox-survives"
 DONATED: Final = "donated-unchanged"
 
 #: Every name that ``accept_failures`` may have.
-NAMES: Final = frozenset({AS_CONFIGURED, SURVIVES, DONATED, *(test.name for test in selftest.TESTS)})
+NAMES: Final = frozenset({*selftest.OUTSIDE, *(test.name for test in selftest.TESTS)})
 
 #: Between attempts while no sandbox can be made.
 AGAIN_SECONDS: Final = 2.0
@@ -129,7 +129,9 @@ class Gate:
             log.warning("no self-test of that name accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES)))
         while untested := [name for name, result in self._results.items() if result.state == UNTESTED]:
             await asyncio.wait([self._begin(name) for name in untested])
-            await asyncio.sleep(0 if not self._faults else AGAIN_SECONDS)
+            if self._faults:
+                is_away = all(isinstance(known.fault, EngineUnavailable) for known in self._faults.values())
+                await asyncio.sleep(AGAIN_SECONDS if is_away else REST_SECONDS)
 
     async def check(self) -> None:
         """Test each class now; raises a :class:`SandboxdFault` when one cannot be tested."""
@@ -198,7 +200,7 @@ class Gate:
                 await sandbox.start()
             return await self._checked(sandbox, trust_class)
         except SandboxWeak as fault:
-            return {AS_CONFIGURED: plain(fault)}
+            return _outside({AS_CONFIGURED: plain(fault)})
         except TimeoutError:
             raise SandboxLost("the sandbox for the self-test did not start in time") from None
         finally:
@@ -219,7 +221,7 @@ class Gate:
                 faults = {SURVIVES: plain(fault)}
             if _seen(descriptor) != before:
                 faults[DONATED] = "the donated file was changed"
-        return faults
+        return _outside(faults)
 
     # --- what is said of it -----------------------------------------------------------------------------------------
 
@@ -247,6 +249,11 @@ class Gate:
             self._node.places.write_self_test(json.dumps(states))
         except SandboxdFault as fault:
             log.warning("self-test not published reason=%s", shown(fault))
+
+
+def _outside(faults: Mapping[str, str]) -> dict[str, str]:
+    """``faults`` with all that is seen from outside, first."""
+    return {name: faults.get(name, "") for name in selftest.OUTSIDE} | dict(faults)
 
 
 def allowed(trust_class: TrustClass) -> tuple[str, ...]:

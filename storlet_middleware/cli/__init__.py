@@ -1,0 +1,13 @@
+"""The ``storlet`` command: what an operator asks a node, and later what an author asks a cluster.
+
+``__main__``   the words of the command line, and what becomes of an error
+``command``    what a subcommand is; errors that a person can mend, each with its exit code
+``node``       the node's sandboxd, asked over its socket
+``text``       tables and durations for people
+``sandboxes``  ``storlet sandboxes``
+
+To add a subcommand, write a module with a :class:`~storlet_middleware.cli.command.Command` and name it in ``__main__``.
+It imports neither Swift nor Docker, so that it starts at once and runs where only sandboxd does.
+"""
+
+from __future__ import annotations

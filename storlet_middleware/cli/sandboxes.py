@@ -1,0 +1,206 @@
+"""``storlet sandboxes``: the sandboxes of this node, what runs in them, and whether they hold."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from storlet_daemon import selftest
+from storlet_daemon.protocol import messages
+from storlet_middleware import admission_table
+from storlet_middleware import config as configuration
+from storlet_middleware.cli import node, text
+from storlet_middleware.cli.command import DONE, NOT_WELL, Command, complain, say
+from storlet_middleware.config import Config
+from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.sandboxd.wording import plain
+
+CHECK_SECONDS: Final = 180.0
+FAIL: Final = "fail"
+UNTESTED: Final = "untested"
+
+DESCRIPTION: Final = """The sandboxes of this node, what runs and waits in them, and whether each trust class held in its last self-test.
+
+A class whose self-test failed is closed: storlets of it are not loaded on this node (503 sandbox.unavailable), until the
+cause is gone or its name is in [sandbox] accept_failures of storlet.conf."""
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--conf", default=configuration.DEFAULT_PATH, metavar="FILE", help="options of the node (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run the self-test now, in a new sandbox of each class, and show every test; takes some seconds",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    config = node.load_config(options.conf)
+    if options.check:
+        with _waiting("testing a sandbox of each trust class"):
+            status = node.ask(config, messages.AskSelfTest(), CHECK_SECONDS)
+    else:
+        status = node.ask(config, messages.AskNodeStatus())
+    usage = _usage(config)
+    if options.json:
+        say(json.dumps(_as_data(config, status, usage), indent=2))
+    else:
+        if not options.check:
+            say(_sandboxes(config, status, usage))
+            say()
+        for result in status.self_tests:
+            say(_self_test(result, config.sandbox.accept_failures, every=options.check))
+    return NOT_WELL if any(result.state == FAIL for result in status.self_tests) else DONE
+
+
+COMMAND: Final = Command("sandboxes", "the sandboxes of this node, and their self-test", DESCRIPTION, _declare, _run)
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def _sandboxes(config: Config, status: messages.NodeStatus, usage: Mapping[str, admission_table.Usage]) -> str:
+    if not status.sandboxes:
+        return f"node {config.sandbox.node_id}: no sandboxes; the first request for a storlet starts one"
+    now = time.time()
+    tenants = [
+        (text.name(account), used.running, used.waiting)
+        for account in sorted({sandbox.account for sandbox in status.sandboxes if sandbox.account})
+        if (used := usage.get(tenant_key(account)))
+    ]
+    parts = [
+        f"node {config.sandbox.node_id}: {len(status.sandboxes)} of at most {config.sandbox.max_per_node} sandboxes",
+        text.table(
+            ("ACCOUNT", "CLASS", "STATE", "UID", "CONTAINER", "STARTED", "IMAGE"),
+            [_row(sandbox, now) for sandbox in status.sandboxes],
+            right=("UID",),
+        ),
+    ]
+    groups = [(sandbox, group) for sandbox in status.sandboxes for group in sandbox.groups]
+    if groups:
+        parts.append(
+            text.table(
+                ("ACCOUNT", "STORLET", "WORKERS", "BUSY", "RUNS", "FAILURES", "IDLE"),
+                [
+                    (text.name(sandbox.account), text.name(group.name), group.workers, group.busy, group.runs,
+                     group.failures, text.duration(group.idle_seconds))
+                    for sandbox, group in groups
+                ],
+                right=("WORKERS", "BUSY", "RUNS", "FAILURES"),
+            )
+        )  # fmt: skip
+    if tenants:
+        parts.append(text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING")))
+    return "\n\n".join(parts)
+
+
+def _row(sandbox: messages.Sandbox, now: float) -> tuple[object, ...]:
+    started = text.duration(max(0.0, now - sandbox.started_at)) + " ago" if sandbox.started_at else "-"
+    return (
+        text.name(sandbox.account) if sandbox.account else "(waits for one)",
+        sandbox.trust_class or "-",
+        sandbox.state,
+        "-" if sandbox.uid is None else sandbox.uid,
+        (sandbox.container or "-")[:12],
+        started,
+        text.name(sandbox.image) if sandbox.image else "-",
+    )
+
+
+def _self_test(result: messages.SelfTest, accepted: tuple[str, ...], *, every: bool) -> str:
+    """The result of a class: the tests that failed, or with ``every`` all of them."""
+    failed = [name for name, fault in result.faults.items() if fault]
+    lines = [f"class {result.trust_class}: {_summary(result, failed)}"]
+    against = {**selftest.OUTSIDE, **{test.name: test.against for test in selftest.TESTS}}
+    width = max((len(name) for name in result.faults), default=0)
+    for name, fault in result.faults.items():
+        if fault or every:
+            mark = "pass" if not fault else "accepted" if name in accepted else "FAIL"
+            lines.append(f"  {mark:8}  {name:{width}}  {against.get(name, '')}".rstrip())
+        if fault:
+            lines.append(f"  {'':8}  {'':{width}}  -> {plain(fault)}")
+    return "\n".join(lines)
+
+
+def _summary(result: messages.SelfTest, failed: list[str]) -> str:
+    if result.state == UNTESTED:
+        return "not tested yet; the log of storlet-sandboxd says why, and a load of a storlet tries again"
+    when = text.duration(max(0.0, time.time() - result.at))
+    if result.state == FAIL:
+        return f"CLOSED on this node ({len(result.faults)} tests, {len(failed)} failed, {when} ago)"
+    accepted = f", {len(failed)} failed and accepted" if failed else ""
+    return f"{result.state} ({len(result.faults)} tests{accepted}, {when} ago)"
+
+
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Say that it works, each second where somebody looks."""
+    if not sys.stderr.isatty():
+        complain(f"{what} ...")
+        yield
+        return
+    done = threading.Event()
+    began = time.monotonic()
+
+    def tick() -> None:
+        while True:
+            sys.stderr.write(f"\r{what} ... {time.monotonic() - began:.0f} s")
+            sys.stderr.flush()
+            if done.wait(1):
+                sys.stderr.write("\n")
+                return
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+
+
+# --- for programs ---------------------------------------------------------------------------------------------------
+
+
+def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, admission_table.Usage]) -> dict[str, Any]:
+    return {
+        "node": config.sandbox.node_id,
+        "sandboxes": [_sandbox_data(sandbox, usage) for sandbox in status.sandboxes],
+        "images": dict(status.images),
+        "self_tests": {
+            result.trust_class: {
+                "state": result.state,
+                "at": result.at,
+                "failed": {name: fault for name, fault in result.faults.items() if fault},
+                "accepted": sorted(set(config.sandbox.accept_failures) & {n for n, f in result.faults.items() if f}),
+                "tests": list(result.faults),
+            }
+            for result in status.self_tests
+        },
+    }
+
+
+def _sandbox_data(sandbox: messages.Sandbox, usage: Mapping[str, admission_table.Usage]) -> dict[str, Any]:
+    data = {**dataclasses.asdict(sandbox), "storlets": [dataclasses.asdict(group) for group in sandbox.groups]}
+    del data["groups"]
+    used = usage.get(tenant_key(sandbox.account))
+    # Of the whole account on this node: it may have a sandbox of each class.
+    return {**data, "running": used.running if used else 0, "waiting": used.waiting if used else 0}
+
+
+def _usage(config: Config) -> Mapping[str, admission_table.Usage]:
+    try:
+        return admission_table.snapshot(config.sandbox.run_dir)
+    except (OSError, admission_table.TableFault) as error:
+        complain(f"storlet: what runs and waits is not known: {error}")
+        return {}
