@@ -3,7 +3,7 @@
 ::
 
     python3 -B storlet_daemon [--control PATH] [--code-root DIR] [--python-dir DIR] [--java PATH] [--java-home-dir DIR]
-    python3.x -B storlet_daemon worker LISTENING CHANNEL MAIN FILE EXECUTION_PATH RUNS_PER_WORKER
+    python3.x -B storlet_daemon worker LISTENING CHANNEL MAIN FILE EXECUTION_PATH RUNS_PER_WORKER CONTROL_GROUP
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ def _supervise(arguments: list[str]) -> int:
 
 
 def _work(arguments: list[str]) -> int:
-    from storlet_daemon import worker  # noqa: PLC0415  see _supervise
+    from storlet_daemon import kernel, worker  # noqa: PLC0415  see _supervise
 
-    listening, channel, main, file, path, runs = arguments
-    worker.serve(worker.Assignment(int(listening), int(channel), main, file, path, int(runs)))
+    # A new program can be looked into again; see launch.py.
+    kernel.hide_memory()
+    listening, channel, main, file, path, runs, control_group = arguments
+    worker.serve(worker.Assignment(int(listening), int(channel), main, file, path, int(runs), control_group))
 
 
 def main(arguments: list[str]) -> int:

@@ -2,12 +2,15 @@
 
 A sandbox at its limit of processes or memory fails in ways that look like the tenant's fault: a JVM that cannot start its
 threads, an import without memory. So no worker is started that does not fit; another one, idle for longest, makes room.
+The same holds for one storlet: its workers share its limits, so there are only as many as can live within them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from storlet_daemon.protocol.messages import Load
 
 SHARE = 0.8
 """Of the sandbox's limits, for workers as they start; the rest is for what storlets themselves start and hold."""
@@ -44,6 +47,16 @@ class Budget:
             tasks += cost.tasks
             memory += cost.memory_bytes
         return (not self.tasks or tasks <= self.tasks) and (not self.memory_bytes or memory <= self.memory_bytes)
+
+
+def workers_max(load: Load, share: Cost) -> int:
+    """How many workers a storlet's own limits have room for when each is to have at least ``share`` of them; at least 1."""
+    most = max(load.workers_max, 1)
+    if load.limits.memory_bytes:
+        most = min(most, load.limits.memory_bytes // share.memory_bytes)
+    if load.limits.processes:
+        most = min(most, load.limits.processes // share.tasks)
+    return max(most, 1)
 
 
 def _read(paths: Iterable[str]) -> int:

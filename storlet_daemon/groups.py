@@ -2,11 +2,15 @@
 
 A worker's life::
 
+    WAITING --placed, or PLACE_SECONDS--> LOADING
     LOADING --ready--> IDLE <--begin / end--> BUSY --end(recycle), hang-up, load too long, ...--> ENDING --exit--> gone
        '--load_failed--> REFUSING (answers every invocation with the reason, for REFUSE_SECONDS)
 
 and, beside that, ``is_retiring``: its channel is shut down, it leaves when it has nothing to do. ``settle`` keeps one
 promise: while nobody is free, and there may be one more worker, the supervisor itself waits on the listening socket.
+
+What a worker says of itself is believed only as far as it can harm nobody but its own storlet. A connection that it claims
+to have must be new, and must be the filter's; what it does while it claims to do nothing costs it its life (``idle.py``).
 """
 
 from __future__ import annotations
@@ -16,15 +20,20 @@ import enum
 import functools
 import math
 import os
+import resource
 import select
 import signal
 import socket
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from storlet_daemon import kernel, worker
-from storlet_daemon.launch import Launched, launch, read_output
+from storlet_daemon.control_groups import ControlGroup, Counter
+from storlet_daemon.idle import Meter
+from storlet_daemon.launch import BecomeWorker, Launched, launch, let_go, read_output
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors, close_quietly
@@ -44,6 +53,11 @@ CRASHES_MAX = 3
 """Workers in a row that may end by themselves without having run anything, before that counts as a failed load."""
 ROOM_SECONDS = 0.05
 """When a worker does not fit into the sandbox: how long until the next try, while idle ones of other groups leave."""
+PLACE_SECONDS = 1.0
+"""How long a new worker waits to be put into its control groups; then it has to do without."""
+SCRATCH_SECONDS = 0.25
+"""Between two looks at how much scratch space a group holds, while an invocation runs."""
+_MIB = 1 << 20
 _REPORTS_AT_ONCE = 64
 """So many reports of one worker are read before others have their turn; a worker's code may send what it likes."""
 
@@ -53,6 +67,7 @@ _HANG_UP = select.EPOLLRDHUP
 class State(enum.Enum):
     """What a worker is doing."""
 
+    WAITING = enum.auto()
     LOADING = enum.auto()
     IDLE = enum.auto()
     BUSY = enum.auto()
@@ -60,9 +75,15 @@ class State(enum.Enum):
     ENDING = enum.auto()
 
 
+_SOON_FREE = (State.WAITING, State.LOADING, State.IDLE)
+
+
 @dataclass(eq=False)
 class Worker:
-    """One worker process. ``connection`` is the supervisor's duplicate of the running invocation's."""
+    """One worker process. ``connection`` is the supervisor's duplicate of the running invocation's.
+
+    ``blame`` is the reason when the supervisor kills it for what it does, ``seen`` are the connections that it has had.
+    """
 
     pid: int
     channel: socket.socket | None
@@ -76,8 +97,12 @@ class Worker:
     is_retiring: bool = False
     was_killed: bool = False
     has_loaded: bool = False
+    is_placed: bool = False
     runs: int = 0
     load_error: str | None = None
+    blame: tuple[str, str] | None = None
+    meter: Meter = field(default_factory=Meter)
+    seen: set[int] = field(default_factory=set)
 
     @property
     def serves(self) -> bool:
@@ -90,13 +115,17 @@ class Surroundings:
     """What all groups of a supervisor share. ``sweep`` makes it look for processes that a dead worker has left.
 
     ``make_room`` says whether one more worker of a group fits; when not, it makes idle workers of other groups leave.
+    ``place`` asks the node daemon to put a worker into its control groups, and says whether an answer may come.
+    ``clear_scratch`` makes it empty the scratch space as soon as nothing runs.
     """
 
     poller: Poller
     places: Places
-    memory_kills: kernel.MemoryKills
+    memory_kills: Counter
     sweep: Callable[[], None]
     make_room: Callable[[WorkerGroup], bool]
+    place: Callable[[messages.Place], bool]
+    clear_scratch: Callable[[], None]
 
 
 @dataclass(eq=False)
@@ -118,12 +147,18 @@ class WorkerGroup:
     _retry_at: float = 0.0
     _crashes: int = 0
     _active_at: float = field(default_factory=time.monotonic)
+    _maker: int = -1
+    _directory: str = ""
+    _kills: Counter | None = None
+    _hits: Counter | None = None
+    _scratch_at: float = math.inf
 
     # -- commands of the node daemon
 
     def begin(self) -> None:
         """Start the first worker."""
         self.listening.setblocking(False)
+        self._maker = peer_uid(self.listening)
         self._start()
         self.settle()
 
@@ -158,8 +193,14 @@ class WorkerGroup:
         idle_seconds = 0.0 if busy else time.monotonic() - self._active_at
         serving = len(self._serving())
         return messages.Group(
-            self.load.version, self.load.name, serving, busy, self.runs, self.failures, round(max(idle_seconds, 0.0), 3)
-        )
+            self.load.version, self.load.name, serving, busy, self.runs, self.failures,
+            round(max(idle_seconds, 0.0), 3), self.load.code,
+        )  # fmt: skip
+
+    @property
+    def works(self) -> bool:
+        """Whether any worker loads, runs or ends just now."""
+        return any(one.state not in (State.IDLE, State.REFUSING) for one in self.workers.values())
 
     @property
     def idle_since(self) -> float:
@@ -189,6 +230,9 @@ class WorkerGroup:
         """
         for one in list(self.workers.values()):
             if one.deadline <= now:
+                if one.state is State.WAITING:
+                    self._let_go(one, "")
+                    continue
                 if one.state is State.LOADING:
                     one.load_error = f"loading took longer than {self.load.load_seconds:g} seconds"
                 self._kill(one)
@@ -196,8 +240,10 @@ class WorkerGroup:
                 self._watch(one, one.connection)
             elif not one.is_retiring and self._changes_at(one) <= now:
                 self._retire(one)
+        if self._scratch_at <= now:
+            self._look_at_scratch(now)
         self.settle()
-        self.due = self._retry_at if self._retry_at > now else math.inf
+        self.due = min(self._retry_at if self._retry_at > now else math.inf, self._scratch_at)
         for one in self.workers.values():
             self.due = min(self.due, one.deadline, self._changes_at(one))
 
@@ -227,7 +273,7 @@ class WorkerGroup:
                     # Free, about to be, or busy for so short a time that it may be free again before anyone has looked.
                     self._stop_waiting()
                     return
-        if self.is_leaving or count >= max(self.load.workers_max, 1) or time.monotonic() < self._retry_at:
+        if self.is_leaving or count >= self.runtime.workers_max(self.load) or time.monotonic() < self._retry_at:
             self._stop_waiting()
         elif not self._is_waiting:
             self.around.poller.watch(self.listening.fileno(), select.EPOLLIN, self._connection_waits)
@@ -257,34 +303,77 @@ class WorkerGroup:
             if reason:
                 self._load_failed(messages.LoadFailed(reason))
         failure = self._failure
+        become_worker: BecomeWorker
         if failure is None:
             become_worker = functools.partial(self.runtime.become_worker, self.load)
         else:
-            become_worker = functools.partial(worker.refuse, self._assignment(), failure)
+            become_worker = functools.partial(self._refuse, failure)
         try:
-            launched = launch(self.listening, self.load.name, become_worker)
+            launched = launch(self.listening, self.load.name, self.load.limits, become_worker)
         except OSError:
             # The sandbox is at its limit of processes or memory. Connections wait; their deadlines are the filter's.
             self._retry_at = now + RETRY_SECONDS
             self.due = min(self.due, self._retry_at)
             return
-        self._welcome(launched, State.LOADING if failure is None else State.REFUSING, now)
+        self._welcome(launched, failure is not None, now)
 
-    def _assignment(self) -> worker.Assignment:
+    def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
         path = str(self.around.places.execution_path(self.load))
-        return worker.Assignment(LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker)
+        assignment = worker.Assignment(
+            LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker
+        )
+        worker.refuse(assignment, failure)
 
-    def _welcome(self, launched: Launched, state: State, now: float) -> None:
-        deadline = now + self.load.load_seconds if state is State.LOADING else math.inf
-        one = Worker(launched.pid, launched.channel, launched.output, state, deadline, now)
+    def _welcome(self, launched: Launched, refuses: bool, now: float) -> None:
+        one = Worker(launched.pid, launched.channel, launched.output, State.WAITING, math.inf, now)
         self.workers[one.pid] = one
         self.due = 0.0
         self.around.poller.watch(launched.channel.fileno(), select.EPOLLIN, functools.partial(self._channel_ready, one))
+        if refuses:
+            # Only our own code runs in it.
+            one.state = State.REFUSING
+            let_go(launched.channel, "")
+        elif self.around.place(self._place(one)):
+            self._set_deadline(one, now + PLACE_SECONDS)
+        else:
+            self._let_go(one, "")
+
+    def _place(self, one: Worker) -> messages.Place:
+        return messages.Place(self.load.version, one.pid, self.load.limits)
+
+    def announce(self) -> None:
+        """To a node daemon that is new: have every worker placed that is not yet."""
+        for one in self.workers.values():
+            if not one.is_placed and one.state is not State.REFUSING:
+                self.around.place(self._place(one))
+
+    def placed(self, pid: int, directory: str) -> None:
+        """The node daemon has put a worker into its control groups, or (without a ``directory``) could not."""
+        one = self.workers[pid]
+        if directory:
+            one.is_placed = True
+            if directory != self._directory:
+                self._directory = directory
+                group = ControlGroup(directory)
+                self._kills, self._hits = Counter(group.kills), Counter(group.memory_hits)
+        if one.state is State.WAITING:
+            self._let_go(one, directory)
+
+    def _let_go(self, one: Worker, directory: str) -> None:
+        """Nothing of the tenant has run in it until now."""
+        if one.channel is None:
+            return
+        one.state = State.LOADING
+        self._set_deadline(one, time.monotonic() + self.load.load_seconds)
+        let_go(one.channel, directory)
+        if one.is_retiring:
+            # It was to leave while it waited, but may be the one that serves what is left in the backlog.
+            self._shut_down(one)
 
     def _replace_if_short(self) -> None:
         """After a worker that was in use has gone: have the next one loaded before it is asked for."""
         is_wanted = not self.is_leaving and self._failure is None
-        if is_wanted and not any(one.state in (State.IDLE, State.LOADING) for one in self._serving()):
+        if is_wanted and not any(one.state in _SOON_FREE for one in self._serving()):
             self._start()
 
     def _retire(self, one: Worker) -> None:
@@ -294,8 +383,13 @@ class WorkerGroup:
         one.is_retiring = True
         if one.state in (State.IDLE, State.REFUSING):
             self._set_deadline(one, time.monotonic() + LEAVE_SECONDS)
+        if one.state is not State.WAITING:
+            self._shut_down(one)
+
+    def _shut_down(self, one: Worker) -> None:
         try:
-            one.channel.shutdown(socket.SHUT_WR)
+            if one.channel is not None:
+                one.channel.shutdown(socket.SHUT_WR)
         except OSError:
             self._kill(one)
 
@@ -363,14 +457,35 @@ class WorkerGroup:
             self.due = min(self.due, self._changes_at(one))
 
     def _began(self, one: Worker, fd: int) -> None:
-        one.connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
+        one.connection = connection
         one.is_watched = False
+        number = os.fstat(fd).st_ino
+        if number in one.seen or not self._is_of_filter(connection):
+            one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
+            self._kill(one)
+            return
+        one.seen.add(number)
+        one.meter.began()
         one.state, one.since = State.BUSY, time.monotonic()
         one.deadline = math.inf
         self.due = min(self.due, one.since + SHORT_SECONDS)
 
+    def _is_of_filter(self, connection: socket.socket) -> bool:
+        """Whether the other end of the connection is not held by a process of this sandbox, as far as users tell.
+
+        Where whoever made the listening socket has our own user, as in tests, that cannot be told.
+        """
+        try:
+            own = os.getuid()
+            return self._maker == own or peer_uid(connection) != own
+        except OSError:
+            # Not a Unix socket at all.
+            return False
+
     def _ended(self, one: Worker, report: messages.End) -> None:
         self._close_connection(one)
+        one.meter.ended()
         one.runs += 1
         self.runs += 1
         self.failures += report.failed
@@ -379,7 +494,10 @@ class WorkerGroup:
             return
         self._became(one, State.IDLE)
         self._active_at = one.since
-        if report.recycle:
+        if not report.recycle and one.runs > self.load.runs_per_worker:
+            # Our own worker would have asked for its replacement.
+            self._kill(one)
+        elif report.recycle:
             # It still has its ``done`` to send, so it may end by itself; see the deadline.
             one.state = State.ENDING
             self._set_deadline(one, one.since + LEAVE_SECONDS)
@@ -403,6 +521,9 @@ class WorkerGroup:
         try:
             self.around.poller.watch(connection.fileno(), _HANG_UP, functools.partial(self._hung_up, one))
             one.is_watched = True
+            one.meter.sample(one.pid)
+            if self.load.limits.scratch_bytes and self._directory and self._scratch_at == math.inf:
+                self._scratch_at = time.monotonic() + SCRATCH_SECONDS
         except OSError:
             self._kill(one)
 
@@ -441,9 +562,36 @@ class WorkerGroup:
             one.connection = None
             one.is_watched = False
 
+    # -- limits that the kernel does not keep by itself
+
+    def _look_at_scratch(self, now: float) -> None:
+        """End what runs when the group's files in memory are more than it may have."""
+        busy = [one for one in self.workers.values() if one.state is State.BUSY]
+        self._scratch_at = now + SCRATCH_SECONDS if any(one.is_watched for one in busy) else math.inf
+        limit = self.load.limits.scratch_bytes
+        if not busy or ControlGroup(self._directory).scratch_bytes() <= limit:
+            return
+        for one in list(self.workers.values()):
+            # Those that do nothing too: a memory file lives as long as one process has it.
+            if one.state in (State.BUSY, State.IDLE):
+                one.blame = (
+                    messages.LIMIT_SCRATCH,
+                    f"storlet was killed: it held more than the {_mebibytes(limit)} of scratch space that it may",
+                )
+                self._kill(one)
+        self.around.clear_scratch()
+
+    def look_at_idle(self, cpu_seconds: Mapping[int, float]) -> None:
+        """Replace those that compute while they say that they do nothing. By pid, with all descendants."""
+        for one in list(self.workers.values()):
+            used = cpu_seconds.get(one.pid)
+            if one.has_loaded and used is not None and one.meter.is_over(used):
+                one.blame = (messages.FAILED, "storlet was killed: it went on computing after it had reported its end")
+                self._kill(one)
+
     # -- death
 
-    def exited(self, pid: int, status: int) -> None:
+    def exited(self, pid: int, status: int, used: resource.struct_rusage) -> None:
         """A worker of this group is dead and reaped: answer in its name, clean up after it, replace it."""
         one = self.workers.pop(pid)
         self._read_reports(one)
@@ -452,10 +600,10 @@ class WorkerGroup:
         self.around.sweep()
         was_busy = one.connection is not None
         if was_busy:
-            self._report_death(one, status)
+            self._report_death(one, status, used)
         if not one.has_loaded and one.state is State.LOADING and not one.is_retiring:
             self._load_failed(self._load_death(one, status))
-        elif one.state is State.IDLE and not one.is_retiring and not one.was_killed:
+        elif one.state in (State.WAITING, State.IDLE) and not one.is_retiring and not one.was_killed:
             self._crashed(status)
         close_quietly(one.output)
         if was_busy:
@@ -463,27 +611,42 @@ class WorkerGroup:
         if not self.is_leaving:
             self.settle()
 
-    def _report_death(self, one: Worker, status: int) -> None:
+    def _report_death(self, one: Worker, status: int, used: resource.struct_rusage) -> None:
         connection = one.connection
         if connection is not None and one.cancelled is None:
             self.runs += 1
             self.failures += 1
-            done = messages.Done.error(*self._cause(one, status))
+            done = messages.Done.error(*self._cause(one, status), usage=one.meter.usage(used))
             # The filter has gone, or reads nothing: the end of the connection tells it the same.
             with contextlib.suppress(OSError):
                 connection.send(framing.encode(done), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         self._close_connection(one)
 
     def _cause(self, one: Worker, status: int) -> tuple[str, str]:
-        if _was_memory_kill(one, status) and self.around.memory_kills.has_grown():
-            return messages.LIMIT_MEMORY, "storlet was killed: the sandbox has run out of memory"
+        if one.blame is not None:
+            return one.blame
+        shortage = self._shortage(one, status)
+        if shortage:
+            return messages.LIMIT_MEMORY, f"storlet was killed: {shortage}"
         return messages.FAILED, f"storlet {describe_exit(status)} before it was done"
+
+    def _shortage(self, one: Worker, status: int) -> str:
+        """Whose memory was used up when the kernel has killed the worker for memory; empty when it has not."""
+        if not _was_memory_kill(one, status):
+            return ""
+        # Both are asked, always: a kill counts once.
+        in_sandbox = self.around.memory_kills.has_grown()
+        in_group = self._kills is not None and self._kills.has_grown()
+        is_own_limit = self._hits is not None and self._hits.has_grown()
+        limit = self.load.limits.memory_bytes
+        if in_group and is_own_limit and limit:
+            return f"its workers together used more than the {_mebibytes(limit)} that it may"
+        return "the sandbox has run out of memory" if in_group or in_sandbox else ""
 
     def _load_death(self, one: Worker, status: int) -> messages.LoadFailed:
         reason = one.load_error
         if reason is None:
-            out_of_memory = _was_memory_kill(one, status) and self.around.memory_kills.has_grown()
-            cause = "the sandbox has run out of memory" if out_of_memory else describe_exit(status)
+            cause = self._shortage(one, status) or describe_exit(status)
             reason = f"the process ended while it loaded the code: {cause}"
         return messages.LoadFailed(reason, read_output(one.output) or None)
 
@@ -503,6 +666,19 @@ def describe_exit(status: int) -> str:
         except ValueError:
             return f"was killed by signal {number}"
     return f"exited with code {os.WEXITSTATUS(status)}"
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The user at the other end of a Unix socket; of a listening one, whoever made it listen."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])
+
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / _MIB:.3g} MiB" if count < 100 * _MIB else f"{count // _MIB} MiB"
 
 
 def _was_memory_kill(one: Worker, status: int) -> bool:

@@ -1,4 +1,4 @@
-"""The few kernel facilities that Python's library does not wrap: signals as a descriptor, prctl, memory kills, process trees.
+"""The few kernel facilities that Python's library does not wrap: signals as a descriptor, prctl, limits, process trees.
 
 All of them are for process 1 of a sandbox, which must neither be blinded nor be fooled by the processes it runs: they have
 its uid, may send it any signal, and may leave children behind in any way.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import struct
 from collections.abc import Collection, Iterable, Iterator
@@ -101,38 +102,6 @@ def unblock_all() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-MEMORY_KILL_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-"""Where a container sees its own memory cgroup: version 2, version 1."""
-
-
-class MemoryKills:
-    """The kernel's count of processes of this sandbox that it killed for memory."""
-
-    def __init__(self, paths: Iterable[str] = MEMORY_KILL_FILES) -> None:
-        """Remember the count as it is now."""
-        self._paths = tuple(paths)
-        self._seen = self._count()
-
-    def has_grown(self) -> bool:
-        """Whether the kernel has killed since the last time this was asked."""
-        count = self._count()
-        grown = count > self._seen
-        self._seen = count
-        return grown
-
-    def _count(self) -> int:
-        for path in self._paths:
-            try:
-                with open(path, encoding="ascii") as lines:
-                    for line in lines:
-                        key, _, value = line.partition(" ")
-                        if key == "oom_kill":
-                            return int(value)
-            except (OSError, ValueError):
-                continue
-        return 0
-
-
 def offer_to_memory_killer() -> None:
     """When the sandbox is out of memory the kernel shall take this process, not process 1. Needs ``show_memory`` first."""
     # Not worth more: a sandbox whose process 1 is taken is started anew.
@@ -140,11 +109,37 @@ def offer_to_memory_killer() -> None:
         file.write("500")
 
 
+OPEN_FILES_MIN = 64
+"""A worker with fewer could not take an invocation: 32 descriptors may come with one, a JVM holds some twenty."""
+FILE_BYTES_MIN = 1 << 20
+"""The log of an invocation is a file too, and has its own limit."""
+
+
+def limit_process(open_files: int, file_bytes: int) -> None:
+    """Bound what each process, from here on with its children, may have open and how long a file it may write; 0: no bound.
+
+    Beyond it a write fails with EFBIG: the signal that would end the process is ignored. There are no core files in any case. The number of processes is not limited here: the kernel counts those of a uid, not of a group.
+    """
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _lower(resource.RLIMIT_CORE, 0)
+    if open_files:
+        _lower(resource.RLIMIT_NOFILE, max(open_files, OPEN_FILES_MIN))
+    if file_bytes:
+        _lower(resource.RLIMIT_FSIZE, max(file_bytes, FILE_BYTES_MIN))
+
+
+def _lower(kind: int, limit: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(kind, (limit, limit))
+
+
 def strays(root: int, keep: Collection[int]) -> list[int]:
     """Live descendants of ``root`` that are neither in ``keep`` nor descend from one of those; zombies are left out."""
     children: dict[int, list[tuple[int, bool]]] = {}
-    for pid, parent, is_zombie in _processes():
-        children.setdefault(parent, []).append((pid, is_zombie))
+    for one in processes():
+        children.setdefault(one.parent, []).append((one.pid, one.is_zombie))
     found = []
     todo = [root]
     while todo:
@@ -157,17 +152,38 @@ def strays(root: int, keep: Collection[int]) -> list[int]:
     return found
 
 
-def _processes() -> Iterator[tuple[int, int, bool]]:
+@dataclass(frozen=True)
+class Process:
+    """A line of ``ps``: ``cpu_seconds`` with the children that it has waited for."""
+
+    pid: int
+    parent: int
+    is_zombie: bool
+    cpu_seconds: float
+
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def processes() -> Iterator[Process]:
+    """All processes that can be seen from here."""
     for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                # The name in parentheses may hold anything, parentheses too; what follows the last one is ours to read.
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
-        except (OSError, ValueError):
-            continue
-        yield int(entry), int(parent), state in (b"Z", b"X")
+        if entry.isdigit():
+            one = process(int(entry))
+            if one is not None:
+                yield one
+
+
+def process(pid: int) -> Process | None:
+    """One process; ``None`` when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in parentheses may hold anything, parentheses too; what follows the last one is ours to read.
+            fields = file.read().rpartition(b")")[2].split()
+        ticks = sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+        return Process(pid, int(fields[1]), fields[0] in (b"Z", b"X"), ticks / _TICKS_PER_SECOND)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def kill(pid: int, number: int) -> None:

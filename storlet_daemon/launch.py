@@ -3,12 +3,17 @@
 What the child must not have: the control connection, other storlets' listening sockets, other workers' channels. Python's
 objects for them live on in the child's memory, in frames that never return, so that none of their destructors can close a
 number that meanwhile means something else; ``os._exit`` is the only way out.
+
+The child waits before it becomes a worker, so that no code of a tenant runs before the process is in its control groups.
+The one message that lets it go (``let_go``) is the only one that the supervisor ever sends over the channel; it is read here,
+and a worker never sees it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import os
 import socket
@@ -19,12 +24,15 @@ from typing import NoReturn
 
 from storlet_daemon import kernel
 from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
+from storlet_daemon.protocol.messages import Resources
 from storlet_daemon.runtimes import CHANNEL, LISTENING
 
 OUTPUT_MAX = 64 * 1024
 """Bytes of what a worker may print while it loads; more is an error to it, and costs no memory."""
 _SPARE = 16
 """Above every number that a worker's table starts with."""
+_GO = b"go"
+_GO_MAX = 4096
 WORKING_DIRECTORY = "/tmp"  # noqa: S108  the sandbox's own scratch space
 UMASK = 0o022
 
@@ -38,8 +46,15 @@ class Launched:
     output: int
 
 
-def launch(listening: socket.socket, name: str, become_worker: Callable[[], NoReturn]) -> Launched:
-    """Fork; the child runs ``become_worker`` with descriptors in order. ``OSError`` when there is no process to be had."""
+BecomeWorker = Callable[[str], NoReturn]
+"""Turns the child into a worker; is told the directory of its control groups, empty when it has none of its own."""
+
+
+def launch(listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker) -> Launched:
+    """Fork; once let go, the child runs ``become_worker`` with descriptors in order.
+
+    ``OSError`` when there is no process to be had.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output = -1
     try:
@@ -51,10 +66,16 @@ def launch(listening: socket.socket, name: str, become_worker: Callable[[], NoRe
         close_quietly(output)
         raise
     if pid == 0:
-        _child([listening.fileno(), theirs.fileno()], output, name, become_worker)
+        _child([listening.fileno(), theirs.fileno()], output, name, functools.partial(_become, limits, become_worker))
     theirs.close()
     ours.setblocking(False)
     return Launched(pid, ours, output)
+
+
+def let_go(channel: socket.socket, directory: str) -> None:
+    """Tell a child that it may become a worker now, in the control groups ``directory``. One that is dead hears nothing."""
+    with contextlib.suppress(OSError):
+        channel.send(_GO + directory.encode(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
 
 def read_output(output: int) -> str:
@@ -64,6 +85,17 @@ def read_output(output: int) -> str:
         return os.pread(output, min(length, OUTPUT_MAX), 0).decode("utf-8", "replace").strip("\0")
     except OSError:
         return ""
+
+
+def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
+    kernel.limit_process(limits.open_files, limits.scratch_bytes)
+    message = os.read(CHANNEL, _GO_MAX)
+    if not message.startswith(_GO):
+        # The supervisor is gone, or does not want this worker any more.
+        os._exit(0)
+    # Other storlets of the tenant have the same uid: without this they could reach its memory and descriptors in /proc.
+    kernel.hide_memory()
+    become_worker(message[len(_GO) :].decode())
 
 
 def _child(sockets: list[int], output: int, name: str, become_worker: Callable[[], NoReturn]) -> NoReturn:

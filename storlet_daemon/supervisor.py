@@ -17,10 +17,13 @@ import socket
 import sys
 import time
 
-from storlet_daemon import kernel
+from storlet_daemon import assignment, inspection, kernel, scratch
 from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
+from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.groups import Surroundings, WorkerGroup
+from storlet_daemon.idle import LOOK_SECONDS, cpu_seconds_by_ancestor
+from storlet_daemon.launch import WORKING_DIRECTORY
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -43,13 +46,24 @@ class Supervisor:
         self._control_path = control_path
         self._poller = Poller()
         self._runtimes = table(places)
-        self._around = Surroundings(self._poller, places, kernel.MemoryKills(), self._sweep_soon, self._make_room)
+        self._around = Surroundings(
+            self._poller,
+            places,
+            Counter(ControlGroup().kills),
+            self._sweep_soon,
+            self._make_room,
+            self._place,
+            self._clear_scratch,
+        )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []
         self._control: socket.socket | None = None
         self._connect_at = 0.0
         self._sweep_at = math.inf
         self._sweeps = 0
+        self._look_at = math.inf
+        self._is_scratch_full = False
+        self._cleaner = 0
         self._is_ending = False
         self._budget = Budget.of_this_sandbox()
         self._attempts = Attempts(self._poller, self._answer)
@@ -76,11 +90,18 @@ class Supervisor:
             self._connect(now)
         if self._sweep_at <= now:
             self._sweep(now)
+        if self._look_at <= now:
+            self._look_at_idle(now)
+        if self._is_scratch_full:
+            self._begin_to_clear()
         first = self._sweep_at if self._control is not None else min(self._sweep_at, self._connect_at)
         for group in (*self._groups.values(), *self._leaving):
             if group.due <= now:
                 group.tick(now)
             first = min(first, group.due)
+            if group.workers and self._look_at == math.inf:
+                self._look_at = now + LOOK_SECONDS
+        first = min(first, self._look_at)
         return -1 if first == math.inf else max(first - now, 0)
 
     def _end(self) -> None:
@@ -102,6 +123,8 @@ class Supervisor:
         self._control = control
         self._poller.watch(control.fileno(), select.EPOLLIN, self._read_commands)
         self._answer(messages.Hello(os.getpid(), tuple(self._groups)))
+        for group in (*self._groups.values(), *self._leaving):
+            group.announce()
 
     def _disconnect(self) -> None:
         if self._control is not None:
@@ -132,6 +155,14 @@ class Supervisor:
             self._load(command, descriptors)
         elif isinstance(command, messages.Unload):
             self._unload(command)
+        elif isinstance(command, messages.Placed):
+            group = self._group_of(command.pid)
+            if group is not None:
+                group.placed(command.pid, command.directory)
+        elif isinstance(command, messages.Assign):
+            self._assign(command)
+        elif isinstance(command, messages.Inspect):
+            self._answer(messages.Inspected(command.request, inspection.read()))
         elif isinstance(command, messages.AskStatus):
             groups = tuple(group.status() for group in self._groups.values())
             self._answer(messages.GroupStatus(command.request, groups))
@@ -168,6 +199,25 @@ class Supervisor:
                 self._leaving.append(group)
         self._answer(messages.Unloaded(command.request))
 
+    def _assign(self, command: messages.Assign) -> None:
+        """Become a tenant's user. Half of it is worse than nothing: then this sandbox ends."""
+        if self._groups or self._leaving:
+            self._answer(messages.Refused(command.request, "the sandbox has worker groups already"))
+            return
+        try:
+            assignment.become(command.uid, command.gid)
+        except OSError as error:
+            _complain(f"cannot become {command.uid}:{command.gid}: {error}")
+            self._answer(messages.Refused(command.request, f"cannot become this user: {error.strerror}"))
+            self._is_ending = True
+            return
+        self._answer(messages.Assigned(command.request))
+
+    def _place(self, place: messages.Place) -> bool:
+        """Ask for it; whether anybody was there to hear."""
+        self._answer(place)
+        return self._control is not None
+
     def _answer(self, message: messages.Message) -> None:
         """Send to the node daemon; one that does not read its socket is as good as gone."""
         if self._control is not None:
@@ -188,18 +238,20 @@ class Supervisor:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                pid, status, used = os.wait4(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            if pid == self._cleaner and not os.WIFSTOPPED(status):
+                self._cleaner = 0
             group = self._group_of(pid)
             if group is None:
                 continue
             if os.WIFSTOPPED(status):
                 group.stopped(pid)
             else:
-                group.exited(pid, status)
+                group.exited(pid, status, used)
                 if group in self._leaving and not group.workers:
                     self._leaving.remove(group)
 
@@ -221,13 +273,34 @@ class Supervisor:
             min(others, key=lambda group: group.idle_since).rest()
         return False
 
+    def _look_at_idle(self, now: float) -> None:
+        """See that nobody computes who says that he does nothing. No worker, no look."""
+        groups = [group for group in (*self._groups.values(), *self._leaving) if group.workers]
+        self._look_at = now + LOOK_SECONDS if groups else math.inf
+        pids = [pid for group in groups for pid in group.workers]
+        cpu_seconds = cpu_seconds_by_ancestor(kernel.processes(), pids)
+        for group in groups:
+            group.look_at_idle(cpu_seconds)
+
+    def _clear_scratch(self) -> None:
+        # Outside of a sandbox it would be everybody's.
+        self._is_scratch_full = os.getpid() == 1
+
+    def _begin_to_clear(self) -> None:
+        """Empty the scratch space when nothing runs that may be using it: files there have no owner among storlets."""
+        if self._cleaner or any(group.works for group in (*self._groups.values(), *self._leaving)):
+            return
+        self._is_scratch_full = False
+        with contextlib.suppress(OSError):
+            self._cleaner = scratch.begin_to_clear(WORKING_DIRECTORY)
+
     def _sweep_soon(self) -> None:
         self._sweep_at = 0.0
 
     def _sweep(self, now: float) -> None:
         """Kill what dead workers have left to this process, until a look finds nothing."""
         keep = {pid for group in (*self._groups.values(), *self._leaving) for pid in group.workers}
-        keep.update(self._attempts.pids)
+        keep.update((*self._attempts.pids, self._cleaner))
         found = kernel.strays(os.getpid(), keep)
         for pid in found:
             kernel.kill(pid, signal.SIGKILL)

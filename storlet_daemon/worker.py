@@ -12,6 +12,7 @@ failure.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import importlib.util
@@ -31,6 +32,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from storlet_daemon import author, kernel
+from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFailed, Metadata, Ready, Started, Usage
@@ -72,6 +74,7 @@ class Assignment:
     file: str
     execution_path: str
     runs_per_worker: int
+    control_group: str = ""
 
 
 def serve(assignment: Assignment) -> NoReturn:
@@ -133,6 +136,7 @@ class _Worker:
         """Take connections until the channel ends, then those that wait already, then end."""
         self._printed.install()
         self._state = _ProcessState()
+        self._refusals = _Refusals(ControlGroup(self._assignment.control_group))
         # From here nothing that is printed outside of a run goes anywhere.
         os.dup2(0, 1)
         os.dup2(0, 2)
@@ -238,7 +242,8 @@ class _Worker:
             streams.finish()
             return Done(messages.OK)
         except BaseException as error:  # noqa: BLE001
-            done = Done.error(_code(error), _summary(error), _traceback(error))
+            code, reason = self._refusals.explain(error)
+            done = Done.error(code, _summary(error) + reason, _traceback(error))
             _log_error(log, assignment.main, done.traceback or "")
             return done
         finally:
@@ -549,13 +554,54 @@ def _cpu_seconds() -> float:
 
 # -- errors, as their author should read them
 
+_FROM_CHILDREN = ("CalledProcessError", "BrokenProcessPool", "BrokenPipeError", "EOFError", "StillWritingError")
+"""What a storlet hears of a child process that was killed; by name, because few storlets import those modules."""
 
-def _code(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
-        return messages.LIMIT_MEMORY
-    if isinstance(error, author.MetadataTooLargeError):
-        return messages.LIMIT_METADATA
-    return messages.FAILED
+
+class _Refusals:
+    """Why a run failed, when a limit was behind it: the exception alone cannot tell, nor can the kernel's counts alone."""
+
+    def __init__(self, group: ControlGroup) -> None:
+        self._kills = Counter(group.kills)
+        self._forks = Counter(group.refused_forks)
+
+    def explain(self, error: BaseException) -> tuple[str, str]:
+        """The code, and what is to be added to the error's own words."""
+        if isinstance(error, MemoryError):
+            return messages.LIMIT_MEMORY, ""
+        if isinstance(error, author.MetadataTooLargeError):
+            return messages.LIMIT_METADATA, ""
+        causes = _causes(error)
+        if any(map(_is_of_child, causes)) and self._kills.has_grown():
+            return messages.LIMIT_MEMORY, " (a process of the storlet was killed: there was no memory left)"
+        if any(_is_of_child(cause) or _is_refused_fork(cause) for cause in causes) and self._forks.has_grown():
+            return messages.LIMIT_PROCESSES, " (the storlet has as many processes and threads as it may)"
+        return messages.FAILED, ""
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and what it came from."""
+    causes: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo and len(causes) < _CAUSES_MAX:
+        cause = todo.pop()
+        if cause is not None and not any(cause is known for known in causes):
+            causes.append(cause)
+            todo += [cause.__cause__, cause.__context__]
+    return causes
+
+
+_CAUSES_MAX = 16
+
+
+def _is_refused_fork(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.EAGAIN
+    return isinstance(error, RuntimeError) and error.args[:1] == ("can't start new thread",)
+
+
+def _is_of_child(error: BaseException) -> bool:
+    return type(error).__name__ in _FROM_CHILDREN
 
 
 def _summary(error: BaseException) -> str:

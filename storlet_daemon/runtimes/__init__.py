@@ -40,5 +40,11 @@ class Runtime(Protocol):
     def missing(self, load: Load) -> str | None:
         """Why this image cannot run the storlet, for its author to read; ``None`` when it can."""
 
-    def become_worker(self, load: Load) -> NoReturn:
-        """Turn this process, a new child of the supervisor, into a worker. Never returns; an exception ends the child."""
+    def workers_max(self, load: Load) -> int:
+        """How many workers of the storlet may be at most, so that what it is given suffices for each of them; at least 1."""
+
+    def become_worker(self, load: Load, control_group: str) -> NoReturn:
+        """Turn this process, a new child of the supervisor, into a worker. Never returns; an exception ends the child.
+
+        ``control_group`` is the directory of the worker group's control groups, empty when it has none of its own.
+        """

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from storlet_daemon.budget import MIB, Cost
+from storlet_daemon.budget import MIB, Cost, workers_max
 from storlet_daemon.protocol.messages import Load
 from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
 
@@ -27,13 +27,17 @@ _FLAGS = (
     # JDK 17 takes the encoding from the locale, and a sandbox has none.
     "-Dfile.encoding=UTF-8",
 )
-_HEAP_MIN_BYTES = 16 * 1024 * 1024
+_HEAP_MIN_BYTES = 16 * MIB
+_BESIDE_HEAP_BYTES = 32 * MIB
+"""What a small JVM needs beside its heap: classes, compiled code, stacks, the collector's own."""
 
 
 class JavaRuntime:
     """Starts Java workers."""
 
     cost = Cost(tasks=20, memory_bytes=48 * MIB)
+    share = Cost(tasks=32, memory_bytes=128 * MIB)
+    """Of the storlet's own limits, what a JVM must have: with less, run fewer of them."""
 
     def __init__(self, places: Places) -> None:
         """Only remember where things are."""
@@ -45,7 +49,11 @@ class JavaRuntime:
             return None
         return "java is not in this sandbox"
 
-    def become_worker(self, load: Load) -> NoReturn:
+    def workers_max(self, load: Load) -> int:
+        """As many as the storlet's limits have room for."""
+        return workers_max(load, self.share)
+
+    def become_worker(self, load: Load, control_group: str) -> NoReturn:
         """Become the JVM, which inherits the listening socket and the channel by number."""
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(CHANNEL, True)
@@ -59,7 +67,7 @@ class JavaRuntime:
         return [
             str(self._places.java),
             *_FLAGS,
-            *_heap(load.limits.memory_bytes),
+            *_heap(load.limits.memory_bytes // self.workers_max(load)),
             f"-Djava.library.path={self._places.java_dir}",
             "-cp",
             ":".join([str(self._places.java_dir / "*"), *_archives(path, load)]),
@@ -72,11 +80,11 @@ class JavaRuntime:
         ]
 
 
-def _heap(memory_bytes: int) -> list[str]:
-    """Half of the sandbox's memory: the JVM's own needs, its neighbours and the scratch space share the rest."""
-    if not memory_bytes:
+def _heap(share_bytes: int) -> list[str]:
+    """A part of the storlet's memory, so that all its JVMs together stay below its limit however full their heaps are."""
+    if not share_bytes:
         return []
-    return [f"-Xmx{max(memory_bytes // 2, _HEAP_MIN_BYTES)}"]
+    return [f"-Xmx{max(share_bytes - _BESIDE_HEAP_BYTES, share_bytes // 2, _HEAP_MIN_BYTES)}"]
 
 
 def _archives(path: Path, load: Load) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from storlet_daemon import worker
-from storlet_daemon.budget import MIB, Cost
+from storlet_daemon.budget import MIB, Cost, workers_max
 from storlet_daemon.protocol.messages import Load
 from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
 
@@ -21,6 +21,8 @@ class PythonRuntime:
     """Starts Python workers."""
 
     cost = Cost(tasks=2, memory_bytes=16 * MIB)
+    share = Cost(tasks=4, memory_bytes=32 * MIB)
+    """Of the storlet's own limits, what a worker must have: with less, run fewer of them."""
 
     def __init__(self, places: Places) -> None:
         """Only remember where things are."""
@@ -32,15 +34,20 @@ class PythonRuntime:
             return None
         return f"python {load.language_version} is not in this sandbox; there are: {', '.join(self._versions())}"
 
-    def become_worker(self, load: Load) -> NoReturn:
+    def workers_max(self, load: Load) -> int:
+        """As many as the storlet's limits have room for."""
+        return workers_max(load, self.share)
+
+    def become_worker(self, load: Load, control_group: str) -> NoReturn:
         """Load and serve in this very process, or in another interpreter that takes its place."""
         path = str(self._places.execution_path(load))
+        runs = load.runs_per_worker
         if self._is_own(load):
-            worker.serve(worker.Assignment(LISTENING, CHANNEL, load.main, load.file, path, load.runs_per_worker))
+            worker.serve(worker.Assignment(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group))
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(CHANNEL, True)
         interpreter = self._interpreter(load)
-        words = [str(word) for word in (LISTENING, CHANNEL, load.main, load.file, path, load.runs_per_worker)]
+        words = [str(word) for word in (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)]
         os.execv(interpreter, [str(interpreter), "-B", str(_DAEMON), "worker", *words])  # noqa: S606  no shell is wanted
 
     def _is_own(self, load: Load) -> bool:

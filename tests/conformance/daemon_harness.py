@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import queue
 import select
 import signal
 import socket
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -69,8 +70,12 @@ class HostSandbox:
         self._path = str(folder / "control.sock")
         self._arguments = arguments
         self._request = 0
+        self._reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.control: socket.socket | None = None
         self.hello: Any = None
+        self.placed: list[messages.Place] = []
+        self.place: Callable[[messages.Place], str | None] = lambda _place: ""
+        """Plays sandboxd's part; the directory of the control groups, or ``None`` for no answer at all."""
 
     def __enter__(self) -> Self:
         self._listen()
@@ -112,21 +117,36 @@ class HostSandbox:
         """Wait for the supervisor to connect and to say hello."""
         self._listening.settimeout(PATIENCE_SECONDS)
         self.control, _ = self._listening.accept()
-        self.control.settimeout(PATIENCE_SECONDS)
+        self._reports = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, args=(self.control, self._reports), daemon=True)
+        self._reader.start()
         self.hello = self.report()
 
     def drop_control(self) -> None:
         """The node daemon dies."""
         if self.control is not None:
+            self.control.shutdown(socket.SHUT_RDWR)
+            self._reader.join()
             self.control.close()
             self.control = None
 
+    def _read(self, control: socket.socket, reports: queue.SimpleQueue[Any]) -> None:
+        """Answer each ``place`` at once, and keep the other reports for whoever asks."""
+        with contextlib.suppress(OSError):
+            while (received := framing.receive(control)) is not None:
+                report = received.message(messages.CONTROL_REPORTS)
+                if not isinstance(report, messages.Place):
+                    reports.put(report)
+                    continue
+                self.placed.append(report)
+                directory = self.place(report)
+                if directory is not None:
+                    framing.send(control, messages.Placed(report.pid, directory))
+        reports.put(None)
+
     def report(self) -> Any:
-        """The next report of the supervisor."""
-        assert self.control is not None
-        received = framing.receive(self.control)
-        assert received is not None, "the supervisor closed the control connection"
-        return received.message(messages.CONTROL_REPORTS)
+        """The next report of the supervisor; ``None`` when it has closed the connection."""
+        return self._reports.get(timeout=PATIENCE_SECONDS)
 
     def ask(self, command: messages.Message, fds: tuple[int, ...] = ()) -> Any:
         """Send a command, give its answer."""

@@ -284,7 +284,7 @@ def test_garbage_on_the_control_connection_closes_it_and_nothing_else(
 ) -> None:
     assert sandbox.control is not None
     sandbox.control.send(text.encode())
-    assert sandbox.control.recv(100) == b""
+    assert sandbox.report() is None
     sandbox.drop_control()
     sandbox.accept()
     assert probe.run(b"next").output == b"next"

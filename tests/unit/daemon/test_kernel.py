@@ -1,9 +1,11 @@
-"""Signals as a descriptor, memory kills, process trees."""
+"""Signals as a descriptor, limits, process trees."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -62,19 +64,6 @@ def test_what_is_hidden_can_be_shown_again() -> None:
     assert in_child(check)
 
 
-def test_memory_kills_are_counted_from_the_first_file_that_has_them(tmp_path: Path) -> None:
-    counter = tmp_path / "memory.events"
-    kills = kernel.MemoryKills((str(tmp_path / "absent"), str(counter)))
-    assert not kills.has_grown()
-    counter.write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 1\noom_group_kill 0\n")
-    assert kills.has_grown()
-    assert not kills.has_grown()
-    counter.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    assert kills.has_grown()
-    counter.write_text("oom_kill soup\n")
-    assert not kills.has_grown()
-
-
 def test_strays_are_descendants_but_not_of_those_to_keep() -> None:
     def check() -> bool:
         kernel.adopt_orphans()
@@ -109,5 +98,42 @@ def test_a_name_may_be_anything(name: str) -> None:
     def check() -> bool:
         kernel.set_name(name)
         return Path("/proc/self/comm").read_bytes().strip() == name.encode()[:15]
+
+    assert in_child(check)
+
+
+def test_a_process_is_seen_with_what_it_has_used() -> None:
+    one = kernel.process(os.getpid())
+    assert one is not None
+    assert (one.pid, one.parent, one.is_zombie) == (os.getpid(), os.getppid(), False)
+    assert 0 < one.cpu_seconds <= time.process_time() + 1
+    assert kernel.process(2**22 + 1) is None
+
+
+def test_limits_of_a_process_bite(tmp_path: Path) -> None:
+    def check() -> bool:
+        kernel.limit_process(open_files=0, file_bytes=1)
+        with (tmp_path / "large").open("wb", buffering=0) as file:
+            written = file.write(bytes(kernel.FILE_BYTES_MIN + 1))
+            try:
+                file.write(b"more")
+            except OSError as error:
+                is_refused = error.errno == errno.EFBIG
+        kernel.limit_process(open_files=1, file_bytes=0)
+        return (
+            written == kernel.FILE_BYTES_MIN
+            and is_refused
+            and resource.getrlimit(resource.RLIMIT_NOFILE) == (kernel.OPEN_FILES_MIN,) * 2
+            and resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+        )
+
+    assert in_child(check)
+
+
+def test_limits_of_a_process_are_never_raised() -> None:
+    def check() -> bool:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+        kernel.limit_process(open_files=1000, file_bytes=0)
+        return resource.getrlimit(resource.RLIMIT_NOFILE) == (80, 80)
 
     assert in_child(check)

@@ -112,7 +112,7 @@ def test_every_message_type_is_in_the_law() -> None:
 def test_the_examples_in_the_law_are_messages() -> None:
     flat = re.sub(r"\s*\n\s*", " ", PROTOCOL)
     invoke = re.search(r'(\{"v":1, "type":"invoke".*?"limits":\{[^}]*\}\})', flat)
-    load = re.search(r'(\{"v":1, "type":"load", .*?"memory_bytes":\d+\})', flat)
+    load = re.search(r'(\{"v":1, "type":"load", .*?"scratch_bytes":\d+\}\})', flat)
     assert invoke is not None
     assert load is not None
     messages.parse(json.loads(invoke[1]), messages.INVOCATION_REQUEST, 3)

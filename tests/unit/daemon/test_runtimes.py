@@ -14,7 +14,12 @@ from storlet_daemon.runtimes.table import table
 OWN = f"3.{sys.version_info.minor}"
 
 
-def load(language_version: str | None = None, dependencies: tuple[str, ...] = (), memory_bytes: int = 0) -> Load:
+def load(
+    language_version: str | None = None,
+    dependencies: tuple[str, ...] = (),
+    memory_bytes: int = 0,
+    processes: int = 0,
+) -> Load:
     return Load(
         1,
         "0f" * 32,
@@ -26,7 +31,8 @@ def load(language_version: str | None = None, dependencies: tuple[str, ...] = ()
         language_version,
         dependencies,
         runs_per_worker=7,
-        limits=Resources(memory_bytes=memory_bytes),
+        workers_max=4,
+        limits=Resources(memory_bytes=memory_bytes, processes=processes),
     )
 
 
@@ -64,13 +70,37 @@ def test_the_command_line_of_the_jvm() -> None:
     )
     folder = "/var/lib/storlets/" + "0f" * 32
     assert command[0] == "/usr/bin/java"
-    assert "-Xmx134217728" in command
+    assert "-Xmx100663296" in command
     assert "-Djava.library.path=/usr/local/lib/storlets/java" in command
     class_path = command[command.index("-cp") + 1]
     assert class_path == f"/usr/local/lib/storlets/java/*:{folder}/a-1.jar:{folder}/b.jar:{folder}/*.jar"
     assert command[-6:] == [java.WORKER_CLASS, "3", "4", "a.B", folder, "7"]
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "workers", "heap_mib"),
+    [(48, 1, 24), (64, 1, 32), (128, 1, 96), (255, 1, 223), (256, 2, 96), (512, 4, 96), (1024, 4, 224)],
+)
+def test_the_heaps_of_all_jvms_fit_into_the_storlets_memory(memory_mib: int, workers: int, heap_mib: int) -> None:
+    runtime = java.JavaRuntime(Places())
+    given = load(memory_bytes=memory_mib * MIB)
+    assert runtime.workers_max(given) == workers
+    assert f"-Xmx{heap_mib * MIB}" in runtime.command(given)
+    assert workers * heap_mib <= memory_mib
+
+
 def test_a_heap_is_not_made_too_small_to_start() -> None:
     assert "-Xmx16777216" in java.JavaRuntime(Places()).command(load(memory_bytes=1))
     assert not any(word.startswith("-Xmx") for word in java.JavaRuntime(Places()).command(load()))
+
+
+def test_a_storlet_has_as_many_workers_as_its_limits_have_room_for() -> None:
+    assert python.PythonRuntime(Places()).workers_max(load()) == 4
+    assert python.PythonRuntime(Places()).workers_max(load(memory_bytes=100 * MIB)) == 3
+    assert python.PythonRuntime(Places()).workers_max(load(memory_bytes=1)) == 1
+    assert python.PythonRuntime(Places()).workers_max(load(processes=9)) == 2
+    assert java.JavaRuntime(Places()).workers_max(load(processes=70)) == 2
+    assert java.JavaRuntime(Places()).workers_max(load(processes=1)) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from storlet_daemon import groups, worker
 from storlet_daemon.author import MetadataTooLargeError
+from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.protocol import messages
 
 
@@ -85,10 +88,40 @@ def test_an_exception_that_cannot_be_shown_is_named() -> None:
     assert "Sly" in worker._traceback(Sly())
 
 
-def test_codes() -> None:
-    assert worker._code(MemoryError()) == messages.LIMIT_MEMORY
-    assert worker._code(MetadataTooLargeError()) == messages.LIMIT_METADATA
-    assert worker._code(SystemExit(0)) == messages.FAILED
+def refusals(tmp_path: Path, kills: int = 0, forks: int = 0) -> worker._Refusals:
+    """As a worker has them that began with counts of 1, when they have grown by this."""
+    for more in (0, 1):
+        (tmp_path / "memory.events").write_text(f"oom_kill {1 + more * kills}\n")
+        (tmp_path / "pids.events").write_text(f"max {1 + more * forks}\n")
+        if not more:
+            found = worker._Refusals(ControlGroup("", str(tmp_path)))
+    return found
+
+
+def chained(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kills", "forks", "code"),
+    [
+        (MemoryError(), 0, 0, messages.LIMIT_MEMORY),
+        (MetadataTooLargeError(), 0, 0, messages.LIMIT_METADATA),
+        (SystemExit(0), 1, 1, messages.FAILED),
+        (ValueError(), 1, 1, messages.FAILED),
+        (BlockingIOError(errno.EAGAIN, "again"), 0, 0, messages.FAILED),
+        (BlockingIOError(errno.EAGAIN, "again"), 0, 1, messages.LIMIT_PROCESSES),
+        (RuntimeError("can't start new thread"), 0, 1, messages.LIMIT_PROCESSES),
+        (RuntimeError("cannot do anything"), 0, 1, messages.FAILED),
+        (chained(ValueError(), BlockingIOError(errno.EAGAIN, "again")), 0, 1, messages.LIMIT_PROCESSES),
+        (subprocess.CalledProcessError(1, "sh"), 0, 1, messages.LIMIT_PROCESSES),
+        (subprocess.CalledProcessError(-9, "sh"), 1, 1, messages.LIMIT_MEMORY),
+        (subprocess.CalledProcessError(1, "sh"), 0, 0, messages.FAILED),
+    ],
+)
+def test_codes(tmp_path: Path, error: BaseException, kills: int, forks: int, code: str) -> None:
+    assert refusals(tmp_path, kills, forks).explain(error)[0] == code
 
 
 @pytest.mark.parametrize(

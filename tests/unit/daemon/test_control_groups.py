@@ -1,0 +1,48 @@
+"""What the kernel has counted, read from either version of control groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.control_groups import ControlGroup, Counter
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="ascii")
+
+
+@pytest.mark.parametrize("directory", ["", "group"])
+def test_counts_of_version_2(tmp_path: Path, directory: str) -> None:
+    place = tmp_path / directory
+    write(place / "memory.events", "low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n")
+    write(place / "memory.events.local", "low 0\nhigh 0\nmax 7\noom 1\noom_kill 2\n")
+    write(place / "memory.stat", "anon 10\nfile 20\nshmem 4096\n")
+    write(place / "pids.events", "max 5\n")
+    group = ControlGroup(directory, str(tmp_path))
+    assert (group.kills(), group.memory_hits(), group.scratch_bytes(), group.refused_forks()) == (2, 1, 4096, 5)
+
+
+@pytest.mark.parametrize("directory", ["", "group"])
+def test_counts_of_version_1(tmp_path: Path, directory: str) -> None:
+    memory = tmp_path / "memory" / directory
+    write(memory / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    write(memory / "memory.failcnt", "9\n")
+    write(memory / "memory.stat", "cache 20\nrss 10\nshmem 4096\ntotal_shmem 1\n")
+    write(tmp_path / "pids" / directory / "pids.events", "max 5\n")
+    group = ControlGroup(directory, str(tmp_path))
+    assert (group.kills(), group.memory_hits(), group.scratch_bytes(), group.refused_forks()) == (2, 9, 4096, 5)
+
+
+def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "memory.events", "oom_kill soup\n")
+    group = ControlGroup("", str(tmp_path))
+    assert (group.kills(), group.memory_hits(), group.scratch_bytes(), group.refused_forks()) == (0, 0, 0, 0)
+
+
+def test_a_counter_tells_growth_once() -> None:
+    counts = iter([3, 3, 4, 4, 0])
+    counter = Counter(lambda: next(counts))
+    assert [counter.has_grown() for _ in range(4)] == [False, True, False, False]
