@@ -7,6 +7,7 @@
     ├── IdentityFault         no uid for a tenant
     ├── PlaceFault            a directory or socket cannot be made, or is not what it must be
     ├── MountMissing          a directory of the host that a trust class is given is not there
+    ├── MountFault            a directory cannot be shown to a running sandbox
     ├── EngineFault           Docker refused
     │   ├── EngineUnavailable   Docker does not answer
     │   ├── ImageMissing        the sandbox image is not there
@@ -40,6 +41,10 @@ class PlaceFault(SandboxdFault):
 
 class MountMissing(SandboxdFault):
     """A directory that the configuration gives to a trust class is not on this node."""
+
+
+class MountFault(SandboxdFault):
+    """A directory cannot be mounted in a sandbox that runs already."""
 
 
 class EngineFault(SandboxdFault):

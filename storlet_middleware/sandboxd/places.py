@@ -13,6 +13,9 @@
         s/                         group  0750   sockets of storlets; never mounted anywhere
             <sandbox key>/         group  0750
                 <version>.sock     group  0660   its first 24 digits
+        a/                         root   0700   pre-warmed sandboxes
+            <sandbox key>          root   0600   whether it is free, or whom it was given to: see ``spares``
+        e/                         root   0755   empty: what a pre-warmed sandbox sees in the place of code
     <state_dir>/                   root   0755
         identities.json            root   0600   see ``identity``
         code/                      group  0750
@@ -49,6 +52,7 @@ CONTROL_BACKLOG: Final = 4
 VERSION_DIGITS: Final = 24
 _LONGEST_SOCKET: Final = "/s/" + 16 * "k" + "/" + VERSION_DIGITS * "v" + ".sock"
 
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -64,6 +68,8 @@ class Places:
         self.admission_table = run_dir / admission_table.FILE_NAME
         self._control = run_dir / "c"
         self._sockets = run_dir / "s"
+        self._notes = run_dir / "a"
+        self.empty_dir = run_dir / "e"
         self._code = state_dir / "code"
         self._owner = owner
         self._gid = gid
@@ -95,6 +101,8 @@ class Places:
             admission_table.create(self.admission_table, self._gid)
         self._make_directory(self._control, 0o700, self._owner, None)
         self._make_directory(self._sockets, 0o750, self._owner, self._gid)
+        self._make_directory(self._notes, 0o700, self._owner, None)
+        self._make_directory(self.empty_dir, 0o755, self._owner, None)
         self._make_directory(self._code, 0o750, self._owner, self._gid)
 
     # --- the node ---------------------------------------------------------------------------------------------------
@@ -112,12 +120,12 @@ class Places:
             temporary.replace(self._self_test)
 
     def keys(self) -> set[str]:
-        """Sandbox keys that have a control or socket directory."""
-        return {name for parent in (self._control, self._sockets) for name in _names(parent)}
+        """Sandbox keys that have a control or socket directory, or a note."""
+        return {name for parent in (self._control, self._sockets, self._notes) for name in _names(parent)}
 
     def clear_run_dir(self) -> None:
         """Remove everything of ours in ``run_dir``, for the removal of the whole node; the lock goes last."""
-        for parent in (self._control, self._sockets):
+        for parent in (self._control, self._sockets, self._notes, self.empty_dir):
             _remove_tree(parent)
         for path in (self.request_socket, self._self_test, self.lock_file):
             path.unlink(missing_ok=True)
@@ -143,9 +151,25 @@ class Places:
         self._make_directory(self._sockets / key, 0o750, self._owner, self._gid)
 
     def remove_sandbox_dirs(self, key: str) -> None:
-        """Unlink every socket of a sandbox."""
+        """Unlink every socket of a sandbox, and its note."""
+        (self._notes / key).unlink(missing_ok=True)
         _remove_tree(self._sockets / key)
         _remove_tree(self._control / key)
+
+    def write_note(self, key: str, text: str) -> None:
+        """What the next sandboxd must know of a sandbox; it sees the old text or the new one."""
+        temporary = self._notes / f".{next(self._numbers)}"
+        with _fault(self._notes / key):
+            with os.fdopen(os.open(temporary, _NEW_FILE, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+            temporary.replace(self._notes / key)
+
+    def read_note(self, key: str) -> str:
+        """The note of a sandbox; empty when there is none."""
+        try:
+            return (self._notes / key).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def listen_for_supervisor(self, key: str) -> socket.socket:
         """The listening control socket of a sandbox, in its present control directory."""

@@ -39,10 +39,22 @@ class Demand:
 
 
 @dataclass(frozen=True)
+class Given:
+    """What must be known of a pre-warmed sandbox that was given to a tenant, because Docker's labels cannot change."""
+
+    container: str
+    demand: Demand
+    uid: int
+    code_mark: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that a sandbox is made from."""
 
     demand: Demand
+    #: The name of its directories: its demand's key, or what a pre-warmed sandbox was called before it was given away.
+    key: str
     identity: Identity
     container_name: str
     facts: hardening.SandboxFacts
@@ -56,11 +68,6 @@ class Plan:
         return self.demand.account
 
     @property
-    def key(self) -> str:
-        """Its name on this node."""
-        return self.demand.key
-
-    @property
     def code_mark(self) -> str:
         """Which directory the sandbox sees its code in (:meth:`Places.code_mark`)."""
         return str(self.body["Labels"][docker.LABEL_CODE])
@@ -69,6 +76,18 @@ class Plan:
     def config_hash(self) -> str:
         """Changes with anything that the container is made with."""
         return str(self.body["Labels"][docker.LABEL_CONFIG])
+
+
+@dataclass(frozen=True)
+class _Who:
+    """For whom a sandbox is made, and by which names; ``account`` of a spare's demand is empty."""
+
+    demand: Demand
+    key: str
+    name: str
+    identity: Identity
+    code_dir: Path
+    code_mark: str
 
 
 class Planner:
@@ -90,6 +109,40 @@ class Planner:
             if not Path(mount.source).is_dir():
                 raise MountMissing(f"[class:{demand.trust_class}] mounts: {mount.source} is no directory of this node")
         return self._plan(demand, self._engine.image_id(demand.image), self._config.classes[demand.trust_class].limits)
+
+    # Pre-warmed sandboxes (``spares``).
+
+    def spare_plan(self, key: str) -> Plan:
+        """The plan for a sandbox of the user class that is nobody's yet."""
+        demand = Demand("", USER_CLASS, self._config.sandbox.image)
+        who = _Who(demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, "")
+        return self._made_for(who, self._engine.image_id(demand.image), self._config.classes[USER_CLASS].limits)
+
+    def can_be_spare(self, demand: Demand) -> bool:
+        """Whether a pre-warmed sandbox is what is needed."""
+        return demand.trust_class == USER_CLASS and demand.image == self._config.sandbox.image
+
+    def given_plan(self, demand: Demand, spare: Plan) -> Plan:
+        """The plan of a pre-warmed sandbox for whom it is given to."""
+        plan = self._plan(demand, spare.facts.image_id, self._config.classes[demand.trust_class].limits)
+        facts = dataclasses.replace(plan.facts, control_dir=spare.facts.control_dir)
+        return dataclasses.replace(plan, facts=facts, key=spare.key)
+
+    def given_plan_of(self, container: docker.Container, given: Given) -> Plan | None:
+        """The plan of a pre-warmed sandbox that an earlier sandboxd gave to a tenant; ``None``: it is of no use."""
+        if not container.is_running or container.id != given.container:
+            return None
+        try:
+            spare = self.spare_plan(container.labels.get(docker.LABEL_KEY, ""))
+            plan = self.given_plan(given.demand, spare)
+        except (PlaceFault, ImageMissing):
+            return None
+        if (plan.code_mark, plan.identity.uid) != (given.code_mark, given.uid):
+            return None
+        is_outdated = not self._is_wanted(given.demand) or spare.config_hash != container.labels.get(
+            docker.LABEL_CONFIG
+        )
+        return dataclasses.replace(plan, is_outdated=is_outdated)
 
     # The self-test asks for these three (``gate``); everything but the size of the limits is as a tenant of the class has it.
 
@@ -147,15 +200,19 @@ class Planner:
         return demand.trust_class in classes and demand.image == self._config.image_of(demand.account)
 
     def _plan(self, demand: Demand, image_id: str, limits: LimitsSection) -> Plan:
-        trust_class = self._config.classes[demand.trust_class]
         identity = self._identities.identity(demand.account, demand.trust_class)
+        code_dir, mark = self._places.code_dir(demand.account), self._places.code_mark(demand.account)
+        return self._made_for(_Who(demand, demand.key, demand.key, identity, code_dir, mark), image_id, limits)
+
+    def _made_for(self, who: _Who, image_id: str, limits: LimitsSection) -> Plan:
+        demand, trust_class = who.demand, self._config.classes[who.demand.trust_class]
         host = self._engine.host()
         facts = hardening.SandboxFacts(
             image_id=image_id,
-            uid=identity.uid,
-            gid=identity.gid,
-            control_dir=str(self._places.control_dir(demand.key)),
-            code_dir=str(self._places.code_dir(demand.account)),
+            uid=who.identity.uid,
+            gid=who.identity.gid,
+            control_dir=str(self._places.control_dir(who.key)),
+            code_dir=str(who.code_dir),
             runtime=trust_class.runtime,
             memory_bytes=limits.memory_bytes,
             cpus=limits.cpus,
@@ -165,6 +222,7 @@ class Planner:
             network=trust_class.network,
             mounts=trust_class.mounts,
             cgroup_parent=hardening.cgroup_parent(self._config.sandbox.node_id, host),
+            is_spare=not demand.account,
         )
         body = hardening.container_arguments(facts, host)
         labels = {
@@ -172,11 +230,12 @@ class Planner:
             docker.LABEL_ACCOUNT: demand.account,
             docker.LABEL_CLASS: demand.trust_class,
             docker.LABEL_IMAGE: demand.image,
-            docker.LABEL_KEY: demand.key,
-            docker.LABEL_CODE: self._places.code_mark(demand.account),
+            docker.LABEL_KEY: who.key,
+            docker.LABEL_CODE: who.code_mark,
         }
         labels[docker.LABEL_CONFIG] = hardening.arguments_hash({**body, "Labels": labels})
-        return Plan(demand, identity, self._container_name(demand.key), facts, {**body, "Labels": labels})
+        name = self._container_name(who.name)
+        return Plan(demand, who.key, who.identity, name, facts, {**body, "Labels": labels})
 
     def _container_name(self, key: str) -> str:
         return f"storlet-{self._config.sandbox.node_id}-{key}"

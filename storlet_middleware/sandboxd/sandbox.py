@@ -126,7 +126,9 @@ class Sandbox:
         self._codes = {group.version: group.code for group in groups}
         for group in groups:
             if class_of(demand.account, group.name).name != demand.trust_class:
-                await self._unload(group)
+                # Not unloaded: what runs may finish, and until then the group says that it works.
+                self._node.places.withdraw(self.plan.key, group.version)
+                self._versions.discard(group.version)
 
     def _run(self) -> None:
         if self._link is None or not self._link.is_open:

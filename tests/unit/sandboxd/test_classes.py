@@ -104,10 +104,8 @@ def test_a_class_that_is_taken_away_lets_the_work_finish_and_no_more(with_option
         node.more_options = ""
         node.start()
         assert greeting(loaded(node.load("AUTH_a")))
-        assert {(s.trust_class, s.state) for s in node.status().sandboxes} == {
-            ("admin", "draining"),
-            ("user", "running"),
-        }
+        both = {("admin", "draining"), ("user", "running")}
+        until(lambda: {(s.trust_class, s.state) for s in node.status().sandboxes} == both)
     until(lambda: [s.trust_class for s in node.status().sandboxes] == ["user"])
 
 

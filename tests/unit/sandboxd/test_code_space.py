@@ -96,6 +96,11 @@ def test_a_version_that_is_used_after_the_look_is_not_taken(tmp_path: Path) -> N
     assert list((tmp_path / "a").iterdir()) == []
 
 
+def await_running(node: FakeNode, count: int) -> None:
+    """Until then all code of an account stays."""
+    until(lambda: [s.state for s in node.status().sandboxes] == count * ["running"])
+
+
 @pytest.fixture
 def small(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node whose cache is full with one version."""
@@ -105,6 +110,7 @@ def small(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
 
 def test_loading_new_code_removes_old_code_that_nobody_has_loaded(small: FakeNode) -> None:
     code_dir = small.put_code("AUTH_b", V3)
+    await_running(small, 1)
     (code_dir / V3 / "file").write_bytes(os.urandom(8192))
     set_age(code_dir / V3, HOUR)
     path = loaded(small.load("AUTH_a", V1))
@@ -120,6 +126,7 @@ def test_code_that_is_loaded_stays_also_after_a_restart_and_in_a_sandbox_that_do
     set_age(code_dir / V1, HOUR)
     small.start()
     other = small.put_code("AUTH_b", V3)
+    await_running(small, 2)
     set_age(other / V3, HOUR)
     loaded(small.load("AUTH_b", V2))
     until(lambda: not (other / V3).exists())
