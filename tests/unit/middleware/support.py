@@ -449,6 +449,9 @@ class Logger:
     def update_stats(self, name: str, value: int) -> None:
         self.stats.append(name)
 
+    def increment(self, name: str) -> None:
+        self.stats.append(name)
+
     @property
     def text(self) -> str:
         return "\n".join(self.lines)

@@ -20,7 +20,7 @@ from storlet_middleware.engine.invocation import Invocation, StreamInput
 from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.errors import StorletError
 from storlet_middleware.launch import Launcher
-from tests.unit.middleware.support import Node, Workers, make_config, open_descriptors, wait_until
+from tests.unit.middleware.support import Logger, Node, Workers, make_config, open_descriptors, wait_until
 
 BODY = b"class Up: pass"
 
@@ -152,7 +152,7 @@ def start(launcher: Launcher, fetcher: Fetcher) -> None:
 
 
 def test_a_warm_start_asks_nobody(node: Node, short_dir: Path) -> None:
-    launcher, fetcher = Launcher(make_config(short_dir)), Fetcher()
+    launcher, fetcher = Launcher(make_config(short_dir), Logger()), Fetcher()
     for _ in range(3):
         start(launcher, fetcher)
     assert [type(request).__name__ for request in node.asked] == ["Prepare", "Acquire"]
@@ -160,7 +160,7 @@ def test_a_warm_start_asks_nobody(node: Node, short_dir: Path) -> None:
 
 
 def test_a_socket_that_has_gone_is_asked_for_again(node: Node, short_dir: Path) -> None:
-    launcher = Launcher(make_config(short_dir))
+    launcher = Launcher(make_config(short_dir), Logger())
     start(launcher, Fetcher())
     node.workers.close()
     Path(node.workers.path).unlink()
@@ -175,7 +175,7 @@ def test_a_socket_that_has_gone_is_asked_for_again(node: Node, short_dir: Path) 
 def test_what_sandboxd_refuses_becomes_that_error(node: Node, short_dir: Path, code: str, status: int) -> None:
     node.answer = lambda _: messages.NodeRefused(code, "why", 9)
     with pytest.raises(StorletError) as caught:
-        start(Launcher(make_config(short_dir)), Fetcher())
+        start(Launcher(make_config(short_dir), Logger()), Fetcher())
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (status, code, 9)
 
 
@@ -190,7 +190,7 @@ def test_code_that_sandboxd_has_just_removed_is_fetched_once_more(node: Node, sh
         return usual(request)
 
     node.answer = answer
-    start(Launcher(make_config(short_dir)), fetcher)
+    start(Launcher(make_config(short_dir), Logger()), fetcher)
     assert (fetcher.count, [path.name for path in node.code_dir.iterdir()]) == (2, [version().key])
 
 
@@ -222,10 +222,10 @@ def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path
 
 
 def test_who_waits_for_a_cold_start_may_say_so_and_may_leave(node: Node, short_dir: Path) -> None:
-    launcher = Launcher(make_config(short_dir))
+    launcher = Launcher(make_config(short_dir), Logger())
     invocation = Invocation(launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), [])
     before = open_descriptors()
-    waiting = launcher.start_patiently(invocation, version(), Fetcher(pause=5), 0.05)
+    waiting = launcher.start_patiently(invocation, version(), Fetcher(pause=5), (0.05, 0.05))
     next(waiting)
     next(waiting)
     waiting.close()  # type: ignore[attr-defined]

@@ -108,6 +108,8 @@ def test_the_table_and_the_classes_have_the_same_options() -> None:
 def test_the_table_of_metrics_has_the_names_that_are_sent() -> None:
     logger = Logger()
     metrics.invocation(logger, "GET", "storlet.timeout.idle", 1.0, 0.5, 10)
+    metrics.admission(logger, "waited")
+    metrics.admission(logger, "refused")
     table = re.findall(r"``(storlet\.[^`]+)``", metrics.__doc__ or "")
     assert len(table) == len(logger.stats)
     patterns = [re.escape(name).replace("<verb>", r"[A-Z]+").replace("<code>", r"[a-z_-]+") for name in table]
