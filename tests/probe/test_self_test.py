@@ -1,0 +1,204 @@
+"""The self-test finds each weakness: real sandboxes, each with one row of the hardening table undone on purpose.
+
+A self-test that passes says little until it was seen to fail.  Here the engine is given a body that is weaker than the
+table, the comparison at the start is switched off, and the test of that name must be the one that complains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_daemon import selftest
+from storlet_middleware import config as configuration
+from storlet_middleware.sandboxd import hardening
+from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd.docker import Engine
+from storlet_middleware.sandboxd.gate import Gate
+from storlet_middleware.sandboxd.identity import Identities, UidRange
+from storlet_middleware.sandboxd.places import Places
+from storlet_middleware.sandboxd.plan import Planner
+from storlet_middleware.sandboxd.sandbox import Node
+from storlet_middleware.sandboxd.threads import Threads
+from tests.support.cluster import Cluster
+
+Body = dict[str, Any]
+NODE_ID = "probe-self-test"
+FIRST_UID = 1_900_000_000
+#: This machine's root may lack what the kernel asks for that.
+OF_THE_MACHINE = frozenset({"limit-oom-score-kept"})
+
+
+class WeakEngine(Engine):
+    """Docker, told something else than what the table says."""
+
+    def __init__(self, url: str, weaken: Callable[[Body], None]) -> None:
+        super().__init__(url)
+        self._weaken = weaken
+
+    def start(self, name: str, body: Mapping[str, Any]) -> str:
+        changed = {**body, "HostConfig": {**body["HostConfig"]}}
+        self._weaken(changed)
+        return super().start(name, changed)
+
+
+class ProbeNode:
+    """What sandboxd is made of, with places of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="st-", dir="/tmp"))
+        self.home.chmod(0o755)
+        self.url = cluster.docker_host
+        options = {
+            "image": cluster.description["sandbox_image"],
+            "run_dir": self.home / "r",
+            "state_dir": self.home / "s",
+            "docker_url": self.url,
+            "node_id": NODE_ID,
+        }
+        self.config = configuration.parse("[sandbox]\n" + "\n".join(f"{k} = {v}" for k, v in options.items()))
+        self.places = Places(self.home / "r", self.home / "s", 0, os.getgid())
+        self.places.make()
+        self.identities = Identities(self.home / "s", self.home / "ids", UidRange(FIRST_UID, 100))
+
+    def failed(self, weaken: Callable[[Body], None], trust_class: str = "user") -> dict[str, str]:
+        """What a weakened sandbox of a class let happen, by name of the test."""
+        return asyncio.run(self._failed(WeakEngine(self.url, weaken), trust_class))
+
+    async def _failed(self, engine: Engine, trust_class: str) -> dict[str, str]:
+        node = Node(self.config, engine, self.places, Threads(), lambda *_: "", weaker=lambda *_: [])
+        planner = Planner(self.config, engine, self.places, self.identities)
+        faults = await Gate(node, planner)._tried(self.config.classes[trust_class])
+        assert not await node.threads.call(engine.ours, NODE_ID), "a sandbox of the self-test is left"
+        assert set(faults) >= {test.name for test in selftest.TESTS}
+        return {name: fault for name, fault in faults.items() if fault and name not in OF_THE_MACHINE}
+
+    def remove(self) -> None:
+        engine = Engine(self.url)
+        for container in engine.ours(NODE_ID):
+            engine.remove(container.id)
+        Cgroups().remove_node(hardening.cgroup_parent(NODE_ID, engine.host()))
+        engine.close()
+        shutil.rmtree(self.home)
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Iterator[ProbeNode]:
+    made = ProbeNode(cluster)
+    yield made
+    made.remove()
+
+
+def host(**changes: object) -> Callable[[Body], None]:
+    """Other values in ``HostConfig``."""
+    return lambda body: body["HostConfig"].update(changes)
+
+
+def without_filter(body: Body) -> None:
+    body["HostConfig"]["SecurityOpt"] = ["no-new-privileges", "seccomp=unconfined"]
+
+
+def with_new_privileges(body: Body) -> None:
+    options = body["HostConfig"]["SecurityOpt"]
+    body["HostConfig"]["SecurityOpt"] = [option for option in options if "new-privileges" not in option]
+
+
+def as_root(body: Body) -> None:
+    without_filter(body)
+    body["User"] = "0:0"
+    body["HostConfig"]["CapDrop"] = []
+
+
+def with_host_network(body: Body) -> None:
+    without_filter(body)
+    body["NetworkDisabled"] = False
+    body["HostConfig"]["NetworkMode"] = "host"
+
+
+def mounted(source: str, target: str) -> Callable[[Body], None]:
+    """A directory or socket of the host more, for writing."""
+    more = {"Type": "bind", "Source": source, "Target": target, "ReadOnly": False}
+
+    def weaken(body: Body) -> None:
+        body["HostConfig"]["Mounts"] = [*body["HostConfig"]["Mounts"], more]
+
+    return weaken
+
+
+def with_writable_code(body: Body) -> None:
+    body["HostConfig"]["Mounts"] = [{**mount, "ReadOnly": False} for mount in body["HostConfig"]["Mounts"]]
+
+
+def with_whole_scratch(body: Body) -> None:
+    body["HostConfig"]["Tmpfs"] = {"/tmp": "rw,exec,suid,dev,mode=1777"}
+
+
+WEAKNESSES: tuple[tuple[str, Callable[[Body], None], set[str]], ...] = (
+    ("no seccomp filter", without_filter,
+     {"seccomp", "syscall-ptrace", "syscall-io_uring_setup", "socket-netlink", "syscall-clone3"}),
+    ("setuid files work", with_new_privileges, {"no-new-privileges"}),
+    ("a capability", host(CapAdd=["SYS_PTRACE"]), {"capabilities"}),
+    ("root with Docker's capabilities", as_root,
+     {"user", "capabilities", "become-another", "syscall-chroot", "syscall-mknod", "files-of-others", "donated-reopen",
+      "donated-attributes", "donated-change"}),
+    ("groups of the host", host(GroupAdd=["4", "27"]), {"groups"}),
+    ("a writable root", host(ReadonlyRootfs=False), {"root-read-only", "mounts-read-only"}),
+    ("writable code", with_writable_code, {"mounts-read-only"}),
+    ("an unlimited scratch with devices", with_whole_scratch, {"scratch-options", "limit-scratch"}),
+    ("much shared memory", host(ShmSize=64 << 20), {"scratch-shared-memory"}),
+    ("the host's network", with_host_network, {"network-interfaces"}),
+    ("the host's processes", host(PidMode="host"), {"processes-of-the-host"}),
+    ("a device of the host", host(Devices=[{"PathOnHost": "/dev/kmsg", "PathInContainer": "/dev/kmsg",
+                                           "CgroupPermissions": "r"}]), {"files-no-devices"}),
+    ("no limit of processes", host(PidsLimit=0), {"limit-processes"}),
+    ("no limit of memory", host(Memory=0, MemorySwap=0), {"limit-memory"}),
+    ("no limits of files and cores", host(Ulimits=[{"Name": "nofile", "Soft": 4096, "Hard": 4096}]),
+     {"limit-open-files"}),
+    ("core files", host(Ulimits=[{"Name": "core", "Soft": 1 << 20, "Hard": 1 << 20}]), {"limit-core"}),
+    ("no place in the list of victims", host(OomScoreAdj=0), {"limit-oom-score"}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("weaken", "names"), [row[1:] for row in WEAKNESSES], ids=[row[0] for row in WEAKNESSES])
+def test_a_weakness_is_found_by_the_test_of_its_name(
+    node: ProbeNode, weaken: Callable[[Body], None], names: set[str]
+) -> None:
+    failed = node.failed(weaken)
+
+    assert names <= set(failed), failed
+
+
+@pytest.mark.parametrize("trust_class", ["user", "admin"])
+def test_a_sandbox_as_the_table_makes_it_holds(node: ProbeNode, trust_class: str) -> None:
+    assert node.failed(lambda _body: None, trust_class) == {}
+
+
+def test_a_docker_socket_in_the_sandbox_is_found(node: ProbeNode) -> None:
+    path = node.url.removeprefix("unix://")
+
+    failed = node.failed(mounted(path, "/var/run/docker.sock"))
+
+    assert "docker.sock" in failed["files-no-sockets"]
+
+
+def test_a_folder_that_outlives_the_sandbox_is_found(node: ProbeNode, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+
+    failed = node.failed(mounted(str(tmp_path), "/srv"))
+
+    assert "/srv" in failed["files-not-writable"]
+    assert "/srv" in failed["mounts-read-only"]
+    assert not list(tmp_path.iterdir()), "the test left something behind"
+
+
+def test_the_donated_file_is_not_there_any_more(node: ProbeNode) -> None:
+    node.failed(lambda _body: None)
+
+    assert not (node.places.state_dir / "self-test-object").exists()
