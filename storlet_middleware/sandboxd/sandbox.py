@@ -16,13 +16,14 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import Config, LimitsSection
 from storlet_middleware.sandboxd import readback
+from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import ControlLink, PeerCheck, peer_of
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost, SandboxWeak
@@ -38,6 +39,8 @@ log = logging.getLogger("storlet.sandboxd")
 LOOK_SECONDS: Final = 0.25
 #: Groups in one sandbox: each costs its supervisor a descriptor, and a status of all must fit into one message.
 GROUPS_MAX: Final = 128
+#: Workers of the whole node that are moved into their control groups at a time.
+PLACING_MAX: Final = 4
 #: What was used this recently is not idle: its filter may hold the socket's path and be about to connect.
 RECENT_SECONDS: Final = 2.0
 #: By then a waiting connection has been taken by a worker, and its group says that it is busy.
@@ -66,6 +69,9 @@ class Node:
     threads: Threads
     stranger: PeerCheck
     weaker: ReadBack = readback.faults
+    cgroups: Cgroups = field(default_factory=Cgroups)
+    #: Places for placing workers, which Docker's slowness must not take away.
+    placing: Threads = field(default_factory=lambda: Threads(PLACING_MAX))
 
 
 class Sandbox:
@@ -90,6 +96,7 @@ class Sandbox:
         self._codes: dict[str, str] = {}
         self._loads: dict[str, asyncio.Task[Path]] = {}
         self._is_lost = False
+        self._supervisor_pid = 0
 
     @property
     def lived_seconds(self) -> float:
@@ -193,9 +200,21 @@ class Sandbox:
                 log.warning("stranger refused key=%s reason=%s", self.plan.key, shown(reason))
             connection.close()
             return
-        self._link = ControlLink(connection, self._link_ended)
+        self._supervisor_pid = peer_of(connection).pid
+        self._link = ControlLink(connection, self._link_ended, self._place)
         self._link.hello.add_done_callback(self._greeted)
         self._link.open()
+
+    async def _place(self, place: messages.Place) -> str:
+        """Move a new worker, which waits for it, into the control groups of its storlet."""
+        directory = ""
+        if self._supervisor_pid:  # else it is out of sight, and so are its control groups
+            directory = await self._node.placing.call(
+                self._node.cgroups.place, self._supervisor_pid, place.pid, place.version, place.limits
+            )
+        if not directory:
+            log.warning("worker not placed key=%s version=%s pid=%d", self.plan.key, place.version[:12], place.pid)
+        return directory
 
     def _greeted(self, hello: asyncio.Future[messages.Hello]) -> None:
         if not hello.cancelled() and hello.exception() is None and not self._met.done():
@@ -273,6 +292,10 @@ class Sandbox:
         for group in groups:
             if not group.busy and not group.workers and group.idle_seconds > limit and group.version not in self._loads:
                 await self._unload(group)
+        if self._supervisor_pid:
+            await self._node.placing.call(
+                self._node.cgroups.sweep, self._supervisor_pid, [*self._versions, *self._loads]
+            )
 
     async def _load(self, storlet: messages.Storlet) -> Path:
         try:

@@ -22,8 +22,9 @@ from typing import Any
 
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware import config as configuration
+from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import Peer
-from storlet_middleware.sandboxd.docker import LABEL_NODE, Container, Engine
+from storlet_middleware.sandboxd.docker import LABEL_CLASS, LABEL_NODE, Container, Engine
 from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
@@ -61,6 +62,8 @@ class FakeDocker:
     starts: int = 0
     #: In what every sandbox turns out to be weaker than configured.
     weaker: list[str] = field(default_factory=list)
+    #: Behaviours of the sandboxes of single trust classes.
+    by_class: dict[str, str] = field(default_factory=dict)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Kill every supervisor; the containers stay, as dead ones do in Docker."""
@@ -101,7 +104,8 @@ class FakeEngine(Engine):
             self.docker.starts += 1
             time.sleep(self.docker.start_seconds)
             directory = body["HostConfig"]["Mounts"][0]["Source"]
-            command = [sys.executable, "-S", "-E", str(SUPERVISOR), directory, self.docker.behaviour]
+            behaviour = self.docker.by_class.get(body["Labels"][LABEL_CLASS], self.docker.behaviour)
+            command = [sys.executable, "-S", "-E", str(SUPERVISOR), directory, behaviour]
             container_id = hashlib.sha256(f"{name}{self.docker.starts}".encode()).hexdigest()
             self.docker.containers[container_id] = FakeContainer(name, body, subprocess.Popen(command))
             return container_id
@@ -215,7 +219,15 @@ class FakeNode:
         config, engine = self.config, FakeEngine(self.docker)
         places = self.places
         places.make()
-        node = Node(config, engine, places, Threads(), own_processes_only, lambda *_: self.docker.weaker)
+        node = Node(
+            config,
+            engine,
+            places,
+            Threads(),
+            own_processes_only,
+            lambda *_: self.docker.weaker,
+            Cgroups(Path("/absent")),
+        )
         identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
         planner = Planner(config, engine, places, identities)
         pool = Pool(node, planner, self.gate(node, planner))

@@ -1,0 +1,102 @@
+"""The control connection to a supervisor: workers that are to be placed, while requests go the other way."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from storlet_daemon.protocol import framing, messages
+from storlet_middleware.sandboxd.control import PLACING_MAX, ControlLink
+
+VERSION = "ab" * 32
+Scene = Callable[[ControlLink, socket.socket, list[str]], Awaitable[None]]
+
+
+def play(scene: Scene, place: Callable[[messages.Place], Awaitable[str]]) -> None:
+    """``scene`` gets the link, the supervisor's end of its connection, and why it was lost, if it was."""
+
+    async def run() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.setblocking(False)
+        lost: list[str] = []
+        with theirs:
+            link = ControlLink(ours, lost.append, place)
+            link.open()
+            await asyncio.wait_for(scene(link, theirs, lost), 10)
+            link.close()
+
+    asyncio.run(run())
+
+
+async def next_message(connection: socket.socket) -> messages.Message:
+    """What the link sends."""
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_reader(connection, arrived.set)
+    await arrived.wait()
+    loop.remove_reader(connection)
+    received = framing.receive(connection)
+    assert received is not None
+    message: messages.Message = received.message(messages.CONTROL_COMMANDS)
+    return message
+
+
+def test_a_worker_is_placed_and_its_supervisor_told_where() -> None:
+    asked = []
+
+    async def place(wanted: messages.Place) -> str:
+        asked.append(wanted)
+        return "group-ab"
+
+    async def scene(_link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
+        wanted = messages.Place(VERSION, 17, messages.Resources(memory_bytes=5))
+        framing.send(supervisor, wanted)
+        assert await next_message(supervisor) == messages.Placed(17, "group-ab")
+        assert asked == [wanted]
+        assert not lost
+
+    play(scene, place)
+
+
+def test_a_slow_placement_holds_nothing_up_and_too_many_are_told_at_once() -> None:
+    go = asyncio.Event()
+
+    async def place(_wanted: messages.Place) -> str:
+        await go.wait()
+        return "group-ab"
+
+    async def scene(link: ControlLink, supervisor: socket.socket, _lost: list[str]) -> None:
+        for pid in range(PLACING_MAX + 1):
+            framing.send(supervisor, messages.Place(VERSION, pid))
+        assert await next_message(supervisor) == messages.Placed(PLACING_MAX, "")
+        unloaded = asyncio.create_task(link.unload(VERSION))
+        command = await next_message(supervisor)
+        assert isinstance(command, messages.Unload)
+        framing.send(supervisor, messages.Unloaded(command.request))
+        await unloaded
+        go.set()
+        answers = [await next_message(supervisor) for _ in range(PLACING_MAX)]
+        assert answers == [messages.Placed(pid, "group-ab") for pid in range(PLACING_MAX)]
+
+    play(scene, place)
+
+
+def test_an_answer_after_the_end_is_dropped() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def place(_wanted: messages.Place) -> str:
+        begun.set()
+        await go.wait()
+        return "group-ab"
+
+    async def scene(link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
+        framing.send(supervisor, messages.Place(VERSION, 1))
+        await begun.wait()
+        link.close()
+        go.set()
+        await asyncio.sleep(0)
+        assert framing.receive(supervisor) is None
+        assert not lost
+
+    play(scene, place)
