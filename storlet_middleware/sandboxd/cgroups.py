@@ -156,7 +156,7 @@ class Cgroups:
         for tree in self._trees():
             try:
                 group = tree.path / name.lstrip("/")
-                group.mkdir(exist_ok=True)
+                self._mkdir(group)
                 with contextlib.suppress(OSError):  # of version 1; always so since Linux 5.11
                     _write(group / "memory.use_hierarchy", "1")
                 if tree.is_unified:
@@ -229,11 +229,15 @@ class Cgroups:
             return  # other limits are another group
         if sum(1 for _ in container.path.glob(f"{PREFIX}*")) >= GROUPS_MAX:
             raise ValueError(f"{container.path} has {GROUPS_MAX} groups")
-        target.mkdir()
+        self._mkdir(target)
         faults = _set(target, container.limits(limits))
         if faults:
             _remove(target)
             raise ValueError(faults[0])
+
+    @staticmethod
+    def _mkdir(path: Path) -> None:
+        path.mkdir(exist_ok=True)
 
     def _make_leaf(self, container: _Tree) -> None:
         """Version 2: have controllers for the children of a container's group, whose own processes must leave it for that."""
@@ -241,7 +245,7 @@ class Cgroups:
         wanted = set(container.controllers)
         if wanted <= set(_read(container.path / "cgroup.subtree_control").split()):
             return
-        leaf.mkdir(exist_ok=True)
+        self._mkdir(leaf)
         for _ in range(_MOVES_MAX):
             for pid in _read(container.path / "cgroup.procs").split():
                 with contextlib.suppress(ProcessLookupError):

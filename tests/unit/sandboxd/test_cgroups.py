@@ -1,0 +1,349 @@
+"""Control groups on made-up trees of version 1, version 2 and both; the real ones are in tests/probe/test_hardening.py.
+
+A made-up tree holds what it is written, but the kernel's rules are not in it: ``FakeTree.group`` makes the files that a
+kernel would make with a directory.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol.messages import Resources
+from storlet_middleware.config import NodeSection
+from storlet_middleware.sandboxd import cgroups
+from storlet_middleware.sandboxd.cgroups import Cgroups
+
+GROUP = "ab" * 32
+DIRECTORY = "storlet-" + "ab" * 16
+NODE = "/storlets-unit"
+CONTAINER = f"{NODE}/0123"
+LIMITS = Resources(memory_bytes=64 << 20, cpus=0.5, processes=20)
+GIB = 1 << 30
+
+V1_FILES = {
+    "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.use_hierarchy"),
+    "pids": ("pids.max",),
+    "cpu": ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
+    "cpuacct": (),
+}
+V2_FILES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cpu.weight", "cgroup.subtree_control")
+
+
+@dataclass
+class FakeTree:
+    """A host with one sandbox: its process 1 is 1000, its worker is 7 inside and 1007 outside."""
+
+    home: Path
+    version: int
+
+    @property
+    def root(self) -> Path:
+        return self.home / "cgroup"
+
+    @property
+    def proc(self) -> Path:
+        return self.home / "proc"
+
+    def trees(self) -> dict[str, Path]:
+        return {"": self.root} if self.version == 2 else {name: self.root / name for name in V1_FILES}
+
+    def group(self, path: str) -> None:
+        for tree in self.trees().values():
+            folder = tree / path.lstrip("/")
+            for above in reversed([folder, *folder.parents]):
+                if above.is_relative_to(tree):
+                    self.make(above)
+
+    def make(self, folder: Path) -> None:
+        """A group in one tree, with the files that a kernel gives it; one that is there stays as it is."""
+        if (folder / "cgroup.procs").exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        name = folder.relative_to(self.root).parts[:1]
+        for file in (*(V2_FILES if self.version == 2 else V1_FILES[name[0]]), "cgroup.procs"):
+            (folder / file).touch()
+
+    def process(self, pid: int, pids: Iterable[int], path: str = CONTAINER) -> None:
+        folder = self.proc / str(pid)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "status").write_text(f"Name:\tx\nNSpid:\t{' '.join(map(str, pids))}\n")
+        lines = [f"0::{path}\n"] if self.version == 2 else [f"{n}:{name}:{path}\n" for n, name in enumerate(V1_FILES)]
+        (folder / "cgroup").write_text("".join(lines))
+
+    def put(self, path: str, pids: Iterable[int]) -> None:
+        for tree in self.trees().values():
+            (tree / path.lstrip("/") / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
+
+    def read(self, controller: str, path: str) -> str:
+        return (self.trees()[controller if self.version == 1 else ""] / path.lstrip("/")).read_text()
+
+
+@pytest.fixture
+def make_tree(tmp_path: Path) -> Callable[[int], FakeTree]:
+    def make(version: int) -> FakeTree:
+        tree = FakeTree(tmp_path, version)
+        tree.group("/")
+        tree.proc.mkdir()
+        (tree.proc / "meminfo").write_text("MemTotal:       16777216 kB\n")
+        if version == 2:
+            (tree.root / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
+        tree.group(CONTAINER)
+        tree.process(1000, [1000, 1])
+        tree.process(1007, [1007, 7])
+        tree.put(CONTAINER, [1000, 1007])
+        return tree
+
+    return make
+
+
+class FakeCgroups(Cgroups):
+    """Where a kernel would fill a new directory with files, the tree does."""
+
+    def __init__(self, tree: FakeTree) -> None:
+        super().__init__(tree.root, tree.proc)
+        self._mkdir = tree.make  # type: ignore[method-assign]
+
+
+def groups_of(tree: FakeTree) -> Cgroups:
+    return FakeCgroups(tree)
+
+
+# --- the node -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_node_gets_its_totals_on_version_1(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    assert groups_of(tree).make_node(NODE, NodeSection(0.75, 1.5, 256, 4096)) == []
+    assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(12 * GIB)
+    assert tree.read("memory", f"{NODE}/memory.memsw.limit_in_bytes") == str(12 * GIB)
+    assert tree.read("memory", f"{NODE}/memory.use_hierarchy") == "1"
+    assert tree.read("cpu", f"{NODE}/cpu.shares") == "256"
+    assert tree.read("cpu", f"{NODE}/cpu.cfs_quota_us") == "150000"
+    assert tree.read("pids", f"{NODE}/pids.max") == "4096"
+
+
+def test_the_node_gets_its_totals_on_version_2(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(2)
+    assert groups_of(tree).make_node(NODE, NodeSection(2 * GIB, 1.5, 256, 4096)) == []
+    assert tree.read("", f"{NODE}/memory.max") == str(2 * GIB)
+    assert tree.read("", f"{NODE}/memory.swap.max") == "0"
+    assert tree.read("", f"{NODE}/cpu.weight") == "25"
+    assert tree.read("", f"{NODE}/cpu.max") == "150000 100000"
+    assert tree.read("", f"{NODE}/pids.max") == "4096"
+    assert tree.read("", "cgroup.subtree_control").startswith("+")
+
+
+def test_no_quota_is_set_when_none_is_configured(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    assert tree.read("cpu", f"{NODE}/cpu.cfs_quota_us") == ""
+
+
+def test_a_host_without_swap_accounting_has_the_other_totals(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    tree.group(NODE)
+    (tree.root / "memory/storlets-unit/memory.memsw.limit_in_bytes").unlink()
+    faults = groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    assert faults == []
+    assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(GIB)
+
+
+def test_what_cannot_be_set_is_named_and_the_rest_is_set(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    tree.group(NODE)
+    pids = tree.root / "pids/storlets-unit/pids.max"
+    pids.unlink()
+    pids.symlink_to("/proc/self/nothing")
+    faults = groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    assert len(faults) == 1
+    assert "pids.max = 4096" in faults[0]
+    assert tree.read("cpu", f"{NODE}/cpu.shares") == "256"
+
+
+def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 1024 kB\n")
+    faults = Cgroups(tmp_path / "nothing", tmp_path).make_node(NODE, NodeSection(0.5, 0, 256, 4096))
+    assert faults == [f"no control groups for {name}" for name in ("memory", "cpu", "pids")]
+
+
+@pytest.mark.parametrize(("shares", "weight"), [(1024, 100), (256, 25), (2, 1), (262144, 10000), (10, 1)])
+def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, weight: int) -> None:
+    assert cgroups.weight_of(shares) == weight
+
+
+def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd would undo what somebody else writes into its groups."""
+    program = tmp_path / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
+    made = Cgroups(tmp_path / "none", tmp_path)
+    assert made.make_node("storlets-unit.slice", NodeSection(0.5, 1.5, 256, 4096)) == []
+    made.remove_node("storlets-unit.slice")
+    first, *others = (tmp_path / "calls").read_text().splitlines()
+    assert first.startswith("set-property --runtime storlets-unit.slice ")
+    for word in (f"MemoryMax={8 * GIB}", "MemorySwapMax=0", "TasksMax=4096", "CPUWeight=25", "CPUQuota=150%"):
+        assert word in first.split()
+    assert others == [f"{verb} storlets-unit.slice" for verb in ("start", "stop", "revert")]
+
+
+def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
+    assert "systemctl" in Cgroups(tmp_path, tmp_path).make_node("storlets-x.slice", NodeSection(0.5, 0, 256, 9))[0]
+
+
+# --- workers ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
+    tree = make_tree(1)
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    for controller in V1_FILES:
+        assert tree.read(controller, f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.limit_in_bytes") == str(64 << 20)
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.memsw.limit_in_bytes") == str(64 << 20)
+    assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == "20"
+    assert tree.read("cpu", f"{CONTAINER}/{DIRECTORY}/cpu.cfs_quota_us") == "50000"
+
+
+def test_version_2_moves_the_sandboxs_own_processes_out_of_the_way(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(2)
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert tree.read("", f"{CONTAINER}/init/cgroup.procs") == "1007"  # a real file takes each pid in turn
+    assert tree.read("", f"{CONTAINER}/cgroup.subtree_control") == "+cpu +memory +pids"
+    assert tree.read("", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
+    assert tree.read("", f"{CONTAINER}/{DIRECTORY}/memory.max") == str(64 << 20)
+    assert tree.read("", f"{CONTAINER}/{DIRECTORY}/cpu.max") == "50000 100000"
+
+
+def test_version_2_finds_the_sandbox_when_its_process_1_is_in_the_leaf(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(2)
+    tree.group(f"{CONTAINER}/init")
+    tree.process(1000, [1000, 1], f"{CONTAINER}/init")
+    tree.put(CONTAINER, [])
+    tree.put(f"{CONTAINER}/init", [1000, 1007])
+    (tree.root / CONTAINER.lstrip("/") / "cgroup.subtree_control").write_text("cpu memory pids")
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert not (tree.root / f"{CONTAINER.lstrip('/')}/init/init").exists()
+
+
+def test_both_versions_at_once_are_version_1(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    (tree.root / "unified").mkdir()
+    (tree.root / "unified/cgroup.controllers").write_text("hugetlb\n")
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
+
+
+def test_controllers_that_share_a_tree_are_one(tmp_path: Path, make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    for name in ("cpu", "cpuacct"):
+        (tree.root / name).rename(tree.root / f"{name}-old")
+        (tree.root / name).symlink_to("cpu-old")
+    assert [names for names in (one.controllers for one in groups_of(tree)._trees()) if "cpu" in names] == [
+        ("cpu", "cpuacct")
+    ]
+
+
+def test_a_limit_of_0_is_not_set(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    assert groups_of(tree).place(1000, 7, GROUP, Resources()) == DIRECTORY
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.limit_in_bytes") == ""
+    assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == ""
+
+
+def test_placing_twice_is_placing_once(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    groups = groups_of(tree)
+    assert groups.place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    tree.put(CONTAINER, [1000])
+    assert groups.place(1000, 7, GROUP, LIMITS) == DIRECTORY
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "worker", "group"),
+    [
+        pytest.param(1000, 8, GROUP, id="a process that is not there"),
+        pytest.param(1000, 1, GROUP, id="the supervisor itself"),
+        pytest.param(0, 7, GROUP, id="a sandbox out of sight"),
+        pytest.param(1, 7, GROUP, id="the host's first process"),
+        pytest.param(4242, 7, GROUP, id="a sandbox that is gone"),
+        pytest.param(1000, 7, "../../etc", id="a group that is a path"),
+        pytest.param(1000, 9, GROUP, id="a process of another sandbox with that number"),
+        pytest.param(1000, 5, GROUP, id="a process in a namespace of its own inside"),
+    ],
+)
+def test_nothing_is_moved_for(make_tree: Callable[[int], FakeTree], supervisor: int, worker: int, group: str) -> None:
+    tree = make_tree(1)
+    tree.group(f"{NODE}/other")
+    tree.process(1009, [1009, 9], f"{NODE}/other")
+    tree.put(f"{NODE}/other", [1009])
+    tree.process(1005, [1005, 6, 5])
+    tree.put(CONTAINER, [1000, 1007, 1005])
+    assert groups_of(tree).place(supervisor, worker, group, LIMITS) == ""
+    assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007", "1005"]
+
+
+@pytest.mark.parametrize("path", ["/", "/../../outside", "/not/there"])
+def test_a_path_that_is_no_containers_is_left_alone(make_tree: Callable[[int], FakeTree], path: str) -> None:
+    tree = make_tree(1)
+    tree.process(1000, [1000, 1], path)
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+    assert groups_of(tree).directories(1000) == {}
+
+
+def test_a_sandbox_cannot_ask_for_any_number_of_groups(make_tree: Callable[[int], FakeTree]) -> None:
+    tree = make_tree(1)
+    for number in range(cgroups.GROUPS_MAX):
+        tree.group(f"{CONTAINER}/storlet-{number}")
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+
+
+def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTree]) -> None:
+    """Better in the sandbox's own limits than in a group that looks like one and has none."""
+    tree = make_tree(1)
+    real = cgroups._write
+
+    def write(path: Path, text: str) -> None:
+        if path.name == "memory.limit_in_bytes":
+            raise OSError(16, "Device or resource busy")
+        real(path, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cgroups, "_write", write)
+        assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+
+
+# --- in sight -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_of_this_machine_is_in_sight(tmp_path: Path) -> None:
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        engine.listen()
+        assert cgroups.in_sight(f"unix://{path}")
+
+
+@pytest.mark.parametrize("url", ["tcp://192.0.2.1:2375", "unix:///nowhere", ""])
+def test_one_elsewhere_is_not(url: str) -> None:
+    assert not cgroups.in_sight(url)
+
+
+def test_one_whose_control_groups_are_others_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "docker.sock"
+    (tmp_path / f"{os.getpid()}/ns").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        engine.listen()
+        assert not cgroups.in_sight(f"unix://{path}", tmp_path)

@@ -1,0 +1,111 @@
+"""The list of system calls: wide enough for what was seen, narrow enough to be worth having."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+import pytest
+
+from storlet_middleware.sandboxd import seccomp
+
+#: What supervisor, workers and honest programs called when they were traced; the module says how.
+SEEN = """
+    accept accept4 access alarm arch_prctl bind brk chdir chmod chown clock_getres clock_nanosleep clone clone3
+    close close_range connect copy_file_range dup dup2 dup3 epoll_create1 epoll_ctl epoll_wait eventfd2 execve exit
+    exit_group fadvise64 fallocate fchmod fchown fcntl fdatasync flistxattr flock fstat fsync ftruncate futex getcwd
+    getdents64 getegid geteuid getgid getgroups getpeername getpid getppid getpriority getrandom getresuid getrusage
+    getsockname getsockopt gettid getuid getxattr inotify_add_watch inotify_init inotify_rm_watch ioctl kill
+    lgetxattr link listen listxattr lseek madvise mbind memfd_create mkdir mknodat mmap mprotect mremap msync munmap
+    newfstatat openat pidfd_open pipe2 poll prctl pread64 preadv2 prlimit64 pwrite64 read readlink recvfrom recvmsg
+    rename restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigtimedwait
+    sched_getaffinity sched_getscheduler sched_rr_get_interval sched_setaffinity sched_yield sendfile sendmsg sendto
+    set_robust_list set_tid_address setitimer setpriority setsid setsockopt setxattr shutdown signalfd4 socket
+    socketpair statfs statx symlink sysinfo times truncate umask uname unlink unlinkat utimensat vfork wait4 waitid
+    write
+"""
+#: Asked for by honest programs, which do without.
+REFUSED_YET_FINE = {"clone3", "flistxattr", "getxattr", "lgetxattr", "listxattr", "setxattr", "mbind"}
+#: Of the groups that Docker's profile allows to everybody, these at least are not for sandboxes.
+ALLOWED_BY_DOCKER = """
+    io_cancel io_destroy io_getevents io_setup io_submit memfd_secret mq_open msgget msgsnd msgrcv name_to_handle_at
+    process_mrelease semget shmat shmget sync syncfs vmsplice modify_ldt getxattr setxattr io_pgetevents semop shmctl
+"""
+
+
+def rules(*, has_network: bool = False) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(seccomp.profile(has_network=has_network))["syscalls"]
+    return found
+
+
+def of(name: str, *, has_network: bool = False) -> list[dict[str, Any]]:
+    return [rule for rule in rules(has_network=has_network) if name in rule["names"]]
+
+
+def families(*, has_network: bool) -> set[int]:
+    return {rule["args"][0]["valueTwo"] for rule in of("socket", has_network=has_network)}
+
+
+def test_what_is_not_named_is_refused() -> None:
+    profile = json.loads(seccomp.profile(has_network=False))
+    assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
+
+
+@pytest.mark.parametrize("name", SEEN.split())
+def test_a_call_that_was_seen_is_in_the_profile(name: str) -> None:
+    allowed = [rule for rule in of(name) if rule["action"] == seccomp.ALLOW]
+    assert allowed or name in REFUSED_YET_FINE
+
+
+@pytest.mark.parametrize("name", seccomp.DENIED.split())
+@pytest.mark.parametrize("has_network", [False, True])
+def test_a_dangerous_call_is_in_no_rule(name: str, *, has_network: bool) -> None:
+    assert of(name, has_network=has_network) == []
+
+
+def test_it_is_narrower_than_dockers_own() -> None:
+    wanted = set(ALLOWED_BY_DOCKER.split())
+    assert not wanted & seccomp.allowed()
+    assert len(seccomp.allowed()) < 240  # Docker's has 350 and more
+
+
+def test_no_call_is_named_twice() -> None:
+    names = " ".join(seccomp.ALLOWED.values()).split()
+    assert len(names) == len(set(names))
+
+
+def test_clone_makes_no_namespaces_and_clone3_is_not_there() -> None:
+    (clone,) = of("clone")
+    (match,) = clone["args"]
+    assert (match["index"], match["valueTwo"], match["op"]) == (0, 0, "SCMP_CMP_MASKED_EQ")
+    for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert match["value"] & flag
+    threads, fork = 0x3D0F00, 0x1200011
+    assert not match["value"] & (threads | fork)
+    assert [(rule["action"], rule["errnoRet"]) for rule in of("clone3")] == [("SCMP_ACT_ERRNO", errno.ENOSYS)]
+
+
+def test_sockets_are_local_unless_there_is_a_network() -> None:
+    assert families(has_network=False) == {1}
+    assert families(has_network=True) == {1, 2, 10, 16}
+
+
+def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
+    """The kernel takes 32 bits of these; whoever sets one above must neither get around a rule nor be refused."""
+    for name in ("socket", "socketpair", "ioctl", "personality"):
+        for rule in of(name):
+            (match,) = rule["args"]
+            assert (match["op"], match["value"]) == ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
+
+
+def test_attributes_of_files_are_as_on_a_file_system_without_them() -> None:
+    for name in ("getxattr", "fgetxattr", "listxattr", "setxattr"):
+        assert [(rule["action"], rule["errnoRet"]) for rule in of(name)] == [("SCMP_ACT_ERRNO", errno.ENOTSUP)]
+
+
+def test_the_text_is_always_the_same() -> None:
+    text = seccomp.profile(has_network=False)
+    seccomp.profile.cache_clear()
+    assert seccomp.profile(has_network=False) == text
