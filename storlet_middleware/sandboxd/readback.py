@@ -178,7 +178,7 @@ def _mounts(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
     for path in (*ours, *(mount.target for mount in facts.mounts)):
         if seen.mount(path) is None:
             yield f"{path} is not mounted"
-    may_write = {*_WRITABLE, *(mount.target for mount in facts.mounts if mount.is_writable)}
+    may_write = {"/", *_WRITABLE, *(mount.target for mount in facts.mounts if mount.is_writable)}
     for mount in seen.mounts:
         # A path that is masked by /dev/null looks writable, and takes what is written for nothing.
         is_mask = mount.root == "/null" and mount.path.startswith(("/proc/", "/sys/"))
