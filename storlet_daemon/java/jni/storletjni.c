@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -75,6 +76,11 @@ JNIEXPORT void JNICALL NATIVE(open)(JNIEnv *env, jclass self, jint listen_fd, ji
     }
     descriptor_number = (*env)->GetFieldID(env, type, "fd", "I");
     if (descriptor_number == NULL) {
+        return;
+    }
+    /* Other storlets of the tenant have the same uid: without this they could reach our memory and descriptors in /proc. */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+        throw_io(env, "prctl");
         return;
     }
     listener = listen_fd;

@@ -64,6 +64,8 @@ public class RangeFileInputStream extends FileInputStream {
         }
         position += count;
         remaining -= count;
+        // Nothing here reads from there: the offset tells the filter how far the storlet has come, for deadlines and usage.
+        file.position(position);
         return count;
     }
 

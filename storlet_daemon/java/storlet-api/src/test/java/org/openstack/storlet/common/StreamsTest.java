@@ -87,6 +87,15 @@ public class StreamsTest {
     }
 
     @Test
+    public void theOffsetOfTheFileShowsHowFarARangeWasRead() throws IOException {
+        try (FileInputStream file = digits()) {
+            InputStream stream = new RangeFileInputStream(file.getFD(), 3, 8);
+            assertEquals(4, stream.read(new byte[4]));
+            assertEquals(7, file.getChannel().position());
+        }
+    }
+
+    @Test
     public void aRangeHasNoChannel() {
         assertThrows(UnsupportedOperationException.class, () -> ((FileInputStream) range(1, 2)).getChannel());
     }

@@ -1,5 +1,6 @@
 package org.openstack.storlet.daemon;
 
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.IdentityHashMap;
@@ -18,11 +19,13 @@ record Failure(String code, String message, String traceback) {
     static final String FAILED = "storlet.failed";
     static final String METADATA = "storlet.limit.metadata";
     static final String MEMORY = "storlet.limit.memory";
+    static final String PROCESSES = "storlet.limit.processes";
     static final String PROTOCOL = "protocol";
 
     private static final int MESSAGE_CHARACTERS = 500;
     private static final int TRACEBACK_BYTES = 16384;
     private static final int CAUSES_MAX = 16;
+    private static final String TRY_AGAIN = "error=11, "; // EAGAIN, as ProcessBuilder says it
     private static final String CUT = "\n    ... cut ...\n";
 
     /** These frames are ours or the reflection that starts the storlet: no use to its author. */
@@ -42,6 +45,9 @@ record Failure(String code, String message, String traceback) {
         if (isOutOfMemory(raised)) {
             return of(MEMORY, raised);
         }
+        if (isRefusedProcess(raised)) {
+            return of(PROCESSES, raised);
+        }
         // A class or a native library that is missing shows itself only when it is first used.
         return of(raised instanceof LinkageError ? LOAD : FAILED, raised);
     }
@@ -58,18 +64,44 @@ record Failure(String code, String message, String traceback) {
         Throwable each = raised;
         for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
             if (each instanceof OutOfMemoryError) {
-                // The JDK says so, too, when the number of threads is at its limit, which has nothing to do with memory.
-                String message = each.getMessage();
-                return message == null || !message.startsWith("unable to create native thread");
+                return !isRefusedThread(each);
             }
         }
         return false;
+    }
+
+    /** Has the kernel refused a process or a thread? Heard in the JDK's words, for there is no other way. */
+    private static boolean isRefusedProcess(Throwable raised) {
+        Throwable each = raised;
+        for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
+            if (isRefusedThread(each) || each instanceof IOException && message(each).contains(TRY_AGAIN)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** The JDK takes it for a lack of memory, but then the number of threads is at its limit. */
+    private static boolean isRefusedThread(Throwable raised) {
+        return raised instanceof OutOfMemoryError && message(raised).startsWith("unable to create native thread");
+    }
+
+    /** Never null and never a fault, though a storlet may have overridden it with one. */
+    private static String message(Throwable raised) {
+        try {
+            return String.valueOf(raised.getMessage());
+        } catch (RuntimeException fault) {
+            return "";
+        }
     }
 
     /** What a reader wants to know first: the storlet's own words, and not in which wrapper the JVM has put the cause. */
     private static String reason(Throwable raised) {
         if (raised instanceof ExceptionInInitializerError && raised.getCause() != null) {
             return describe(raised.getCause());
+        }
+        if (isOutOfMemory(raised)) {
+            return describe(raised) + " (the heap of each worker has " + (Runtime.getRuntime().maxMemory() >> 20) + " MiB)";
         }
         if (raised.getClass() == StorletException.class && raised.getMessage() != null) {
             return raised.getMessage();

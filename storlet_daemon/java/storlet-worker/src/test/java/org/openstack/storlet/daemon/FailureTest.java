@@ -4,6 +4,7 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertTrue;
 
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.Test;
 import org.openstack.storlet.common.StorletException;
@@ -30,7 +31,17 @@ public class FailureTest {
     public void memoryIsALimitAlsoWhenItIsWrapped() {
         assertEquals(Failure.MEMORY, Failure.ofRun(new OutOfMemoryError("Java heap space")).code());
         assertEquals(Failure.MEMORY, Failure.ofRun(new RuntimeException(new OutOfMemoryError())).code());
-        assertEquals(Failure.FAILED, Failure.ofRun(new OutOfMemoryError("unable to create native thread: x")).code());
+        String message = Failure.ofRun(new OutOfMemoryError("Java heap space")).message();
+        assertTrue(message, message.matches("java.lang.OutOfMemoryError: Java heap space .the heap of each worker has \\d+ MiB."));
+    }
+
+    @Test
+    public void aProcessOrThreadThatIsRefusedIsALimitToo() {
+        OutOfMemoryError thread = new OutOfMemoryError("unable to create native thread: possibly out of memory");
+        assertEquals(Failure.PROCESSES, Failure.ofRun(thread).code());
+        IOException process = new IOException("Cannot run program \"x\": error=11, Resource temporarily unavailable");
+        assertEquals(Failure.PROCESSES, Failure.ofRun(new RuntimeException(process)).code());
+        assertEquals(Failure.FAILED, Failure.ofRun(new IOException("Cannot run program \"x\": error=2, No such file")).code());
     }
 
     @Test
