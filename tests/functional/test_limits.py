@@ -1,4 +1,6 @@
-"""Deadlines and limits, short ones for the test: the code names what was exceeded, and the next run is well again."""
+"""Deadlines and limits of the node and of a trust class, short ones for the test: the code names what was exceeded, and the
+next run is well again.  What storlets declare and requests ask for is in test_storlet_limits.py.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functional.client import Client
-from tests.functional.tools import Tool, retry_until, unique
+from tests.functional.tools import Tool, Toolbox, declaration, retry_until, unique
 from tests.support.cluster import Cluster
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, object]] = {
     "storlet.conf:invocation": {"first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5},
     "storlet.conf:limits": {"memory_bytes": "192M", "output_bytes": "1M", "log_bytes": "1K"},
+    "storlet.conf:class:user": {"metadata_bytes": 256, "storlet_memory_bytes": "128M"},
+    "storlet.conf:class:admin": {"storlets": "AUTH_test/trusted.py"},
 }
 CONTENT = b"a small object"
 
@@ -88,3 +92,55 @@ def test_the_limit_of_the_log(there: Tool, small: str) -> None:
 @pytest.mark.parametrize("header", ["X-Storlet-Memory", "X-Storlet-Timeout"])
 def test_a_request_cannot_raise_a_limit(there: Tool, small: str, header: str) -> None:
     assert there.get(small, headers={header: "1000000"}).status == 400
+
+
+# --- trust classes
+
+
+def upload(client: Client, toolbox: Toolbox, stem: str, **declared: str) -> tuple[int, str, str]:
+    """Status and text of the upload of a Python Multitool with limits, and its name."""
+    name, content, main = toolbox.multitool("python", stem)
+    answer = client.put(f"storlet/{name}", content, declaration("python", main, **declared))
+    return answer.status, answer.text, name
+
+
+def test_a_class_has_a_lower_limit_than_the_node(there: Tool, toolbox: Toolbox, small: str) -> None:
+    answer = there.get(small, set_big="x" * 300)
+    assert (answer.status, answer.error) == (422, "storlet.limit.metadata"), answer
+    status, text, name = upload(there.client, toolbox, "trusted")
+    assert status == 201, text
+    trusted = Tool(there.client, name, there.placement)
+    answer = trusted.get(small, set_big="x" * 300)
+    assert (answer.status, answer.body, answer.meta("Big")) == (200, CONTENT, "x" * 300), answer
+
+
+def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox: Toolbox, small: str) -> None:
+    status, text, _ = upload(other_owner, toolbox, unique("plain"), Memory="160M")
+    assert (status, "Memory: 160M is more than 128M" in text) == (400, True), text
+    status, text, name = upload(other_owner, toolbox, "trusted", Memory="160M")
+    assert status == 201, text
+    headers = {"X-Run-Storlet": name, "X-Storlet-Limit-Memory": "150M"}
+    assert other_owner.get(small, headers).body == CONTENT
+    status, text, _ = upload(other_owner, toolbox, "trusted", Memory="200M")
+    assert (status, "Memory: 200M is more than 192M" in text) == (400, True), text
+
+
+def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
+    other_cluster: Cluster, other_owner: Client, toolbox: Toolbox, small: str
+) -> None:
+    status, text, name = upload(other_owner, toolbox, unique("before"), Output="64K", Timeout_Total="4s")
+    assert status == 201, text
+    lower = {**OPTIONS, "storlet.conf:limits": {**OPTIONS["storlet.conf:limits"], "output_bytes": "4K"}}
+    try:
+        other_cluster.configure(lower)
+        for placement in ("object", "proxy"):
+            tool = Tool(other_owner, name, placement)
+            assert tool.get(small).body == CONTENT
+            answer = tool.get(small, "flood", bytes="5000")
+            assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
+            assert tool.get(small, headers={"X-Storlet-Limit-Output": "64K"}).status == 400
+        status, text, _ = upload(other_owner, toolbox, unique("after"), Output="64K")
+        assert (status, "Output: 64K is more than 4K" in text) == (400, True), text
+    finally:
+        other_cluster.configure(OPTIONS)
+    assert Tool(other_owner, name).get(small, "flood", bytes="5000").size == 5000

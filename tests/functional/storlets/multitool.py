@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import os
 import pathlib
+import threading
 import time
 from typing import Any
 
@@ -121,4 +122,44 @@ class Multitool:
         """``bytes`` bytes of memory, all of them written to."""
         held = bytearray(int(self.params["bytes"]))
         held[::4096] = b"x" * len(held[::4096])
+        self.out.write(b"had room")
+
+    def burn(self) -> None:
+        """``seconds`` of CPU time."""
+        until = time.process_time() + float(self.params["seconds"])
+        while time.process_time() < until:
+            pass
+        self.out.write(b"burnt")
+
+    def threads(self) -> None:
+        """``count`` threads at the same time."""
+        done = threading.Event()
+        started: list[threading.Thread] = []
+        try:
+            for _ in range(int(self.params["count"])):
+                thread = threading.Thread(target=done.wait)
+                thread.start()
+                started.append(thread)
+        finally:
+            done.set()
+            for thread in started:
+                thread.join()
+        self.out.write(b"had room")
+
+    def files(self) -> None:
+        """``count`` open files."""
+        held = [open("/dev/null", "rb") for _ in range(int(self.params["count"]))]
+        for file in held:
+            file.close()
+        self.out.write(b"had room")
+
+    def fill(self) -> None:
+        """A file of ``bytes`` bytes in /tmp, while it lasts."""
+        path = pathlib.Path(f"/tmp/fill-{os.getpid()}")
+        try:
+            with path.open("wb") as file:
+                for _ in range(int(self.params["bytes"]) // 65536):
+                    file.write(bytes(65536))
+        finally:
+            path.unlink()
         self.out.write(b"had room")

@@ -1,9 +1,12 @@
 package functional;
 
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -13,6 +16,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import org.openstack.storlet.common.IStorlet;
 import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletInputStream;
@@ -93,6 +97,10 @@ public class Multitool implements IStorlet {
             case "code" -> code(run);
             case "flood" -> flood(run);
             case "hoard" -> hoard(run);
+            case "burn" -> burn(run);
+            case "threads" -> threads(run);
+            case "files" -> files(run);
+            case "fill" -> fill(run);
             default -> throw new StorletException("do what?");
         }
     }
@@ -209,6 +217,65 @@ public class Multitool implements IStorlet {
             held.add(piece);
         }
         run.stream().write(("had room for " + held.size()).getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void burn(Run run) throws IOException {
+        ThreadMXBean clock = ManagementFactory.getThreadMXBean();
+        long until = clock.getCurrentThreadCpuTime() + (long) (1e9 * Double.parseDouble(run.params().get("seconds")));
+        while (clock.getCurrentThreadCpuTime() < until) {
+            Thread.onSpinWait();
+        }
+        run.stream().write("burnt".getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void threads(Run run) throws IOException, InterruptedException {
+        CountDownLatch done = new CountDownLatch(1);
+        ArrayList<Thread> started = new ArrayList<>();
+        try {
+            for (int i = 0; i < Integer.parseInt(run.params().get("count")); i++) {
+                Thread thread = new Thread(() -> {
+                    try {
+                        done.await();
+                    } catch (InterruptedException error) {
+                        Thread.currentThread().interrupt();
+                    }
+                });
+                thread.start();
+                started.add(thread);
+            }
+        } finally {
+            done.countDown();
+            for (Thread thread : started) {
+                thread.join();
+            }
+        }
+        run.stream().write("had room".getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void files(Run run) throws IOException {
+        ArrayList<InputStream> held = new ArrayList<>();
+        try {
+            for (int i = 0; i < Integer.parseInt(run.params().get("count")); i++) {
+                held.add(new FileInputStream("/dev/null"));
+            }
+        } finally {
+            for (InputStream file : held) {
+                file.close();
+            }
+        }
+        run.stream().write("had room".getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static void fill(Run run) throws IOException {
+        Path path = Path.of("/tmp/fill-" + ProcessHandle.current().pid());
+        try (OutputStream file = new FileOutputStream(path.toFile())) {
+            for (long left = Long.parseLong(run.params().get("bytes")); left > 0; left -= 65536) {
+                file.write(new byte[65536]);
+            }
+        } finally {
+            Files.delete(path);
+        }
+        run.stream().write("had room".getBytes(StandardCharsets.UTF_8));
     }
 
     private static void flood(Run run) throws IOException {
