@@ -8,10 +8,12 @@ The end of the connection is the end of the sandbox: process 1 of a container en
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import select
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -64,6 +66,12 @@ def stranger(peer: Peer, identity: Identity) -> str:
         return f"process {peer.pid} is gone"
     pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
     return "" if len(pids) > 1 and pids[-1] == "1" else f"process {peer.pid} is not process 1 of a sandbox"
+
+
+def _has_peer(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return not poll.poll(0)
 
 
 PeerCheck = Callable[[Peer, Identity], str]
@@ -137,6 +145,14 @@ class ControlLink:
             lambda number: messages.Check(number, allowed, limits), messages.Checked, [descriptor], CHECK_SECONDS
         )
         return dict(answer.faults)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Callable[[], bool]]:
+        """Whether the supervisor still holds its end, for a thread to ask: while it does, its pid is its own."""
+        if self._end_reason:
+            raise SandboxLost(self._end_reason)
+        with self._connection.dup() as connection:
+            yield lambda: _has_peer(connection)
 
     async def assign(self, identity: Identity) -> None:
         """Have a pre-warmed supervisor become a tenant's user for good."""

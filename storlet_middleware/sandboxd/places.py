@@ -152,6 +152,8 @@ class Places:
 
     def remove_sandbox_dirs(self, key: str) -> None:
         """Unlink every socket of a sandbox, and its note."""
+        if not key:
+            return  # a container whose label says nothing: nothing, not everything
         (self._notes / key).unlink(missing_ok=True)
         _remove_tree(self._sockets / key)
         _remove_tree(self._control / key)

@@ -118,6 +118,11 @@ class Planner:
         who = _Who(demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, "")
         return self._made_for(who, self._engine.image_id(demand.image), self._config.classes[USER_CLASS].limits)
 
+    @property
+    def spare_runtime(self) -> str:
+        """The OCI runtime of pre-warmed sandboxes."""
+        return self._config.classes[USER_CLASS].runtime
+
     def can_be_spare(self, demand: Demand) -> bool:
         """Whether a pre-warmed sandbox is what is needed."""
         return demand.trust_class == USER_CLASS and demand.image == self._config.sandbox.image

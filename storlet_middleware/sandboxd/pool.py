@@ -39,6 +39,7 @@ from storlet_middleware.sandboxd.errors import (
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.plan import Demand, Plan, Planner
 from storlet_middleware.sandboxd.sandbox import RECENT_SECONDS, Node, Sandbox, State
+from storlet_middleware.sandboxd.spares import Spares
 from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
@@ -93,6 +94,7 @@ class Pool:
         self._room = asyncio.Lock()
         self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
         self._code_loading: Counter[Path] = Counter()
+        self._spares = Spares(node, planner, self._has_room, self._end_sandbox)
         self._tidying: asyncio.Task[None] | None = None
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -136,8 +138,8 @@ class Pool:
         sandboxes, images = await asyncio.gather(
             asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))), self._images()
         )
-        draining = (_described_briefly(sandbox) for sandbox in self._draining)
-        return messages.NodeStatus([*sandboxes, *draining], images, self._gate.results)
+        others = (_described_briefly(sandbox) for sandbox in (*self._draining, *self._spares.all))
+        return messages.NodeStatus([*sandboxes, *others], images, self._gate.results)
 
     async def self_test(self) -> messages.NodeStatus:
         """The status after a self-test of each trust class; raises a :class:`StorletError`."""
@@ -161,6 +163,7 @@ class Pool:
                 continue
             break
         self._in_background(self._gate.run())
+        self._in_background(self._spares.run())
         config = self._node.config
         tick = min(SWEEP_SECONDS, config.sandbox.idle_stop_seconds / 4, config.invocation.group_idle_seconds)
         next_sweep = 0.0
@@ -174,13 +177,14 @@ class Pool:
 
     async def close(self, grace_seconds: float) -> None:
         """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
-        await self._gate.close()
+        await self._gate.close(grace_seconds)
         tasks = {entry.task for entry in self._entries.values()} | set(self._endings.values())
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
         for sandbox in [entry.sandbox for entry in self._entries.values()] + list(self._draining):
             if sandbox is not None:
                 sandbox.release()
+        self._spares.release()
         for task in tasks | self._background:
             task.cancel()
 
@@ -213,11 +217,7 @@ class Pool:
         try:
             async with asyncio.timeout(seconds):
                 await self._wait_for_turn(entry.key)
-                await self._make_room()
-                self._node.places.make_code_dir(entry.account)
-                plan = await self._node.threads.call(self._planner.plan, entry.demand)
-                entry.sandbox = Sandbox(plan, self._node, self._lost)
-                await entry.sandbox.start()
+                sandbox = await self._given(entry) or await self._made(entry)
         except TimeoutError:
             fault = SandboxLost(f"the sandbox did not start within {seconds:g} seconds")
             self._failed(entry, fault, began)
@@ -227,9 +227,33 @@ class Pool:
             raise
         log.info(
             "sandbox started key=%s account=%s class=%s image=%s uid=%d container=%s ms=%.0f",
-            entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image), plan.identity.uid,
-            (entry.sandbox.container_id or "")[:12], (self._now() - began) * 1000,
+            entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image),
+            sandbox.plan.identity.uid, (sandbox.container_id or "")[:12], (self._now() - began) * 1000,
         )  # fmt: skip
+        return sandbox
+
+    async def _given(self, entry: Entry) -> Sandbox | None:
+        """A spare made the entry's, if there is one and that succeeds."""
+        spare = self._spares.take(entry.demand)
+        if spare is None:
+            return None
+        entry.sandbox = spare
+        try:
+            self._node.places.make_code_dir(entry.account)
+            await self._spares.give(spare, entry.demand, self._lost)
+        except SandboxdFault as fault:
+            log.warning("spare sandbox of no use key=%s reason=%s", spare.plan.key, shown(fault))
+            entry.sandbox = None
+            self._end_sandbox(spare)
+            return None
+        return spare
+
+    async def _made(self, entry: Entry) -> Sandbox:
+        await self._make_room()
+        self._node.places.make_code_dir(entry.account)
+        plan = await self._node.threads.call(self._planner.plan, entry.demand)
+        entry.sandbox = Sandbox(plan, self._node, self._lost)
+        await entry.sandbox.start()
         return entry.sandbox
 
     async def _wait_for_turn(self, key: str) -> None:
@@ -249,7 +273,7 @@ class Pool:
 
     def _lost(self, sandbox: Sandbox, reason: str) -> None:
         """A running sandbox ended by itself."""
-        key = sandbox.plan.key
+        key = sandbox.plan.demand.key
         log.warning(
             "sandbox lost key=%s account=%s seconds=%.1f reason=%s",
             key, shown(sandbox.plan.account), sandbox.lived_seconds, shown(reason),
@@ -272,6 +296,11 @@ class Pool:
         if entry.sandbox is not None:
             entry.sandbox.cut()
             self._end_in_background(entry.key, entry.sandbox.remove())
+
+    def _end_sandbox(self, sandbox: Sandbox) -> asyncio.Task[None]:
+        """End a sandbox that no entry has."""
+        sandbox.cut()
+        return self._end_in_background(sandbox.plan.key, sandbox.remove())
 
     def _end_in_background(self, key: str, end: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         before = self._endings.get(key)
@@ -338,11 +367,17 @@ class Pool:
         """End idle sandboxes until the node has no more than ``max_per_node``; raises :class:`NodeBusy`."""
         limit = self._node.config.sandbox.max_per_node
         async with self._room:
-            while len(self._entries) + len(self._draining) > limit:
-                ending = await self._evict()
+            while self._count() > limit:
+                ending = self._spares.drop_one() or await self._evict()
                 if ending is None:
                     raise NodeBusy(f"{limit} sandboxes work on this node, which is its maximum")
                 await asyncio.wait({ending})
+
+    def _count(self) -> int:
+        return len(self._entries) + len(self._draining) + len(self._spares)
+
+    def _has_room(self) -> bool:
+        return self._count() < self._node.config.sandbox.max_per_node
 
     async def _evict(self) -> asyncio.Task[None] | None:
         """End the sandbox that was not used for the longest time, if any is idle."""
@@ -417,15 +452,29 @@ class Pool:
     async def _adopt_all(self) -> None:
         call = self._node.threads.call
         containers = await call(self._node.engine.ours, self._node.config.sandbox.node_id)
-        plans = [await call(self._planner.plan_of, container) for container in containers]
+        plans = [await call(self._plan_of, container) for container in containers]
+        kept = set()
         for container, plan in zip(containers, plans, strict=True):
-            if plan is None:
+            if plan is None and self._spares.is_one(container):
+                kept.add(container.labels.get(LABEL_KEY, ""))
+                self._in_background(self._adopt_spare(container))
+            elif plan is None:
                 self._remove_stale(container)
             else:
+                kept.add(plan.key)
                 entry = self._enter(plan.demand)
                 entry.task = self._in_background(self._adopt(entry, plan, container))
-        for key in self._node.places.keys() - set(self._entries):
+        for key in self._node.places.keys() - kept:
             self._node.places.remove_sandbox_dirs(key)
+
+    def _plan_of(self, container: Container) -> Plan | None:
+        is_spare = self._spares.is_one(container)
+        return self._spares.given_plan_of(container) if is_spare else self._planner.plan_of(container)
+
+    async def _adopt_spare(self, container: Container) -> None:
+        if not await self._spares.adopt(container):
+            self._node.places.remove_sandbox_dirs(container.labels.get(LABEL_KEY, ""))
+            self._remove_stale(container)
 
     async def _adopt(self, entry: Entry, plan: Plan, container: Container) -> Sandbox:
         began = self._now()
@@ -499,14 +548,16 @@ class Pool:
         except EngineFault as fault:
             log.warning("sweep failed reason=%s", shown(fault))
             return
-        draining = {sandbox.container_id for sandbox in self._draining}
+        running = (entry.sandbox for entry in self._entries.values() if entry.sandbox is not None)
+        known = {sandbox.container_id for sandbox in (*running, *self._draining, *self._spares.all)}
         for container in containers:
             key = container.labels.get(LABEL_KEY, "")
-            if container.id in draining or container.id in self._endings or self._gate.owns(key):
+            is_going = container.id in self._endings or key in self._endings
+            if container.id in known or is_going or self._gate.owns(key) or self._spares.owns(key):
                 continue
             entry = self._entries.get(key)
-            known = entry.sandbox.container_id if entry is not None and entry.sandbox is not None else None
-            if key not in self._endings and (entry is None or (known is not None and known != container.id)):
+            is_starting = entry is not None and (entry.sandbox is None or entry.sandbox.container_id is None)
+            if not is_starting:
                 self._remove_stale(container)
         now = self._now()
         self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if not backoff.is_over(now)}

@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import Config, LimitsSection
-from storlet_middleware.sandboxd import readback
+from storlet_middleware.sandboxd import mounting, readback
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import ControlLink, PeerCheck, peer_of
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost, SandboxWeak
-from storlet_middleware.sandboxd.hardening import SandboxFacts
+from storlet_middleware.sandboxd.hardening import CODE_TARGET, SandboxFacts
 from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Plan
 from storlet_middleware.sandboxd.threads import Threads
@@ -51,11 +51,13 @@ class State(enum.StrEnum):
     """Where a sandbox is in its life."""
 
     STARTING = "starting"
+    SPARE = "spare"
     RUNNING = "running"
     DRAINING = "draining"
     ENDING = "ending"
 
 
+Mounter = Callable[[Path, int, str, Callable[[], bool]], None]
 ReadBack = Callable[[SandboxFacts, Mapping[str, str], Mapping[str, Any]], list[str]]
 
 
@@ -72,6 +74,7 @@ class Node:
     cgroups: Cgroups = field(default_factory=Cgroups)
     #: Places for placing workers, which Docker's slowness must not take away.
     placing: Threads = field(default_factory=lambda: Threads(PLACING_MAX))
+    mount: Mounter = mounting.mount_read_only
 
 
 class Sandbox:
@@ -97,6 +100,11 @@ class Sandbox:
         self._loads: dict[str, asyncio.Task[Path]] = {}
         self._is_lost = False
         self._supervisor_pid = 0
+
+    @property
+    def supervisor_pid(self) -> int:
+        """Process 1 of the sandbox, as we see it; 0 while there is none, or where it is out of sight."""
+        return self._supervisor_pid
 
     @property
     def lived_seconds(self) -> float:
@@ -140,7 +148,28 @@ class Sandbox:
     def _run(self) -> None:
         if self._link is None or not self._link.is_open:
             raise SandboxLost("the supervisor went away after its hello")
-        self.state = State.RUNNING
+        self.state = State.SPARE if self.plan.facts.is_spare else State.RUNNING
+
+    async def give(self, plan: Plan, on_lost: Callable[[Sandbox, str], None]) -> None:
+        """Make a spare its tenant's for good; on any fault the caller must :meth:`cut` it.
+
+        The code is mounted first, by us: once the supervisor is the tenant's user, nothing of root's is in there any more.
+        """
+        if self._link is None or self.state is not State.SPARE:
+            raise SandboxLost("the spare sandbox has ended")
+        self._on_lost, self.state = on_lost, State.STARTING
+        call, code_dir = self._node.threads.call, self._node.places.code_dir(plan.account)
+        renaming = self._loop.create_task(call(self._node.engine.rename, self.container_id or "", plan.container_name))
+        try:
+            with self._link.watched() as is_alive:
+                await call(self._node.mount, code_dir, self._supervisor_pid, CODE_TARGET, is_alive)
+            await self._link.assign(plan.identity)
+            self.plan = plan
+            await self._read_back()
+        finally:
+            await renaming
+        self._begun = self._last_used = self._loop.time()
+        self._run()
 
     async def _read_back(self) -> None:
         """Hold what its kernel says against what was asked for; raises :class:`SandboxWeak`."""
@@ -429,6 +458,6 @@ class Sandbox:
         await self.remove()
 
     def _lose(self, reason: str) -> None:
-        if self.state in {State.RUNNING, State.DRAINING} and not self._is_lost:
+        if self.state in {State.SPARE, State.RUNNING, State.DRAINING} and not self._is_lost:
             self._is_lost = True
             self._on_lost(self, reason)

@@ -25,7 +25,7 @@ from storlet_middleware import config as configuration
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import Peer
 from storlet_middleware.sandboxd.docker import LABEL_CLASS, LABEL_NODE, Container, Engine
-from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
+from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, MountFault, NameTaken
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
 from storlet_middleware.sandboxd.places import Places
@@ -59,6 +59,8 @@ class FakeDocker:
     behaviour: str = "good"
     start_seconds: float = 0.0
     remove_fails: bool = False
+    mount_fails: bool = False
+    mounted: list[tuple[Path, int, str]] = field(default_factory=list)
     starts: int = 0
     #: In what every sandbox turns out to be weaker than configured.
     weaker: list[str] = field(default_factory=list)
@@ -208,6 +210,8 @@ class FakeNode:
         if self._thread is not None:
             self._thread.join(10)
             assert not self._thread.is_alive()
+        # Blocking calls that nobody waits for any more still write into our directories.
+        until(lambda: not any(thread.name.startswith("blocking-") for thread in threading.enumerate()))
 
     def remove(self) -> None:
         """Stop and leave nothing behind."""
@@ -227,6 +231,7 @@ class FakeNode:
             own_processes_only,
             lambda *_: self.docker.weaker,
             Cgroups(Path("/absent")),
+            mount=self._mount,
         )
         identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
         planner = Planner(config, engine, places, identities)
@@ -239,10 +244,16 @@ class FakeNode:
         ready.set()
         await asyncio.wait({running, asyncio.create_task(stopped.wait())}, return_when=asyncio.FIRST_COMPLETED)
         server.close()
-        await pool.close(1.0)
+        await pool.close(5.0)
         if running.done():
             running.result()
         running.cancel()
+
+    def _mount(self, source: Path, pid: int, target: str, is_alive: Callable[[], bool]) -> None:
+        if self.docker.mount_fails:
+            raise MountFault(f"{source} cannot be mounted in the sandbox: Operation not permitted")
+        assert is_alive()
+        self.docker.mounted.append((source, pid, target))
 
     # --- as a filter ------------------------------------------------------------------------------------------------
 

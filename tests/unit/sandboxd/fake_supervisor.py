@@ -4,7 +4,9 @@ Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour
 with ``<version> <pid>``; one that sends ``work`` makes the group busy until it is closed.
 
 Behaviours: ``good``; ``silent`` (connects, says nothing); ``exits`` (ends at once); ``garbage`` (no JSON after the hello);
-``refuses`` (answers every load with an error); ``mute`` (hello, then no answer at all).
+``refuses`` (answers every load with an error); ``stays`` (refuses to become a tenant);
+``mute`` (hello, then no answer at all); in the self-test ``leaks`` (a test
+fails), ``dies`` (ends in the middle of it), ``spoils`` (changes the donated file).
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class FakeSupervisor:
         if self.behaviour != "mute":
             framing.send(control, self.answer(message, received))
 
-    def answer(self, message: messages.Message, received: framing.Received) -> messages.Message:
+    def answer(self, message: messages.Message, received: framing.Received) -> messages.Message:  # noqa: PLR0911
         if isinstance(message, messages.Load):
             if self.behaviour == "refuses":
                 return messages.Refused(message.request, "not\ntoday")
@@ -84,10 +86,25 @@ class FakeSupervisor:
                 self.selector.unregister(listener)
                 listener.close()
             return messages.Unloaded(message.request)
+        if isinstance(message, messages.Assign):
+            if self.behaviour == "stays":
+                return messages.Refused(message.request, "cannot become this user")
+            return messages.Assigned(message.request)
         if isinstance(message, messages.Inspect):
             return messages.Inspected(message.request, {"/proc/self/comm": "fake"})
+        if isinstance(message, messages.Check):
+            return self.check(message, received.descriptors.take(0))
         assert isinstance(message, messages.AskStatus)
         return messages.GroupStatus(message.request, [self.group(version) for version in self.listeners])
+
+    def check(self, message: messages.Check, donated: int) -> messages.Message:
+        if self.behaviour == "dies":
+            sys.exit(1)
+        if self.behaviour == "spoils":
+            os.chmod(donated, 0o640)
+        os.close(donated)
+        fault = "the kernel did it" if self.behaviour == "leaks" else ""
+        return messages.Checked(message.request, {"syscall-mount": fault, "limit-memory": ""})
 
     def group(self, version: str) -> messages.Group:
         busy = len(self.busy[version])

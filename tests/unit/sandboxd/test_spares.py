@@ -1,0 +1,267 @@
+"""Pre-warmed sandboxes: given once, to one tenant; never in anybody's way; whose they are survives sandboxd."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.sandboxd import pool, spares
+from tests.unit.sandboxd.doubles import FakeContainer, FakeDocker, FakeNode, greeting, until, work
+from tests.unit.sandboxd.test_pool import loaded, refused
+
+V1, V2 = "1" * 64, "2" * 64
+MakeNode = Callable[..., FakeNode]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "REFILL_SECONDS", 0.05)
+    monkeypatch.setattr(spares, "AGAIN_SECONDS", 0.2)
+
+
+@pytest.fixture
+def one(make_node: MakeNode) -> FakeNode:
+    """A node with one spare that is ready."""
+    node = make_node(prewarmed=1)
+    await_spares(node, 1)
+    return node
+
+
+@pytest.fixture
+def with_options() -> Iterator[MakeNode]:
+    """Makes started nodes with these sections at the end of their options."""
+    nodes: list[FakeNode] = []
+
+    def make(more_options: str, docker: FakeDocker | None = None, **options: object) -> FakeNode:
+        nodes.append(FakeNode(docker or FakeDocker(), **options))
+        nodes[-1].more_options = more_options
+        return nodes[-1].start()
+
+    yield make
+    for node in nodes:
+        node.remove()
+
+
+def waiting(node: FakeNode) -> list[messages.Sandbox]:
+    return [sandbox for sandbox in node.status().sandboxes if sandbox.state == "spare"]
+
+
+def await_spares(node: FakeNode, count: int) -> None:
+    until(lambda: len(waiting(node)) == count)
+
+
+def tenants(node: FakeNode) -> dict[str, messages.Sandbox]:
+    return {sandbox.account: sandbox for sandbox in node.status().sandboxes if sandbox.account}
+
+
+def container_of(node: FakeNode, container_id: str | None) -> FakeContainer:
+    assert container_id is not None
+    return node.docker.containers[container_id]
+
+
+def note(node: FakeNode, sandbox: messages.Sandbox) -> Path:
+    return node.home / "run" / "a" / sandbox.key
+
+
+def test_a_spare_waits_as_root_of_nobody_and_sees_no_code(one: FakeNode) -> None:
+    (spare,) = waiting(one)
+    assert (spare.account, spare.trust_class, spare.uid) == ("", "user", 0)
+    body = container_of(one, spare.container).body
+    assert body["User"] == "0:0"
+    assert set(body["HostConfig"]["CapAdd"]) == {"SETUID", "SETGID", "SETPCAP"}
+    sources = {mount["Source"] for mount in body["HostConfig"]["Mounts"]}
+    assert sources == {f"{one.home}/run/c/{spare.key}", f"{one.home}/run/e"}
+    assert not list((one.home / "run" / "e").iterdir())
+
+
+def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place(one: FakeNode) -> None:
+    (spare,) = waiting(one)
+    code_dir = one.put_code("AUTH_a", V1)
+    assert greeting(loaded(one.load("AUTH_a", V1)))[0] == V1
+    given = tenants(one)["AUTH_a"]
+    assert (given.container, given.key, given.state) == (spare.container, spare.key, "running")
+    assert given.uid not in (None, 0)
+    pid = container_of(one, spare.container).process.pid
+    assert one.docker.mounted == [(code_dir, pid, "/var/lib/storlets")]
+    assert container_of(one, spare.container).name.startswith("storlet-unit-")
+    assert "spare" not in container_of(one, spare.container).name
+    await_spares(one, 1)
+    assert waiting(one)[0].container != spare.container
+
+
+def test_one_spare_is_given_to_one_of_many_who_ask_at_once(one: FakeNode) -> None:
+    answers: dict[str, str] = {}
+
+    def ask(account: str) -> None:
+        answers[account] = loaded(one.load(account, V1))
+
+    threads = [threading.Thread(target=ask, args=(f"AUTH_{number}",)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({greeting(path)[1] for path in answers.values()}) == 6
+    assert len({sandbox.uid for sandbox in tenants(one).values()}) == 6
+
+
+def test_a_given_sandbox_is_removed_with_its_end_and_never_given_again(one: FakeNode) -> None:
+    (spare,) = waiting(one)
+    one.load("AUTH_a", V1)
+    process = container_of(one, spare.container).process
+    process.kill()
+    process.wait()
+    until(lambda: spare.container not in one.docker.containers)
+    assert not note(one, spare).exists()
+    await_spares(one, 1)
+    assert greeting(loaded(one.load("AUTH_b", V1)))
+    assert tenants(one)["AUTH_b"].container != spare.container
+
+
+def test_another_class_or_image_gets_no_spare(with_options: MakeNode) -> None:
+    node = with_options("[class:admin]\naccounts = AUTH_a\n[image:AUTH_b]\nimage = example/special:1", prewarmed=1)
+    await_spares(node, 1)
+    (spare,) = waiting(node)
+    node.load("AUTH_a", V1)
+    node.load("AUTH_b", V1)
+    assert [sandbox.container for sandbox in waiting(node)] == [spare.container]
+    assert node.docker.mounted == []
+
+
+@pytest.mark.parametrize("trouble", ["mount", "assign", "dead"])
+def test_a_spare_that_cannot_be_given_is_removed_and_the_tenant_gets_a_new_sandbox(
+    make_node: MakeNode, trouble: str
+) -> None:
+    docker = FakeDocker(behaviour="stays" if trouble == "assign" else "good")
+    node = make_node(docker, prewarmed=1)
+    await_spares(node, 1)
+    (spare,) = waiting(node)
+    docker.mount_fails = trouble == "mount"
+    process = container_of(node, spare.container).process
+    if trouble == "dead":
+        process.kill()
+    assert greeting(loaded(node.load("AUTH_a", V1)))
+    assert tenants(node)["AUTH_a"].container != spare.container
+    until(lambda: spare.container not in docker.containers)
+
+
+def test_a_spare_makes_way_for_a_tenant_and_none_takes_a_tenants_place(
+    with_options: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    node = with_options("[class:admin]\naccounts = AUTH_a, AUTH_b", prewarmed=1, max_per_node=2)
+    await_spares(node, 1)
+    with work(loaded(node.load("AUTH_a", V1))), work(loaded(node.load("AUTH_b", V1))):
+        assert waiting(node) == []
+        assert refused(node.load("AUTH_c", V1)).code == "node.busy"
+        assert set(tenants(node)) == {"AUTH_a", "AUTH_b"}
+        assert len(node.docker.containers) == 2
+
+
+def test_a_spare_that_ends_is_replaced(one: FakeNode) -> None:
+    (spare,) = waiting(one)
+    process = container_of(one, spare.container).process
+    process.kill()
+    process.wait()
+    until(lambda: [s for s in waiting(one) if s.container != spare.container] != [])
+    assert spare.container not in one.docker.containers
+
+
+def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(one: FakeNode) -> None:
+    path = loaded(one.load("AUTH_a", V1))
+    before = greeting(path)
+    await_spares(one, 1)
+    (spare,) = waiting(one)
+    starts = one.docker.starts
+    with work(path) as connection:
+        one.stop()
+        one.start()
+        await_spares(one, 1)
+        assert waiting(one)[0].container == spare.container
+        assert loaded(one.load("AUTH_a", V1)) == path
+        assert greeting(path) == before
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
+    assert one.docker.starts == starts
+    assert greeting(loaded(one.load("AUTH_b", V2)))[1] != before[1]
+    assert tenants(one)["AUTH_b"].container == spare.container
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"container": 1}', "given"])
+def test_one_whose_note_does_not_say_that_it_is_free_is_removed(one: FakeNode, text: str) -> None:
+    (spare,) = waiting(one)
+    one.stop()
+    note(one, spare).write_text(text)
+    one.start()
+    until(lambda: spare.container not in one.docker.containers)
+    await_spares(one, 1)
+    assert waiting(one)[0].container != spare.container
+
+
+def test_one_without_a_note_is_removed(one: FakeNode) -> None:
+    (spare,) = waiting(one)
+    one.stop()
+    note(one, spare).unlink()
+    one.start()
+    until(lambda: spare.container not in one.docker.containers)
+    until(lambda: not (one.home / "run" / "c" / spare.key).exists())
+
+
+@pytest.mark.parametrize("change", ["container", "uid", "code_mark"])
+def test_a_note_that_does_not_fit_is_not_believed(one: FakeNode, change: str) -> None:
+    one.load("AUTH_a", V1)
+    given = tenants(one)["AUTH_a"]
+    one.stop()
+    told = json.loads(note(one, given).read_text())
+    note(one, given).write_text(json.dumps({**told, change: 7 if change == "uid" else "other"}))
+    one.start()
+    until(lambda: given.container not in one.docker.containers)
+
+
+def test_spares_that_nobody_wants_any_more_are_removed_and_given_ones_stay(one: FakeNode) -> None:
+    path = loaded(one.load("AUTH_a", V1))
+    await_spares(one, 1)
+    one.stop()
+    one.options["prewarmed"] = 0
+    one.start()
+    until(lambda: len(one.docker.containers) == 1)
+    assert loaded(one.load("AUTH_a", V1)) == path
+
+
+def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_work(one: FakeNode) -> None:
+    path = loaded(one.load("AUTH_a", V1))
+    await_spares(one, 1)
+    (spare,) = waiting(one)
+    with work(path) as connection:
+        one.stop()
+        one.limits["pids"] = 7
+        one.start()
+        assert greeting(loaded(one.load("AUTH_a", V1)))
+        until(lambda: spare.container not in one.docker.containers)
+        assert "draining" in {sandbox.state for sandbox in one.status().sandboxes}
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
+    until(lambda: "draining" not in {sandbox.state for sandbox in one.status().sandboxes})
+
+
+def test_a_runtime_with_a_kernel_of_its_own_has_none_and_the_log_says_so(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make_node(prewarmed=1, runtime="runsc")
+    until(lambda: "kernel of its own" in caplog.text)
+    assert greeting(loaded(node.load("AUTH_a", V1)))
+    assert node.docker.starts == 1
+
+
+def test_a_missing_image_is_tried_again(make_node: MakeNode) -> None:
+    docker = FakeDocker(image=None)
+    node = make_node(docker, prewarmed=1)
+    until(lambda: node.status().images["storlets/sandbox:latest"]["id"] is None)
+    docker.image = "sha256:one"
+    await_spares(node, 1)
