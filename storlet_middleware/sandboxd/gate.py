@@ -69,6 +69,9 @@ REST_SECONDS: Final = 10.0
 #: A load waits at most so long for the first result.
 WAIT_SECONDS: Final = 20.0
 
+#: A start that is given up is waited for, for so long.
+END_SECONDS: Final = 3.0
+
 CONTENT: Final = b"an object in the hands of a storlet\n"
 XATTR: Final = "user.storlets.selftest"
 _XATTR_VALUE: Final = b"what only Swift may read"
@@ -95,11 +98,16 @@ class Gate:
         # One after the other: a node that starts has other work to do.
         self._turn = asyncio.Lock()
         self._plans: dict[str, Plan] = {}
+        self._is_closing = False
 
     @property
     def results(self) -> tuple[messages.SelfTest, ...]:
         """The last result of each class."""
         return tuple(self._results.values())
+
+    def is_untested(self, trust_class: str) -> bool:
+        """Whether nothing is known of a class yet."""
+        return self._results[trust_class].state == UNTESTED
 
     def is_closed(self, trust_class: str) -> bool:
         """Whether storlets of a class may not be loaded, as far as is known."""
@@ -111,7 +119,7 @@ class Gate:
 
     async def admit(self, trust_class: str) -> None:
         """Return when storlets of a class may be loaded; raises :class:`SandboxUnavailable` or a :class:`SandboxdFault`."""
-        if self._results[trust_class].state == UNTESTED:
+        if self.is_untested(trust_class):
             await self._first(trust_class)
         result = self._results[trust_class]
         if result.state == FAIL:
@@ -127,7 +135,10 @@ class Gate:
         self._write()
         for name in sorted(self._accepted - NAMES):
             log.warning("no self-test of that name accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES)))
-        while untested := [name for name, result in self._results.items() if result.state == UNTESTED]:
+        while not self._is_closing:
+            untested = [name for name in CLASSES if self.is_untested(name)]
+            if not untested:
+                return
             await asyncio.wait([self._begin(name) for name in untested])
             if self._faults:
                 is_away = all(isinstance(known.fault, EngineUnavailable) for known in self._faults.values())
@@ -141,12 +152,13 @@ class Gate:
         for known in self._faults.values():
             raise known.fault
 
-    async def close(self) -> None:
-        """End what is under way; a sandbox that is left is removed by the next sandboxd."""
+    async def close(self, grace_seconds: float) -> None:
+        """End what is under way; a sandbox that is left after that is removed by the next sandboxd."""
+        self._is_closing = True
         for task in self._tasks.values():
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks.values())
+            await asyncio.wait(self._tasks.values(), timeout=grace_seconds)
 
     # --- one class --------------------------------------------------------------------------------------------------
 
@@ -162,6 +174,8 @@ class Gate:
             )
         if trust_class in self._faults:
             raise self._faults[trust_class].fault
+        if self.is_untested(trust_class):
+            raise SandboxUnavailable("storlet-sandboxd ends", retry_after=math.ceil(AGAIN_SECONDS))
 
     def _begin(self, name: str) -> asyncio.Task[None]:
         """The task that tests a class: the one under way, if there is one."""
@@ -195,17 +209,20 @@ class Gate:
         plan = await call(self._planner.self_test_plan, trust_class.name)
         sandbox = Sandbox(plan, self._node, lambda _sandbox, _reason: None)
         self._plans[trust_class.name] = plan
+        # Not cancelled with us: a container that Docker is about to start has no id yet by which it could be removed.
+        starting = asyncio.get_running_loop().create_task(sandbox.start())
         try:
             async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
-                await sandbox.start()
+                await asyncio.shield(starting)
             return await self._checked(sandbox, trust_class)
         except SandboxWeak as fault:
             return _outside({AS_CONFIGURED: plain(fault)})
         except TimeoutError:
             raise SandboxLost("the sandbox for the self-test did not start in time") from None
         finally:
+            await _ended(starting)
             sandbox.cut()
-            # Also when this is cancelled: what cannot be removed now goes when the next one wants its name.
+            # What cannot be removed now goes when the next one wants its name.
             with contextlib.suppress(EngineFault):
                 await sandbox.remove()
             del self._plans[trust_class.name]
@@ -249,6 +266,15 @@ class Gate:
             self._node.places.write_self_test(json.dumps(states))
         except SandboxdFault as fault:
             log.warning("self-test not published reason=%s", shown(fault))
+
+
+async def _ended(starting: asyncio.Task[None]) -> None:
+    """Return when a start is over, for better or worse."""
+    await asyncio.wait({starting}, timeout=END_SECONDS)
+    starting.cancel()
+    await asyncio.wait({starting})
+    if not starting.cancelled():
+        starting.exception()  # seen: whoever waited for it has it
 
 
 def _outside(faults: Mapping[str, str]) -> dict[str, str]:
