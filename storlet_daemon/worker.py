@@ -576,6 +576,8 @@ class _Refusals:
             return messages.LIMIT_MEMORY, " (a process of the storlet was killed: there was no memory left)"
         if any(_is_of_child(cause) or _is_refused_fork(cause) for cause in causes) and self._forks.has_grown():
             return messages.LIMIT_PROCESSES, " (the storlet has as many processes and threads as it may)"
+        if any(map(_is_of_a_full_disk, causes)):
+            return messages.LIMIT_SCRATCH, ""
         return messages.FAILED, ""
 
 
@@ -592,6 +594,11 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 _CAUSES_MAX = 16
+
+
+def _is_of_a_full_disk(error: BaseException) -> bool:
+    """The only file system that a storlet can write to is its scratch space."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def _is_refused_fork(error: BaseException) -> bool:

@@ -278,7 +278,8 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             idle=value["Timeout-Idle"],
             total=value["Timeout-Total"],
         ),
-        Limits(output=int(value["Output"]), metadata=int(value["Metadata"]), log=int(value["Log"])),
+        # The kernel bounds every file of the workers by the scratch space, and the log is one.
+        Limits(int(value["Output"]), int(value["Metadata"]), log=int(min(value["Log"], value["Scratch"]))),
     )
 
 

@@ -177,7 +177,7 @@ def test_a_change_of_limits_takes_effect_at_once_and_fetches_nothing(
 
 
 RESOURCES = [
-    ("Memory", {"python": "64M", "java": "160M"}, "hoard", {"bytes": str(256 * M)}, "storlet.limit.memory"),
+    ("Memory", {"python": "64M", "java": "80M"}, "hoard", {"bytes": str(72 * M)}, "storlet.limit.memory"),
     ("Processes", {"python": "16", "java": "64"}, "threads", {"count": "120"}, "storlet.limit.processes"),
     ("Scratch", {"python": "1M", "java": "2M"}, "fill", {"bytes": str(8 * M)}, "storlet.limit.scratch"),
     ("Open-Files", {"python": "64", "java": "64"}, "files", {"count": "100"}, "storlet.failed"),

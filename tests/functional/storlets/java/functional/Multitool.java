@@ -74,7 +74,9 @@ public class Multitool implements IStorlet {
                 logger.emitLog(parameters.get("late"));
             }
         } catch (IOException | ReflectiveOperationException | java.security.GeneralSecurityException error) {
-            throw new StorletException(error.toString());
+            StorletException failure = new StorletException(error.toString());
+            failure.initCause(error);
+            throw failure;
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
         }

@@ -20,6 +20,7 @@ record Failure(String code, String message, String traceback) {
     static final String METADATA = "storlet.limit.metadata";
     static final String MEMORY = "storlet.limit.memory";
     static final String PROCESSES = "storlet.limit.processes";
+    static final String SCRATCH = "storlet.limit.scratch";
     static final String PROTOCOL = "protocol";
 
     private static final int MESSAGE_CHARACTERS = 500;
@@ -48,6 +49,9 @@ record Failure(String code, String message, String traceback) {
         if (isRefusedProcess(raised)) {
             return of(PROCESSES, raised);
         }
+        if (isOfAFullDisk(raised)) {
+            return of(SCRATCH, raised);
+        }
         // A class or a native library that is missing shows itself only when it is first used.
         return of(raised instanceof LinkageError ? LOAD : FAILED, raised);
     }
@@ -75,6 +79,19 @@ record Failure(String code, String message, String traceback) {
         Throwable each = raised;
         for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
             if (isRefusedThread(each) || each instanceof IOException && message(each).contains(TRY_AGAIN)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Was there no more room for a file? The only file system that a storlet can write to is its scratch space. */
+    private static boolean isOfAFullDisk(Throwable raised) {
+        Throwable each = raised;
+        for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
+            String said = each instanceof IOException ? message(each) : "";
+            // ENOSPC, EFBIG, EDQUOT; a FileSystemException has the name of the file before it.
+            if (said.endsWith("No space left on device") || said.endsWith("File too large") || said.endsWith("Disk quota exceeded")) {
                 return true;
             }
         }

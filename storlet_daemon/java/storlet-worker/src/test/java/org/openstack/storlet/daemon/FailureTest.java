@@ -45,6 +45,15 @@ public class FailureTest {
     }
 
     @Test
+    public void aFullDiskIsTheLimitOfTheScratchSpace() {
+        for (String text : new String[] {"File too large", "No space left on device", "/tmp/x: No space left on device"}) {
+            assertEquals(Failure.SCRATCH, Failure.ofRun(new IOException(text)).code());
+            assertEquals(Failure.SCRATCH, Failure.ofRun(new RuntimeException(new IOException(text))).code());
+            assertEquals(Failure.FAILED, Failure.ofRun(new RuntimeException(text)).code());
+        }
+    }
+
+    @Test
     public void whatIsMissingOnFirstUseWasNotLoaded() {
         assertEquals(Failure.LOAD, Failure.ofRun(new NoClassDefFoundError("a/B")).code());
         assertEquals(Failure.LOAD, Failure.ofLoad(new IllegalStateException()).code());
