@@ -30,7 +30,7 @@ from swift.common.wsgi import make_subrequest
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from storlet_daemon.protocol import messages
-from storlet_middleware import access, grants, limits, names
+from storlet_middleware import access, grants, limits, names, self_test
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.errors import REASONS, AccessDenied, BadRequest, InternalError, PreconditionFailed, StorletError
@@ -72,6 +72,8 @@ class ProxyFilter:
         """WSGI."""
         handler = self._handler(environ)
         if handler is None:
+            if environ["PATH_INFO"] == "/info":
+                _publish_self_test(self._config)
             return self._app(environ, start_response)
         run: Run | None = None
         try:
@@ -386,3 +388,8 @@ def _publish(config: Config) -> None:
             **limits.published(user),
         },
     )
+
+
+def _publish_self_test(config: Config) -> None:
+    """What ``/info`` says changes with the node; so it is read when somebody asks."""
+    register_swift_info("storlet_handler", self_test=self_test.states(config.sandbox.run_dir))

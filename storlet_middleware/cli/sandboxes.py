@@ -21,10 +21,9 @@ from storlet_middleware.cli.command import DONE, NOT_WELL, Command, complain, sa
 from storlet_middleware.config import Config
 from storlet_middleware.sandboxd.keys import tenant_key
 from storlet_middleware.sandboxd.wording import plain
+from storlet_middleware.self_test import FAIL, UNTESTED
 
 CHECK_SECONDS: Final = 180.0
-FAIL: Final = "fail"
-UNTESTED: Final = "untested"
 
 DESCRIPTION: Final = """The sandboxes of this node, what runs and waits in them, and whether each trust class held in its last self-test.
 

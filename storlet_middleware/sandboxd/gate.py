@@ -47,12 +47,9 @@ from storlet_middleware.sandboxd.errors import (
 from storlet_middleware.sandboxd.plan import Plan, Planner
 from storlet_middleware.sandboxd.sandbox import Node, Sandbox
 from storlet_middleware.sandboxd.wording import plain, shown
+from storlet_middleware.self_test import FAIL, PASS, UNTESTED
 
 log = logging.getLogger("storlet.sandboxd")
-
-UNTESTED: Final = "untested"
-PASS: Final = "pass"  # noqa: S105  a state, not a word to pass by
-FAIL: Final = "fail"
 
 #: Faults that are not of a test inside but of the whole: it came up weaker, it ended, or the donated file is another one.
 AS_CONFIGURED: Final = "sandbox-as-configured"

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from storlet_middleware import admission_table
+from storlet_middleware import admission_table, self_test
 from storlet_middleware.sandboxd.errors import PlaceFault, StartupFault
 from storlet_middleware.sandboxd.keys import tenant_key
 
@@ -64,7 +64,7 @@ class Places:
         self.state_dir = state_dir
         self.request_socket = run_dir / "sandboxd.sock"
         self.lock_file = run_dir / "sandboxd.lock"
-        self._self_test = run_dir / "self-test.json"
+        self._self_test = run_dir / self_test.FILE_NAME
         self.admission_table = run_dir / admission_table.FILE_NAME
         self._control = run_dir / "c"
         self._sockets = run_dir / "s"

@@ -1,0 +1,203 @@
+"""The gate: what a class's self-test opens and closes, on a node whose Docker is made of child processes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import config as configuration
+from storlet_middleware.sandboxd import gate as gates
+from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT
+from storlet_middleware.sandboxd.gate import Gate
+from storlet_middleware.sandboxd.plan import SELF_TEST_ACCOUNT
+from storlet_middleware.self_test import FAIL, PASS, UNTESTED
+from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, until
+
+MakeGated = Callable[..., FakeNode]
+V1 = "1" * 64
+
+
+@pytest.fixture
+def gated() -> Iterator[MakeGated]:
+    """Makes started nodes with a real gate; ``AUTH_admin`` is of class admin."""
+    nodes: list[FakeNode] = []
+
+    def make(docker: FakeDocker | None = None, **options: object) -> FakeNode:
+        node = FakeNode(docker or FakeDocker(), **options)
+        node.gate = Gate
+        node.more_options = "[class:admin]\naccounts = AUTH_admin\n"
+        nodes.append(node)
+        return node.start()
+
+    yield make
+    for node in nodes:
+        node.remove()
+
+
+def states(node: FakeNode) -> dict[str, str]:
+    return {result.trust_class: result.state for result in node.status().self_tests}
+
+
+def once_known(node: FakeNode) -> dict[str, str]:
+    """The states once every class has one."""
+    until(lambda: UNTESTED not in states(node).values(), 10)
+    return states(node)
+
+
+def is_loaded(node: FakeNode, account: str = "AUTH_a") -> bool:
+    answer = node.load(account, V1)
+    return isinstance(answer, messages.Acquired) and greeting(answer.socket)[0] == V1
+
+
+def refusal(node: FakeNode, account: str = "AUTH_a") -> messages.NodeRefused:
+    answer = node.load(account, V1)
+    assert isinstance(answer, messages.NodeRefused), answer
+    return answer
+
+
+def test_a_load_that_comes_before_the_first_result_waits_for_it(gated: MakeGated) -> None:
+    node = gated(FakeDocker(start_seconds=0.3))
+    assert is_loaded(node)
+    assert states(node)["user"] == PASS
+
+
+def test_every_class_is_tested_in_a_sandbox_that_is_removed(gated: MakeGated) -> None:
+    node = gated()
+    assert once_known(node) == {"user": PASS, "admin": PASS}
+    assert node.docker.starts == 2
+    assert not node.docker.containers
+    assert not (node.home / "state" / "self-test-object").exists()
+
+
+def test_the_sandbox_of_the_test_is_small_and_no_tenants(gated: MakeGated) -> None:
+    docker = FakeDocker(start_seconds=0.3)
+    node = gated(docker)
+    until(lambda: docker.containers)
+    (container,) = docker.containers.values()
+    assert container.body["Labels"][LABEL_ACCOUNT] == SELF_TEST_ACCOUNT
+    assert container.body["HostConfig"]["Memory"] == 128 << 20
+    assert container.body["HostConfig"]["PidsLimit"] == 64
+    assert not node.status().sandboxes
+
+
+def test_a_class_that_fails_is_closed_and_says_why(gated: MakeGated) -> None:
+    node = gated(FakeDocker(by_class={"user": "leaks"}))
+    answer = refusal(node)
+    assert answer.code == "sandbox.unavailable"
+    assert (
+        answer.message == "sandboxes of class user are closed on this node: self-test syscall-mount: the kernel did it"
+    )
+    assert is_loaded(node, "AUTH_admin")
+    assert once_known(node) == {"user": FAIL, "admin": PASS}
+
+
+def test_a_closed_class_starts_no_sandbox_ahead(gated: MakeGated) -> None:
+    node = gated(FakeDocker(behaviour="leaks"))
+    once_known(node)
+    node.ask(messages.Prepare("AUTH_a", "up.py"))
+    assert refusal(node)
+    assert node.docker.starts == 2
+
+
+def test_a_failure_that_the_operator_accepts_by_name_closes_nothing(gated: MakeGated) -> None:
+    node = gated(FakeDocker(behaviour="leaks"), accept_failures="limit-memory, syscall-mount")
+    assert is_loaded(node)
+    result = node.status().self_tests[0]
+    assert (result.state, result.faults["syscall-mount"]) == (PASS, "the kernel did it")
+
+
+def test_a_name_that_no_test_has_is_reported(gated: MakeGated, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "storlet.sandboxd")
+    once_known(gated(accept_failures="syscall-mountt"))
+    assert "no self-test of that name accept_failures=syscall-mountt; did you mean syscall-mount?" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "name"), [("dies", "sandbox-survives"), ("spoils", "donated-unchanged")], ids=["dies", "spoils"]
+)
+def test_what_is_seen_from_outside_has_a_name_too(gated: MakeGated, behaviour: str, name: str) -> None:
+    node = gated(FakeDocker(behaviour=behaviour))
+    assert f"self-test {name}: " in refusal(node).message
+
+
+def test_a_sandbox_that_came_up_weaker_closes_its_class(gated: MakeGated) -> None:
+    node = gated(FakeDocker(weaker=["CapDrop: 1"]))
+    assert "self-test sandbox-as-configured: " in refusal(node).message
+    once_known(node)
+    until(lambda: not node.docker.containers)
+
+
+def test_without_docker_a_class_is_untested_and_a_load_tries_again(
+    gated: MakeGated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "AGAIN_SECONDS", 60)
+    node = gated(FakeDocker())
+    once_known(node)
+    node.stop()
+    node.docker.is_down = True
+    node.start()
+    assert states(node) == {"user": UNTESTED, "admin": UNTESTED}
+    node.docker.is_down = False
+    assert is_loaded(node)
+
+
+def test_without_the_image_a_load_is_told_so(gated: MakeGated) -> None:
+    node = gated(FakeDocker(image=None))
+    assert "is not on this node" in refusal(node).message
+    assert states(node)["user"] == UNTESTED
+
+
+def test_asking_for_a_test_closes_and_opens_a_class(gated: MakeGated) -> None:
+    node = gated()
+    assert is_loaded(node)
+    node.docker.behaviour = "leaks"
+    results = {result.trust_class: result for result in node.ask(messages.AskSelfTest()).self_tests}
+    assert results["user"].faults["syscall-mount"] == "the kernel did it"
+    assert refusal(node)
+    assert [sandbox.state for sandbox in node.status().sandboxes] == ["running"], "what runs goes on"
+    node.docker.behaviour = "good"
+    assert [result.state for result in node.ask(messages.AskSelfTest()).self_tests] == [PASS, PASS]
+    assert is_loaded(node)
+
+
+def test_a_test_that_cannot_be_run_leaves_the_state_as_it_is(gated: MakeGated) -> None:
+    node = gated()
+    once_known(node)
+    node.docker.image = None
+    answer = node.ask(messages.AskSelfTest())
+    assert isinstance(answer, messages.NodeRefused)
+    assert answer.code == "sandbox.unavailable"
+    assert states(node) == {"user": PASS, "admin": PASS}
+
+
+def test_the_proxies_read_states_and_nothing_more(gated: MakeGated) -> None:
+    node = gated(FakeDocker(by_class={"user": "leaks"}))
+    once_known(node)
+    path = node.home / "run" / "self-test.json"
+    assert json.loads(path.read_text()) == {"user": "fail", "admin": "pass"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_sandbox_of_a_test_that_sandboxd_did_not_survive_is_removed(gated: MakeGated) -> None:
+    node = gated(FakeDocker(start_seconds=0.3))
+    until(lambda: node.docker.containers)
+    body = next(iter(node.docker.containers.values())).body
+    once_known(node)
+    node.stop()
+    leftover = FakeEngine(node.docker).start("storlet-unit-left", body)
+    node.start()
+    once_known(node)
+    until(lambda: leftover not in node.docker.containers)
+    assert not node.status().sandboxes
+
+
+def test_a_class_is_told_what_it_may_have() -> None:
+    text = "[class:admin]\naccounts = a\nnetwork = lan\nmounts = /srv/in:/in:ro, /srv/out:/out:rw\n"
+    classes = configuration.parse(text).classes
+    assert gates.allowed(classes["user"]) == ()
+    assert gates.allowed(classes["admin"]) == ("network", "write:/out")
