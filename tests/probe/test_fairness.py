@@ -1,0 +1,269 @@
+"""A small node and hostile neighbours: whose turn it is, who is refused and how, and what is given back when things break.
+
+The tests hold places of the node themselves, through the same table as Swift's servers.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from storlet_middleware import admission_table
+from storlet_middleware.admission import Admission, Slot, snapshot, tenant_hash
+from storlet_middleware.admission_table import Usage
+from storlet_middleware.config import load
+from tests.functional.tools import retry_until, unique
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host, new_key
+from tests.probe.wire import Wire
+from tests.support.cluster import Cluster
+
+PLACES = 8
+HEAVY = f"AUTH_{unique('heavy')}"
+SMALL_NODE: dict[str, dict[str, object]] = {
+    "storlet.conf:admission": {
+        "invocations": PLACES,
+        "queue": 16,
+        "queue_per_tenant": 10,
+        "weights": f"{HEAVY}:3",
+    },
+    "storlet.conf:invocation": {"queue_seconds": 3, "workers_python": 16},
+}
+
+
+@pytest.fixture(scope="module")
+def small_node(cluster: Cluster) -> Iterator[None]:
+    with cluster.configured(SMALL_NODE):
+        yield
+
+
+def usage(cluster: Cluster, tenant: Tenant) -> Usage:
+    return snapshot(cluster.run_dir).get(tenant_hash(tenant.account).hex(), Usage(0, 0))
+
+
+def is_idle(cluster: Cluster) -> bool:
+    return snapshot(cluster.run_dir) == {}
+
+
+class Holder:
+    """Takes places of a node for accounts that nobody has."""
+
+    def __init__(self, conf: Path) -> None:
+        self._admission = Admission(load(str(conf)), Mock())
+        self._slots: list[Slot] = []
+
+    def fill(self) -> int:
+        """Take all that are left; how many that were."""
+        before = len(self._slots)
+        while slot := self._admission.acquire_at_once(self._admission.claim(f"held-{len(self._slots)}", "g", 1)):
+            self._slots.append(slot)
+        return len(self._slots) - before
+
+    def give_back(self, count: int = PLACES) -> None:
+        for slot in self._slots[:count]:
+            slot.release()
+        del self._slots[:count]
+
+
+@pytest.fixture
+def holder(cluster: Cluster, small_node: None) -> Iterator[Holder]:
+    made = Holder(cluster.storlet_conf)
+    yield made
+    made.give_back()
+    assert retry_until(lambda: is_idle(cluster)), snapshot(cluster.run_dir)
+
+
+@pytest.mark.usefixtures("small_node")
+def test_a_flood_beyond_the_own_share_gets_429_and_the_neighbour_notices_nothing(
+    cluster: Cluster, tenant: Tenant, neighbour: Tenant, background: ThreadPoolExecutor
+) -> None:
+    assert tenant.is_well()
+    flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="5", lines="1") for _ in range(40)]
+    assert retry_until(lambda: usage(cluster, tenant) == (PLACES // 2, 10)), snapshot(cluster.run_dir)
+    latencies = []
+    while not all(one.done() for one in flood):
+        sent = time.monotonic()
+        assert neighbour.is_well()
+        latencies.append(time.monotonic() - sent)
+        time.sleep(0.05)
+    answers = [one.result() for one in flood]
+    assert Counter(answer.status for answer in answers) == {200: PLACES // 2, 429: 36}
+    refused = [answer for answer in answers if answer.status == 429]
+    assert {answer.error for answer in refused} == {"tenant.busy"}
+    assert all(1 <= int(answer.headers["Retry-After"]) <= 60 for answer in refused)
+    assert sum("wait already" in answer.text for answer in refused) == 26
+    assert sum("within 3 s" in answer.text for answer in refused) == 10
+    assert len(latencies) > 10
+    assert max(latencies) < 1.5, latencies
+    assert retry_until(lambda: is_idle(cluster))
+
+
+@pytest.mark.usefixtures("small_node")
+def test_a_weight_is_a_larger_share(
+    cluster: Cluster, new_tenant: Callable[[str], Tenant], background: ThreadPoolExecutor
+) -> None:
+    heavy = new_tenant(HEAVY)
+    assert heavy.is_well()
+    flood = [background.submit(heavy.tool().get, heavy.path, "numbered", before="3", lines="1") for _ in range(10)]
+    assert retry_until(lambda: usage(cluster, heavy) == (6, 4)), snapshot(cluster.run_dir)
+    assert {one.result().status for one in flood} <= {200, 429}
+    assert retry_until(lambda: is_idle(cluster))
+
+
+def test_a_full_node_is_503_after_the_wait_and_says_when_to_come_back(
+    tenant: Tenant, placement: str, holder: Holder
+) -> None:
+    assert tenant.is_well(placement)
+    assert holder.fill() == PLACES
+    began = time.monotonic()
+    answer = tenant.tool(placement).get(tenant.path)
+    assert 2.5 < time.monotonic() - began < 10
+    assert (answer.status, answer.error) == (503, "node.busy"), answer
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert tenant.client.get(tenant.path).body == tenant.content, "ordinary requests are not held up"
+
+
+def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
+    cluster: Cluster, tenant: Tenant, neighbour: Tenant, fresh: Tenant, holder: Holder, background: ThreadPoolExecutor
+) -> None:
+    holder.fill()
+    waiting = [
+        background.submit(one.tool().get, one.path)
+        for one, count in ((tenant, 10), (neighbour, 6))
+        for _ in range(count)
+    ]
+    assert retry_until(lambda: usage(cluster, tenant).waiting + usage(cluster, neighbour).waiting == 16)
+    answer = fresh.tool().get(fresh.path)
+    assert (answer.status, answer.error) == (503, "node.busy"), answer
+    assert "wait already" in answer.text
+    holder.give_back()
+    assert {one.result().status for one in waiting} == {200}
+
+
+def test_who_waits_gets_the_place_that_is_given_back(
+    cluster: Cluster, tenant: Tenant, placement: str, holder: Holder, background: ThreadPoolExecutor
+) -> None:
+    holder.fill()
+    going = background.submit(tenant.tool(placement).get, tenant.path)
+    assert retry_until(lambda: usage(cluster, tenant).waiting == 1)
+    holder.give_back(1)
+    answer = going.result()
+    assert (answer.status, answer.body) == (200, tenant.content)
+    assert answer.headers["X-Storlet-Ran-On"] == placement
+
+
+def test_clients_that_leave_give_up_their_places(
+    cluster: Cluster, tenant: Tenant, placement: str, holder: Holder
+) -> None:
+    holder.fill()
+    wires = [Wire(tenant.client) for _ in range(5)]
+    for wire in wires:
+        wire.head("GET", tenant.path, tenant.tool(placement).headers(), {"do": "identity"})
+    assert retry_until(lambda: usage(cluster, tenant) == (0, 5)), snapshot(cluster.run_dir)
+    for wire in wires:
+        wire.sock.close()
+    assert retry_until(lambda: usage(cluster, tenant) == (0, 0), 2.5), snapshot(cluster.run_dir)
+
+
+@pytest.mark.usefixtures("small_node")
+def test_what_a_killed_server_held_comes_back(
+    host: Host, cluster: Cluster, tenant: Tenant, background: ThreadPoolExecutor
+) -> None:
+    assert tenant.is_well()
+    with host.started_again("object-1", "object-2"):
+        flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="4", lines="1") for _ in range(8)]
+        assert retry_until(lambda: usage(cluster, tenant).running == PLACES // 2)
+        host.kill_hard("object-1")
+        host.kill_hard("object-2")
+        assert retry_until(lambda: is_idle(cluster), 2), snapshot(cluster.run_dir)
+        for one in flood:
+            assert one.result().status != 200
+    assert retry_until(tenant.is_well)
+    assert retry_until(lambda: is_idle(cluster))
+
+
+# --- overflow ----------------------------------------------------------------------------------------------------
+
+
+class OtherTable:
+    """A configuration whose table of places is another one: a node of its own, as far as admission goes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="storlets-node-", dir="/var/tmp"))
+        self._folder.chmod(0o755)
+        self.conf = self._folder / "storlet.conf"
+        (self._folder / "sandboxd.sock").symlink_to(cluster.run_dir / "sandboxd.sock")
+        gid = (cluster.run_dir / admission_table.FILE_NAME).stat().st_gid
+        admission_table.create(self._folder / admission_table.FILE_NAME, gid)
+
+    def follow(self, conf: Path) -> None:
+        """Take all other options of ``conf``."""
+        self.conf.write_text(re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text()))
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder)
+
+
+@pytest.fixture(params=["proxy", "replica"])
+def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[str, Holder]]:
+    """Object nodes without a place (for ``replica``: one of the two), which need not let anybody wait."""
+    other = OtherTable(cluster)
+    servers = (1, 2) if request.param == "proxy" else (1,)
+    elsewhere: dict[str, dict[str, object]] = {
+        f"object-server-{number}.conf:filter:storlets": {"storlet_conf_path": str(other.conf)} for number in servers
+    }
+    options: dict[str, dict[str, object]] = {"storlet.conf:placement": {"overflow": request.param}} | SMALL_NODE
+    other.follow(cluster.storlet_conf)
+    cluster.configure(options)
+    other.follow(cluster.storlet_conf)
+    try:
+        with cluster.configured(options | elsewhere):
+            holder = Holder(other.conf)
+            assert holder.fill() == PLACES
+            yield request.param, holder
+            holder.give_back()
+    finally:
+        other.remove()
+
+
+def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
+    host: Host, cluster: Cluster, fresh: Tenant, overflowing: tuple[str, Holder], background: ThreadPoolExecutor
+) -> None:
+    overflow, holder = overflowing
+    ran_on = "proxy" if overflow == "proxy" else "object"
+    why = "overflow" if overflow == "proxy" else "default"
+    keys = [new_key() for _ in range(6)]
+    with host.new_log("proxy") as log:
+        for key in keys:
+            began = time.monotonic()
+            answer = fresh.tool().get(fresh.path, key=key)
+            assert (answer.status, answer.body) == (200, fresh.content), answer
+            assert answer.headers["X-Storlet-Ran-On"] == ran_on
+            assert key == keys[0] or time.monotonic() - began < 2
+            part = fresh.tool().get(fresh.path, headers={"X-Storlet-Range": "bytes=4-8"})
+            assert (part.body, part.headers["X-Storlet-Ran-On"]) == (fresh.content[4:9], ran_on)
+        assert [fresh.count(key) for key in keys] == [1] * 6
+        lines = [line for line in log().splitlines() if "invocation done" in line]
+    assert {match[1] for line in lines if (match := re.search(r"why=(\S+)", line))} == {why}
+    missing = fresh.tool().get("data/none")
+    assert (missing.status, missing.error) == (404, "input.not_found")
+
+    # Now nobody has a place: it waits where it may, and runs there as soon as there is one.
+    here = Holder(cluster.storlet_conf)
+    assert here.fill() == PLACES
+    going = background.submit(fresh.tool().get, fresh.path, key=keys[0])
+    assert not retry_until(going.done, 0.5)
+    holder.give_back() if overflow == "replica" else None
+    here.give_back()
+    answer = going.result()
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (200, fresh.content, ran_on)
+    assert fresh.count(keys[0]) == 2
