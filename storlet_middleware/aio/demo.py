@@ -202,4 +202,6 @@ Try next (user {USER}, key {key}):
   {swift} list storlet
   {swift} download {CONTAINER} {sample.folder.name}/{sample.inputs[0]} -o - -H 'X-Run-Storlet: {sample.name}'
 
+  {cluster["venv"]}/bin/storlet sandboxes --conf {cluster["storlet_conf"]}
+
 make status shows what runs, make down stops it; logs are in {home.logs}.""")
