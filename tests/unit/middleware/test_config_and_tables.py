@@ -18,13 +18,6 @@ from tests.unit.middleware.support import Logger
 ROOT = Path(__file__).parents[3]
 SOURCES = [path for path in (ROOT / "storlet_middleware").rglob("*.py") if "/aio/" not in str(path)]
 
-#: Options whose reader is on its way.
-NOT_READ_YET = (
-    "[node] memory", "[node] cpus", "[node] cpu_shares", "[node] pids",
-    "[admission] invocations", "[admission] queue", "[admission] queue_per_tenant", "[admission] weights",
-    "[placement] overflow", "[sandbox] prewarmed", "[sandbox] accept_failures",
-)  # fmt: skip
-
 
 def test_defaults_make_a_config() -> None:
     config = parse("")
@@ -92,7 +85,7 @@ def test_every_option_is_read_somewhere() -> None:
         for option in OPTIONS
         if option.name not in read and not re.search(rf"\.{option.name}\b", code)
     ]
-    assert [option for option in unread if option not in NOT_READ_YET] == []
+    assert unread == []
 
 
 def test_the_table_and_the_classes_have_the_same_options() -> None:
