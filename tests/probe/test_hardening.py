@@ -1,0 +1,293 @@
+"""The hardening table in real sandboxes: what the host's kernel says, what is refused, what still works, and what is not let in.
+
+See ``docs/decisions/0010-what-a-sandbox-may-ask-the-kernel.rst``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_daemon.protocol.messages import Resources
+from storlet_middleware import config as configuration
+from storlet_middleware.sandboxd import hardening, seccomp
+from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd.control import stranger
+from storlet_middleware.sandboxd.docker import Engine
+from storlet_middleware.sandboxd.errors import SandboxWeak
+from storlet_middleware.sandboxd.identity import Identities, UidRange
+from storlet_middleware.sandboxd.places import Places
+from storlet_middleware.sandboxd.plan import Planner
+from storlet_middleware.sandboxd.sandbox import Node, Sandbox
+from storlet_middleware.sandboxd.threads import Threads
+from tests.functional.conftest import java_libraries
+from tests.functional.tools import JavaClasses, Tool, declaration
+from tests.probe.conftest import Tenant
+from tests.probe.host import Host
+from tests.support.cluster import Cluster
+
+STORLETS = Path(__file__).parent / "storlets"
+REFUSALS = {"Operation not permitted", "Function not implemented"}
+
+
+@pytest.fixture(scope="module")
+def settings(cluster: Cluster) -> configuration.Config:
+    return configuration.load(str(cluster.storlet_conf))
+
+
+@pytest.fixture(scope="module")
+def docker_host(settings: configuration.Config) -> Mapping[str, Any]:
+    return Engine(settings.sandbox.docker_url).host()
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+# --- as the host sees it ------------------------------------------------------------------------------------------------
+
+
+def test_no_process_of_a_sandbox_has_a_privilege(host: Host, tenant: Tenant, java: Callable[[str], Tool]) -> None:
+    assert tenant.is_well()
+    assert java("object").get(tenant.path).status == 200
+    sandbox = host.sandbox(tenant.account)
+    pids = [sandbox.pid, *(process.pid for process in host.inside(sandbox))]
+    assert len(pids) >= 3, "supervisor and a worker of each language"
+    for pid in pids:
+        status = status_of(pid)
+        assert {status[f"Cap{name}"] for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert len(set(status["Uid"].split()) | set(status["Gid"].split()) | set(status["Groups"].split())) == 1
+        assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) >= hardening.OOM_SCORE_ADJ
+        assert "Max core file size        0                    0" in Path(f"/proc/{pid}/limits").read_text()
+
+
+def test_a_sandbox_shares_no_namespace_with_the_host(host: Host, tenant: Tenant) -> None:
+    assert tenant.is_well()
+    pid = host.sandbox(tenant.account).pid
+    for kind in ("cgroup", "ipc", "mnt", "net", "pid", "uts"):
+        assert Path(f"/proc/{pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink(), kind
+
+
+def test_all_sandboxes_of_the_node_are_below_one_group_with_totals(
+    host: Host,
+    tenant: Tenant,
+    tenant_of_neighbour: Tenant,
+    settings: configuration.Config,
+    docker_host: Mapping[str, Any],
+) -> None:
+    if not docker_host[hardening.CGROUPS_IN_SIGHT]:
+        pytest.skip("the control groups of the engine are out of sight here")
+    assert tenant.is_well()
+    assert tenant_of_neighbour.is_well()
+    parent = hardening.cgroup_parent(host.node_id, docker_host).lstrip("/")
+    for sandbox in host.sandboxes():
+        for path in Cgroups().directories(sandbox.pid).values():
+            assert path.parent.name == parent
+    groups = {name: path.parent for name, path in Cgroups().directories(host.sandbox(tenant.account).pid).items()}
+    assert {"memory", "pids", "cpu"} <= set(groups)
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = int(first_of(groups["memory"], "memory.max", "memory.limit_in_bytes"))
+    assert settings.node.memory == pytest.approx(memory / total, rel=0.02)
+    assert first_of(groups["pids"], "pids.max") == str(settings.node.pids)
+    assert first_of(groups["cpu"], "cpu.weight", "cpu.shares") in (str(settings.node.cpu_shares), "25")
+
+
+def first_of(folder: Path, *names: str) -> str:
+    return next((folder / name).read_text().strip() for name in names if (folder / name).exists())
+
+
+def test_the_kernel_holds_the_limits_that_the_configuration_names(
+    host: Host, tenant: Tenant, settings: configuration.Config
+) -> None:
+    assert tenant.is_well()
+    groups = Cgroups().directories(host.sandbox(tenant.account).pid)
+    limits = settings.classes["user"].limits
+    assert first_of(groups["memory"], "memory.max", "memory.limit_in_bytes") == str(limits.memory_bytes)
+    assert first_of(groups["pids"], "pids.max") == str(limits.pids)
+
+
+# --- system calls -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calls(tenant: Tenant) -> dict[str, str]:
+    """What came of each system call that no sandbox may make."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the storlet knows the numbers of x86-64 only")
+    name = tenant.upload("caller.py", (STORLETS / "caller.py").read_bytes(), "Caller")
+    answer = tenant.tool(storlet=name).get(tenant.path)
+    assert answer.status == 200, answer
+    found: dict[str, str] = json.loads(answer.body)
+    return found
+
+
+def test_every_denied_call_fails_as_if_it_were_not_there(calls: dict[str, str]) -> None:
+    assert set(seccomp.DENIED.split()) <= set(calls)
+    assert {name: calls[name] for name in seccomp.DENIED.split() if calls[name] not in REFUSALS} == {}
+
+
+def test_no_namespace_can_be_made(calls: dict[str, str]) -> None:
+    made = {name: result for name, result in calls.items() if name.startswith("clone ")}
+    assert len(made) == 7
+    assert set(made.values()) == {"Operation not permitted"}
+    assert calls["clone3"] == "Function not implemented"
+
+
+def test_no_socket_but_a_local_one_can_be_made(calls: dict[str, str]) -> None:
+    sockets = {name: result for name, result in calls.items() if name.startswith("socket")}
+    assert len(sockets) == 8
+    assert set(sockets.values()) == {"Operation not permitted"}
+
+
+def test_a_file_system_of_the_host_answers_no_special_requests(calls: dict[str, str]) -> None:
+    requests = {name: result for name, result in calls.items() if name.startswith("ioctl")}
+    assert len(requests) == 4
+    assert set(requests.values()) == {"Operation not permitted"}
+    assert calls["attributes of the object"] == "Operation not supported"
+
+
+def test_the_other_calling_conventions_of_the_processor_are_closed(calls: dict[str, str]) -> None:
+    for name in ("x32", "int 0x80"):
+        assert calls[name] in {"SIGSYS", *REFUSALS}, (name, calls[name])
+
+
+def test_what_honest_python_does_works(tenant: Tenant) -> None:
+    name = tenant.upload("honest.py", (STORLETS / "honest.py").read_bytes(), "Honest")
+    answer = tenant.tool(storlet=name).get(tenant.path)
+    assert answer.status == 200, answer
+    assert json.loads(answer.body) == {}
+
+
+def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
+    if shutil.which("javac") is None:
+        pytest.skip("no JDK: javac is missing")
+    classes = JavaClasses(cluster.java_api_jar, java_libraries(cluster.java_api_jar), STORLETS / "java")
+    headers = declaration("java", "honest.Honest")
+    assert tenant.client.put("storlet/honest-1.0.jar", classes.jar("honest"), headers).status == 201
+    answer = tenant.tool(storlet="honest-1.0.jar").get(tenant.path)
+    assert answer.status == 200, answer
+    assert answer.body.decode() == ""
+
+
+# --- a sandbox that came up weaker --------------------------------------------------------------------------------------
+
+
+class Sloppy(Engine):
+    """A Docker that quietly drops or changes arguments, as an old one or a broken runtime does."""
+
+    def __init__(self, url: str, change: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(url)
+        self._change_body = change
+
+    def start(self, name: str, body: Mapping[str, Any]) -> str:
+        changed: dict[str, Any] = json.loads(json.dumps(body))
+        self._change_body(changed)
+        return super().start(name, changed)
+
+
+@pytest.fixture
+def private(settings: configuration.Config) -> Iterator[configuration.Config]:
+    """The cluster's options for a node of the test's own."""
+    home = tempfile.mkdtemp(prefix="weak-", dir="/run")
+    own = dataclasses.replace(
+        settings.sandbox, node_id=Path(home).name, run_dir=f"{home}/run", state_dir=f"{home}/state", uid_first=295_000
+    )
+    yield dataclasses.replace(settings, sandbox=own)
+    shutil.rmtree(home)
+
+
+async def started(config: configuration.Config, change: Callable[[dict[str, Any]], None]) -> None:
+    """Start one sandbox on such a Docker and end it again."""
+    engine = Sloppy(config.sandbox.docker_url, change)
+    places = Places(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, 0)
+    places.make()
+    node = Node(config, engine, places, Threads(), stranger)
+    uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
+    planner = Planner(config, engine, places, Identities(places.state_dir, Path(config.sandbox.run_dir), uids))
+    places.make_code_dir("AUTH_weak")
+    sandbox = Sandbox(planner.plan(planner.demand("AUTH_weak", "x.py")), node, lambda *_: None)
+    try:
+        async with asyncio.timeout(60):
+            await sandbox.start()
+    finally:
+        sandbox.cut()
+        await sandbox.remove()
+        parent = hardening.cgroup_parent(config.sandbox.node_id, engine.host())
+        with contextlib.suppress(OSError):
+            Cgroups().remove_node(parent)
+
+
+def put(key: str, value: object) -> Callable[[dict[str, Any]], None]:
+    return lambda body: body["HostConfig"].update({key: value})
+
+
+def drop(key: str) -> Callable[[dict[str, Any]], None]:
+    return lambda body: body["HostConfig"].pop(key)
+
+
+def test_a_sandbox_as_configured_starts(private: configuration.Config) -> None:
+    asyncio.run(started(private, lambda _body: None))
+
+
+@pytest.mark.parametrize(
+    ("row", "change"),
+    [
+        ("HostConfig.PidsLimit", drop("PidsLimit")),
+        ("HostConfig.Memory", lambda body: body["HostConfig"].update(Memory=2 << 30, MemorySwap=2 << 30)),
+        ("HostConfig.MemorySwap", put("MemorySwap", -1)),
+        ("HostConfig.SecurityOpt", put("SecurityOpt", ["no-new-privileges", "seccomp=unconfined"])),
+        ("HostConfig.SecurityOpt", lambda body: body["HostConfig"]["SecurityOpt"].remove("no-new-privileges")),
+        ("HostConfig.CapDrop", put("CapAdd", ["SYS_PTRACE"])),
+        ("HostConfig.ReadonlyRootfs", put("ReadonlyRootfs", value=False)),
+        ("HostConfig.Tmpfs", put("Tmpfs", {"/tmp": "rw,size=1g,mode=1777"})),
+        ("HostConfig.Mounts", lambda body: body["HostConfig"]["Mounts"][1].update(ReadOnly=False)),
+        ("HostConfig.MaskedPaths", put("MaskedPaths", [])),
+        ("HostConfig.ShmSize", drop("ShmSize")),
+        ("HostConfig.OomScoreAdj", drop("OomScoreAdj")),
+        ("HostConfig.Ulimits", drop("Ulimits")),
+        ("HostConfig.CgroupnsMode", put("CgroupnsMode", "host")),
+    ],
+)
+def test_a_weaker_sandbox_is_refused_and_named(
+    private: configuration.Config, caplog: pytest.LogCaptureFixture, row: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    with caplog.at_level(logging.ERROR), pytest.raises(SandboxWeak, match=row):
+        asyncio.run(started(private, change))
+    assert f'fault="{row}: ' in caplog.text
+
+
+# --- control groups -----------------------------------------------------------------------------------------------------
+
+
+def test_what_docker_removes_takes_our_groups_with_it(
+    host: Host, fresh: Tenant, docker_host: Mapping[str, Any]
+) -> None:
+    if not docker_host[hardening.CGROUPS_IN_SIGHT]:
+        pytest.skip("the control groups of the engine are out of sight here")
+    assert fresh.is_well()
+    sandbox = host.sandbox(fresh.account)
+    groups = Cgroups()
+    paths = set(groups.directories(sandbox.pid).values())
+    worker = host.inside(sandbox)[0]
+    number = int(status_of(worker.pid)["NSpid"].split()[-1])
+    directory = groups.place(sandbox.pid, number, "ef" * 32, Resources(64 << 20, 0.5, 20))
+    assert directory
+    for path in paths:
+        assert str(worker.pid) in (path / directory / "cgroup.procs").read_text().split()
+        assert (path / directory).stat().st_uid == 0
+    host.docker("rm", "-f", sandbox.container)
+    assert not [path for path in paths if path.exists()]
