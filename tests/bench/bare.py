@@ -1,0 +1,97 @@
+"""The supervisor and its workers as processes of this host, behind sandboxd's socket: what isolation costs is the difference.
+
+For measuring only.  The same daemon, the same protocol, the same filter; but no container, no user of its own, no system
+call filter, no limits.  While :class:`BareNode` is there, it answers in sandboxd's place for new worker groups; groups
+that the servers know already go on in their sandboxes, because nobody is asked on a warm path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final, Self
+
+from storlet_daemon.protocol import framing, messages
+from tests.conformance.daemon_harness import HostSandbox
+from tests.support.cluster import Cluster
+
+_BACKLOG: Final = 512
+
+
+class BareNode:
+    """Stands in for sandboxd of ``cluster``; use with ``with``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._path = cluster.run_dir / "sandboxd.sock"
+        self._stack = contextlib.ExitStack()
+        self._folder = Path()
+        self._requests = 0
+
+    def __enter__(self) -> Self:
+        with self._stack as stack:
+            self._folder = Path(tempfile.mkdtemp(prefix="storlets-bare-"))
+            stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder.chmod(0o755)
+            self._host = stack.enter_context(HostSandbox(self._folder))
+            # Swift's user puts the code there.
+            self._host.code_root.chmod(0o777)
+            self._cluster.stop("sandboxd")
+            stack.callback(self._cluster.start, "sandboxd")
+            self._listen(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def _listen(self, stack: contextlib.ExitStack) -> None:
+        self._path.unlink(missing_ok=True)
+        self._listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        self._listening.bind(str(self._path))
+        stack.callback(self._path.unlink, missing_ok=True)
+        self._path.chmod(0o666)
+        self._listening.listen(_BACKLOG)
+        thread = threading.Thread(target=self._serve, daemon=True)
+        thread.start()
+        stack.callback(self._listening.shutdown, socket.SHUT_RDWR)
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                with client:
+                    while (received := framing.receive(client)) is not None:
+                        framing.send(client, self._answer(received.message(messages.NODE_REQUESTS)))
+
+    def _answer(self, request: messages.Message) -> messages.Message:
+        if isinstance(request, messages.Prepare):
+            return messages.Prepared(str(self._host.code_root))
+        if isinstance(request, messages.Acquire):
+            return messages.Acquired(self._load(request.storlet))
+        return messages.NodeStatus()
+
+    def _load(self, storlet: messages.Storlet) -> str:
+        """Have a worker group; the path of its socket."""
+        path = self._folder / f"{storlet.version[:24]}.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(str(path))
+            path.chmod(0o666)
+            listening.listen(_BACKLOG)
+            self._requests += 1
+            load = messages.Load(
+                request=self._requests,
+                version=storlet.version,
+                code=storlet.code,
+                language=storlet.language,
+                main=storlet.main,
+                file=storlet.file,
+                name=storlet.name,
+                dependencies=storlet.dependencies,
+            )
+            self._host.ask(load, (listening.fileno(),))
+        return str(path)

@@ -1,0 +1,69 @@
+"""What a row is given, and the loops that most rows are: pairs of plain and treated requests, alternating."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.bench.figures import Figure
+from tests.bench.plan import Plan
+from tests.bench.show import Progress
+from tests.bench.site import PLAIN, Site, Treatment
+
+WARM_UP: Final = 30
+
+
+@dataclass
+class Bench:
+    """One run: where, how much, and whom to tell."""
+
+    site: Site
+    plan: Plan
+    progress: Progress
+    #: What rows say about the run as a whole.
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def alternate(
+        self, treatments: Sequence[Treatment], count: int, measure: Callable[[Treatment], float]
+    ) -> dict[str, list[float]]:
+        """``measure`` plain Swift and each treatment in turn, ``count`` times; by key of the treatment.
+
+        The order turns by one each time, so that nobody always comes after the same other.
+        """
+        everyone = [PLAIN, *treatments]
+        samples: dict[str, list[float]] = {treatment.key: [] for treatment in everyone}
+        for number in range(count):
+            start = number % len(everyone)
+            for treatment in everyone[start:] + everyone[:start]:
+                samples[treatment.key].append(measure(treatment))
+            self.progress.step(number + 1, count)
+        return samples
+
+
+@dataclass(frozen=True)
+class Family:
+    """Figures that differ in the treatment only."""
+
+    row: str
+    title: str
+    unit: str
+    is_rate: bool = False
+    quantile: float = 0.5
+    suffix: str = ""
+    notes: tuple[str, ...] = ()
+
+    def figures(self, treatments: Iterable[Treatment], samples: dict[str, list[float]]) -> list[Figure]:
+        return [
+            Figure(
+                key=f"{self.row}.{treatment.key}{self.suffix}",
+                title=f"{self.title}, {treatment.title}",
+                unit=self.unit,
+                treated=samples[treatment.key],
+                plain=samples[PLAIN.key],
+                is_rate=self.is_rate,
+                quantile=self.quantile,
+                notes=list(self.notes),
+            )
+            for treatment in treatments
+        ]

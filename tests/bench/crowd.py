@@ -1,0 +1,108 @@
+"""Many clients at once from one thread: each sends its next request as soon as it has its answer (a closed loop)."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+
+from tests.bench.http import Address, Answer, BadAnswer, Request, open_tcp
+
+_RECEIVE_BYTES = 1 << 16
+
+
+@dataclass
+class Crowded:
+    """What a crowd saw."""
+
+    seconds: float = 0.0
+    answers: int = 0
+    errors: list[str] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return self.answers / self.seconds
+
+
+class _Member:
+    """One client of the crowd."""
+
+    def __init__(self, address: Address) -> None:
+        self.socket = open_tcp(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.answer = Answer()
+        self.began = 0.0
+
+    def ask(self, request: Request) -> None:
+        self.answer = Answer()
+        self.began = time.perf_counter()
+        self.socket.sendall(request.head)
+
+    def take(self) -> bool:
+        """Take what has come; whether the answer is whole."""
+        data = self.socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise BadAnswer("the connection ended")
+        return self.answer.feed(memoryview(data))
+
+
+class Crowd:
+    """``clients`` open connections to one server, kept over several :meth:`run`."""
+
+    def __init__(self, address: Address, clients: int) -> None:
+        self._address = address
+        self._poll = select.epoll()
+        self._members: dict[int, _Member] = {}
+        for _ in range(clients):
+            self._join()
+
+    def _join(self) -> _Member:
+        member = _Member(self._address)
+        self._members[member.socket.fileno()] = member
+        self._poll.register(member.socket, select.EPOLLIN)
+        return member
+
+    def run(self, request: Request, seconds: float) -> Crowded:
+        """Load for so many seconds; each client then has the answer to its last request."""
+        seen = Crowded()
+        began = time.perf_counter()
+        until = began + seconds
+        for member in list(self._members.values()):
+            member.ask(request)
+        busy = len(self._members)
+        while busy:
+            for number, _ in self._poll.poll():
+                member = self._members[number]
+                try:
+                    if not member.take():
+                        continue
+                    self._count(seen, member, request)
+                except (BadAnswer, OSError) as error:
+                    seen.errors.append(str(error))
+                    member = self._replace(number)
+                if time.perf_counter() < until:
+                    member.ask(request)
+                else:
+                    busy -= 1
+        seen.seconds = time.perf_counter() - began
+        return seen
+
+    @staticmethod
+    def _count(seen: Crowded, member: _Member, request: Request) -> None:
+        seen.latencies.append(time.perf_counter() - member.began)
+        if member.answer.status // 100 == 2:
+            seen.answers += 1
+        else:
+            seen.errors.append(f"{request.text}: {member.answer.status}")
+
+    def _replace(self, number: int) -> _Member:
+        self._members.pop(number).socket.close()
+        return self._join()
+
+    def close(self) -> None:
+        for member in self._members.values():
+            member.socket.close()
+        self._poll.close()

@@ -1,0 +1,111 @@
+"""A figure of the benchmark: samples with a storlet beside samples of plain Swift from the same minutes, and their ratio.
+
+A ratio is that of the two quantiles.  Its spread is a bootstrap: samples are taken in pairs (neighbours in time), drawn
+anew with replacement some hundred times, and the 2.5th and 97.5th percentile of the ratios are shown.  Pairs keep what
+both had to suffer, such as a busy moment of the machine, out of the spread.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+_DRAWS: Final = 300
+#: A ratio of long lists hardly moves; the draws would take minutes.
+_DRAWN_MAX: Final = 4000
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number and where it probably lies."""
+
+    at: float
+    low: float
+    high: float
+
+    def text(self, unit: str) -> str:
+        """``1.23x (1.20 to 1.27)``."""
+        digits = 2 if abs(self.at) < 100 else 0
+        tight = "" if unit == "x" else " "
+        spread = f" ({self.low:.{digits}f} to {self.high:.{digits}f})" if self.low != self.high else ""
+        return f"{self.at:.{digits}f}{tight}{unit}{spread}"
+
+
+@dataclass
+class Figure:
+    """One line of the result.
+
+    :param key: ``<row>.<what>...``, the name under which ``SPECIFICATION.rst`` promises it.
+    :param unit: of the samples.
+    :param plain: samples of plain Swift; empty where the figure is not a ratio.
+    :param is_rate: whether more is better.
+    :param quantile: which one of the samples stands for all.
+    :param notes: what a reader has to know beside the number.
+    """
+
+    key: str
+    title: str
+    unit: str
+    treated: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    is_rate: bool = False
+    quantile: float = 0.5
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_ratio(self) -> bool:
+        return bool(self.plain)
+
+    @property
+    def shown_unit(self) -> str:
+        """Of :meth:`value`."""
+        return "x" if self.is_ratio else self.unit
+
+    def value(self) -> Value:
+        """The ratio, or the quantile where there is nothing to compare with."""
+        draws = sorted(self._drawn())
+        low, high = (quantile(draws, 0.025), quantile(draws, 0.975)) if draws else (0.0, 0.0)
+        if not draws:
+            at = self._measure(self.treated, self.plain)
+            return Value(at, at, at)
+        return Value(self._measure(self.treated, self.plain), low, high)
+
+    def sides(self) -> tuple[float, float | None]:
+        """The quantile of the treated samples and, where there are any, of the plain ones."""
+        own = quantile(sorted(self.treated), self.quantile)
+        return own, quantile(sorted(self.plain), self.quantile) if self.plain else None
+
+    def _measure(self, treated: Sequence[float], plain: Sequence[float]) -> float:
+        own = quantile(sorted(treated), self.quantile)
+        return own / quantile(sorted(plain), self.quantile) if plain else own
+
+    def _drawn(self) -> list[float]:
+        count = len(self.treated)
+        if count < 2:
+            return []
+        dice = random.Random(count)  # noqa: S311 - the same report from the same samples
+        found = []
+        for _ in range(_DRAWS):
+            chosen = dice.choices(range(count), k=min(count, _DRAWN_MAX))
+            plain = [self.plain[at] for at in chosen] if len(self.plain) == count else self.plain
+            found.append(self._measure([self.treated[at] for at in chosen], plain))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """With the raw samples."""
+        value = self.value() if self.treated else None
+        return asdict(self) | {"value": asdict(value) if value else None, "shown_unit": self.shown_unit}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Figure:
+        return cls(**{name: value for name, value in found.items() if name not in {"value", "shown_unit"}})
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The sample below which ``share`` of them lie; ``ordered`` is not empty."""
+    if share == 0.5:
+        return statistics.median(ordered)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -1,0 +1,193 @@
+"""The benchmark's HTTP client: one keep-alive connection over a raw socket, requests spelt out beforehand.
+
+The driver shares two cores with what it measures, so it does as little as it can: a request is bytes that are made once,
+an answer is parsed only as far as its end must be known, a body is received into one buffer and counted.  What that costs
+is a row of its own (:mod:`tests.bench.rows.driver`).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: Answers that have no body, whatever their headers say.
+_BODILESS: Final = (204, 304)
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+_HEAD_MAX: Final = 1 << 16
+_BUFFER_BYTES: Final = 1 << 20
+TIMEOUT_SECONDS: Final = 120.0
+
+Address = tuple[str, int]
+Sink = Callable[[memoryview], object]
+
+
+class BadAnswer(Exception):
+    """An answer that a benchmark cannot use: another status than 2xx, or no HTTP."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as bytes.  ``text`` is for messages."""
+
+    head: bytes
+    body: bytes | memoryview = b""
+    text: str = ""
+
+
+def make_request(method: str, path: str, headers: Mapping[str, str], body: bytes | memoryview = b"") -> Request:
+    """``path`` is the whole path, quoted."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
+    if body or method in {"PUT", "POST"}:
+        lines.append(f"Content-Length: {len(body)}")
+    storlet = headers.get("X-Run-Storlet")
+    text = f"{method} {path}" + (f" with {storlet}" if storlet else "")
+    return Request("\r\n".join([*lines, "", ""]).encode("latin-1"), body, text)
+
+
+class Answer:
+    """An answer in the course of its arrival: :meth:`feed` it until it says that it is whole."""
+
+    def __init__(self, sink: Sink | None = None) -> None:
+        self.status = 0
+        self.head = b""
+        self.size = 0
+        self.began_at = 0.0
+        self._sink = sink
+        self._gathered = bytearray()
+        self._left = 0
+        self._is_chunked = False
+        self._line: bytearray | None = None
+
+    def feed(self, data: memoryview) -> bool:
+        """Take bytes; whether the answer is whole."""
+        if not self.head:
+            rest = self._take_head(data)
+            if rest is None:
+                return False
+            data = rest
+        return self._take_chunks(data) if self._is_chunked else self._take_plain(data)
+
+    def _take_head(self, data: memoryview) -> memoryview | None:
+        """The bytes after the head; ``None`` while it is not whole."""
+        if not self._gathered:
+            self.began_at = time.perf_counter()
+        self._gathered += data
+        end = self._gathered.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._gathered) > _HEAD_MAX:
+                raise BadAnswer("an answer without an end of its head")
+            return None
+        self.head, rest = bytes(self._gathered[:end]), memoryview(bytes(self._gathered[end + 4 :]))
+        self.status = int(self.head[9:12])
+        length = _LENGTH.search(self.head)
+        self._is_chunked = length is None and _CHUNKED.search(self.head) is not None
+        if length is not None and self.status not in _BODILESS:
+            self._left = int(length[1])
+        elif self._is_chunked:
+            self._line = bytearray()
+        elif self.status not in _BODILESS:
+            raise BadAnswer("an answer without a length")
+        return rest
+
+    def _take_plain(self, data: memoryview) -> bool:
+        if len(data) > self._left:
+            raise BadAnswer("bytes after the end of an answer")
+        self._left -= len(data)
+        self._give(data)
+        return not self._left
+
+    def _take_chunks(self, data: memoryview) -> bool:
+        """Walk over sizes and data of chunks.  ``_left`` counts the line end after the data, too."""
+        at, end = 0, len(data)
+        while at < end:
+            if self._line is None:
+                count = min(self._left, end - at)
+                useful = max(0, min(self._left - 2, count))
+                if useful:
+                    self._give(data[at : at + useful])
+                self._left -= count
+                at += count
+                if not self._left:
+                    self._line = bytearray()
+                continue
+            self._line.append(data[at])
+            at += 1
+            if self._line.endswith(b"\r\n"):
+                size = int(self._line.partition(b";")[0], 16) if self._left == 0 else 0
+                if size == 0:
+                    return self._take_end(data[at:])
+                self._line, self._left = None, size + 2
+        return False
+
+    def _take_end(self, rest: memoryview) -> bool:
+        """After the last chunk there are two more bytes, and no trailers from Swift."""
+        self._is_chunked, self._left = False, 2
+        self._sink = None
+        self.size -= 2
+        return bool(rest) and self._take_plain(rest)
+
+    def _give(self, data: memoryview) -> None:
+        self.size += len(data)
+        if self._sink is not None:
+            self._sink(data)
+
+    def require_success(self, request: Request) -> None:
+        """Raise what it was when it was no success."""
+        if self.status // 100 != 2:
+            raise BadAnswer(f"{request.text}: {self.head.decode('latin-1')}")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one exchange: until the first byte of the answer, and until its last."""
+
+    first_byte: float
+    whole: float
+    size: int
+
+
+class Connection:
+    """One keep-alive connection; :meth:`exchange` is one request and its answer.
+
+    :param open_socket: gives the connected socket; here a benchmark may put one of another network namespace.
+    """
+
+    def __init__(self, open_socket: Callable[[], socket.socket]) -> None:
+        self._socket = open_socket()
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+
+    def exchange(self, request: Request, sink: Sink | None = None) -> Timing:
+        """Send and receive; anything but success raises."""
+        answer = Answer(sink)
+        began = time.perf_counter()
+        self._send(request)
+        while True:
+            count = self._socket.recv_into(self._buffer)
+            if not count:
+                raise BadAnswer(f"{request.text}: the connection ended after {answer.size} bytes")
+            if answer.feed(self._buffer[:count]):
+                break
+        ended = time.perf_counter()
+        answer.require_success(request)
+        return Timing(answer.began_at - began, ended - began, answer.size)
+
+    def _send(self, request: Request) -> None:
+        if len(request.body) > _HEAD_MAX:
+            self._socket.sendall(request.head)
+            self._socket.sendall(request.body)
+        else:
+            self._socket.sendall(request.head + request.body)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def open_tcp(address: Address) -> socket.socket:
+    """A plain TCP connection."""
+    return socket.create_connection(address, TIMEOUT_SECONDS)

@@ -1,0 +1,95 @@
+"""A client at the other end of a slow link: a network namespace, a pair of virtual devices, token buckets of the kernel.
+
+Only the client's socket is over there: it is opened by this process while one thread of it is in the namespace, and stays
+of it.  So the client's code is the same as everywhere, and so is its CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import socket
+import subprocess
+from pathlib import Path
+from typing import Final, Self
+
+from tests.bench.http import TIMEOUT_SECONDS, Connection
+
+_CLONE_NEWNET: Final = 0x40000000
+#: For tests of networks (RFC 2544).
+_OUR_ADDRESS, _THEIR_ADDRESS = "198.18.209.1", "198.18.209.2"
+
+
+class NoLink(Exception):
+    """This machine cannot have one: why."""
+
+
+class Link:
+    """Use with ``with``; ``mbit`` is the rate in both directions."""
+
+    def __init__(self, mbit: int) -> None:
+        self._mbit = mbit
+        name = secrets.token_hex(3)
+        self._namespace, self._ours, self._theirs = f"bench-{name}", f"bo-{name}", f"bt-{name}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self._remove()
+            raise NoLink(f"no network namespace with a limited link: {error}") from error
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        inside = ("netns", "exec", self._namespace, "ip")
+        _ip("netns", "add", self._namespace)
+        _ip("link", "add", self._ours, "type", "veth", "peer", "name", self._theirs, "netns", self._namespace)
+        _ip("addr", "add", f"{_OUR_ADDRESS}/30", "dev", self._ours)
+        _ip(*inside, "addr", "add", f"{_THEIR_ADDRESS}/30", "dev", self._theirs)
+        _ip("link", "set", self._ours, "up")
+        _ip(*inside, "link", "set", self._theirs, "up")
+        limit = ("root", "tbf", "rate", f"{self._mbit}mbit", "burst", "256k", "latency", "50ms")
+        _run("tc", "qdisc", "add", "dev", self._ours, *limit)
+        _ip("netns", "exec", self._namespace, "tc", "qdisc", "add", "dev", self._theirs, *limit)
+
+    def _remove(self) -> None:
+        for command in (("link", "del", self._ours), ("netns", "del", self._namespace)):
+            subprocess.run(["ip", *command], capture_output=True, check=False)
+
+    def connect(self, port: int) -> Connection:
+        """A connection over the link to ``port`` of this machine, which must listen on every address."""
+        return Connection(lambda: self._open(port))
+
+    def _open(self, port: int) -> socket.socket:
+        with (
+            Path("/proc/thread-self/ns/net").open("rb") as home,
+            Path("/run/netns", self._namespace).open("rb") as there,
+        ):
+            _enter(there.fileno())
+            try:
+                made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            finally:
+                _enter(home.fileno())
+        made.settimeout(TIMEOUT_SECONDS)
+        made.connect((_OUR_ADDRESS, port))
+        return made
+
+
+def _enter(namespace: int) -> None:
+    """Bring this thread, and no other, into a network namespace (``os.setns`` is younger than Python 3.11)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _ip(*words: str) -> None:
+    _run("ip", *words)
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, capture_output=True, check=True)

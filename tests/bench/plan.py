@@ -1,0 +1,44 @@
+"""How much is measured: as much as fits into 20 minutes, or into three."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of samples of one run of the benchmark."""
+
+    name: str
+    #: Of each treatment, for requests of milliseconds.
+    small: int
+    #: For transfers of 100 MiB.
+    large: int
+    #: Rounds of load, and how long one lasts.
+    load_rounds: int
+    load_seconds: float
+    #: First calls of tenants and of storlets.
+    first: int
+    #: Restarts with the filter on the other side, and pairs of requests after each.
+    traffic_swaps: int
+    traffic_small: int
+    traffic_large: int
+    #: Whole scans of the object that is filtered, and its size.
+    scans: int
+    scan_bytes: int
+    #: Tenants that call one after another, and how many sandboxes the node allows.
+    tenants: int
+    sandboxes: int
+
+
+_GIB: Final = 1 << 30
+
+FULL: Final = Plan(
+    "full", small=600, large=12, load_rounds=6, load_seconds=2.0, first=10, traffic_swaps=4, traffic_small=600,
+    traffic_large=6, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32,
+)  # fmt: skip
+QUICK: Final = Plan(
+    "quick", small=100, large=3, load_rounds=2, load_seconds=1.0, first=3, traffic_swaps=2, traffic_small=100,
+    traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=12, sandboxes=4,
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""The plots of the report, as SVG.  The only module that needs matplotlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Picture
+
+from tests.bench.figures import Figure
+from tests.bench.promises import Promise
+
+_OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
+_WIDTH: Final = 9.0
+#: Rows whose samples are shown as distributions as well.
+_DISTRIBUTED: Final = ("latency", "traffic")
+#: Titles are long.
+_LEFT: Final = 0.4
+
+
+def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
+    """Pictures of every row, ratios first."""
+    mpl.rcParams["svg.fonttype"] = "none"
+    pictures = []
+    for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
+        measured = [figure for figure in members if figure.treated]
+        ratios = [figure for figure in measured if figure.is_ratio]
+        if ratios:
+            pictures.append(_ratios(row, ratios, promised))
+        values = [figure for figure in measured if not figure.is_ratio]
+        units = dict.fromkeys(figure.unit for figure in values)
+        pictures += [_values(row, [one for one in values if one.unit == unit], promised) for unit in units]
+        if row in _DISTRIBUTED:
+            pictures += _distributions(row, ratios)
+    return pictures
+
+
+def _ratios(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
+    picture, axes = _axes(len(figures))
+    axes.axvline(1.0, color=_PLAIN, linewidth=1)
+    _points(axes, figures, promised)
+    better = "more" if figures[0].is_rate else "less"
+    axes.set_xlabel(f"storlet / plain Swift, same run ({better} is better; bars: 95% of the bootstrap; red: promised)")
+    axes.set_title(f"{row}: against plain Swift", loc="left")
+    return _svg(picture)
+
+
+def _values(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
+    picture, axes = _axes(len(figures))
+    _points(axes, figures, promised)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"{figures[0].unit} (bars: 95% of the bootstrap; red: promised)")
+    axes.set_title(row, loc="left")
+    return _svg(picture)
+
+
+def _points(axes: Any, figures: Sequence[Figure], promised: Sequence[Promise]) -> None:
+    for place, figure in enumerate(figures):
+        value = figure.value()
+        error = [[max(0.0, value.at - value.low)], [max(0.0, value.high - value.at)]]
+        axes.errorbar(value.at, place, xerr=error, fmt="o", color=_OWN, capsize=3)
+        for bound in _bounds(figure, promised):
+            axes.plot([bound, bound], [place - 0.35, place + 0.35], color=_PROMISE, linewidth=2)
+    axes.set_yticks(range(len(figures)), [figure.title for figure in figures])
+    axes.set_ylim(len(figures) - 0.4, -0.6)
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _bounds(figure: Figure, promised: Iterable[Promise]) -> list[float]:
+    covering = [promise for promise in promised if promise.covers(figure.key)]
+    return [bound for promise in covering for bound in (promise.low, promise.high) if abs(bound) != float("inf")]
+
+
+def _distributions(row: str, figures: Sequence[Figure]) -> list[str]:
+    """How many samples are below each time: for the figures whose medians stand for them."""
+    medians = [figure for figure in figures if figure.quantile == 0.5]
+    if row == "traffic":
+        return [_distribution([figure], figure.title) for figure in medians]
+    return [_distribution(medians, f"{row}: all samples")] if medians else []
+
+
+def _distribution(figures: Sequence[Figure], title: str) -> str:
+    picture = Picture(figsize=(_WIDTH, 4.0), layout="constrained")
+    axes = picture.subplots()
+    axes.ecdf(figures[0].plain, color=_PLAIN, linestyle="--", label="plain Swift")
+    for figure in figures:
+        axes.ecdf(figure.treated, label=figure.title)
+    everything = sorted(sample for figure in figures for sample in figure.treated + figure.plain)
+    axes.set_xlim(everything[0] * 0.95, everything[len(everything) * 99 // 100] * 1.1)
+    axes.set_xlabel(f"{figures[0].unit} (cut off after the 99th percentile)")
+    axes.set_ylabel("share of the requests that were quicker")
+    axes.set_title(title, loc="left")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    return _svg(picture)
+
+
+def _axes(lines: int) -> tuple[Picture, Any]:
+    picture = Picture(figsize=(_WIDTH, 1.2 + 0.36 * lines), layout="constrained")
+    return picture, picture.subplots()
+
+
+def _svg(picture: Picture) -> str:
+    text = io.StringIO()
+    picture.savefig(text, format="svg")
+    found = text.getvalue()
+    return found[found.index("<svg") :]

@@ -1,0 +1,111 @@
+"""The promises of ``SPECIFICATION.rst`` on speed, read by a program, and whether a run keeps them.
+
+A row of the section *Speed* names the row of the benchmark and the figures that it promises::
+
+   * - GET of 1 KiB through a no-op at the object node, median against a plain GET
+     - at most 1.20x
+     - ``make bench ROWS=latency`` ``latency.*.object.p50``
+
+The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain Swift in the same run, or a unit.
+A figure that only reaches the promise with the better end of its spread is *close*, not short.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from tests.bench.figures import Figure
+
+SPECIFICATION: Final = Path(__file__).resolve().parents[2] / "SPECIFICATION.rst"
+_SECTION: Final = re.compile(r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL)
+_ROW: Final = re.compile(r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<shown>[^\n]*)", re.MULTILINE)
+_SHOWN: Final = re.compile(r"``make bench ROWS=([a-z]+)``((?: ``[a-z0-9_.*]+``)+)")
+_NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
+_RANGE: Final = re.compile(rf"(?:(at most|at least) {_NUMBER}|between {_NUMBER} and {_NUMBER}) ?(x|[A-Za-z/]+)$")
+
+KEPT: Final = "kept"
+CLOSE: Final = "close"
+SHORT: Final = "SHORT"
+_ORDER: Final = (KEPT, CLOSE, SHORT)
+
+
+class BadPromise(ValueError):
+    """A row of the table that cannot be read: it would be checked by nobody."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """``low`` and ``high`` bound the number; ``patterns`` name the figures."""
+
+    text: str
+    number: str
+    row: str
+    patterns: tuple[str, ...]
+    low: float
+    high: float
+    unit: str
+
+    def covers(self, key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in self.patterns)
+
+    def judge(self, figure: Figure) -> str:
+        value = figure.value()
+        if self.low <= value.at <= self.high:
+            return KEPT
+        return CLOSE if value.low <= self.high and value.high >= self.low else SHORT
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a promise about one figure."""
+
+    word: str
+    promise: str
+
+
+def read(text: str) -> list[Promise]:
+    """Every promise of the section *Speed*; raises :class:`BadPromise` for a row that is none."""
+    section = _SECTION.search(text)
+    if section is None:
+        return []
+    rows = [match for match in _ROW.finditer(section[1]) if match["text"] != "promise"]
+    return [_promise(match) for match in rows]
+
+
+def _promise(row: re.Match[str]) -> Promise:
+    shown, number = _SHOWN.fullmatch(row["shown"].strip()), _RANGE.fullmatch(row["number"].strip())
+    if shown is None or number is None:
+        raise BadPromise(f"{row['text']!r}: {row['number']!r} or {row['shown']!r} is not of the form that is agreed")
+    side, bound, low, high, unit = number.groups()
+    least = float(low) if low else float(bound) if side == "at least" else float("-inf")
+    most = float(high) if high else float(bound) if side == "at most" else float("inf")
+    patterns = tuple(re.findall(r"``([^`]+)``", shown[2]))
+    return Promise(row["text"], row["number"], shown[1], patterns, least, most, unit)
+
+
+def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str, Verdict]:
+    """By key of the figure; the worst one where several promises speak of it."""
+    found: dict[str, Verdict] = {}
+    for promise in promises:
+        for figure in figures:
+            if not figure.treated or not promise.covers(figure.key):
+                continue
+            if promise.unit != figure.shown_unit:
+                raise BadPromise(f"{promise.text!r} promises {promise.unit}, {figure.key} is in {figure.shown_unit}")
+            word = promise.judge(figure)
+            before = found.get(figure.key)
+            if before is None or _ORDER.index(word) > _ORDER.index(before.word):
+                found[figure.key] = Verdict(word, promise.number)
+    return found
+
+
+def unshown(promises: Iterable[Promise], figures: Sequence[Figure], rows: Iterable[str]) -> list[Promise]:
+    """Promises of the ``rows`` that were run about which nothing was measured."""
+    keys = [figure.key for figure in figures if figure.treated]
+    wanted = set(rows)
+    return [promise for promise in promises if promise.row in wanted and not any(map(promise.covers, keys))]

@@ -1,0 +1,47 @@
+"""More tenants than sandboxes: each calls once, one after another."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+
+from tests.bench.bench import Bench
+from tests.bench.figures import Figure, quantile
+from tests.bench.http import BadAnswer
+from tests.bench.node import Node, processes_of, pss_bytes
+from tests.bench.site import SMALL, Account, python_code
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the end."""
+    plan, code = bench.plan, python_code("identity.py", "Identity")
+    bench.site.configure({"storlet.conf:sandbox": {"max_per_node": plan.sandboxes}})
+    try:
+        run = secrets.token_hex(3)
+        accounts = [bench.site.new_account(f"tenant-{run}-{number}") for number in range(plan.tenants)]
+        waits, errors = [], []
+        for number, account in enumerate(accounts):
+            account.get_ready(code)
+            try:
+                waits.append(_call(account, code.name))
+            except BadAnswer as error:
+                errors.append(str(error))
+            account.reconnect()
+            bench.progress.step(number + 1, plan.tenants)
+        sandboxes = [s.container for s in Node(bench.site.cluster).sandboxes() if s.container]
+        memory = sum(pss_bytes(processes_of(container)) for container in sandboxes) / 1e6
+    finally:
+        bench.site.configure({})
+    title = f"{plan.tenants} tenants, {plan.sandboxes} sandboxes"
+    yield Figure("tenants.errors", f"{title}: errors", "errors", treated=[float(len(errors))], notes=errors[:3])
+    usual = quantile(sorted(waits[: plan.sandboxes]), 0.5)
+    yield Figure("tenants.wait", f"{title}: longest wait", "s", treated=[max(waits)], plain=[usual])
+    note = f"of {len(sandboxes)} sandboxes"
+    yield Figure("tenants.memory", f"{title}: memory at the end", "MB", treated=[memory], notes=[note])
+
+
+def _call(account: Account, storlet: str) -> float:
+    began = time.perf_counter()
+    account.send("GET", SMALL, {"X-Run-Storlet": storlet})
+    return time.perf_counter() - began

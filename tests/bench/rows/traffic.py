@@ -1,0 +1,89 @@
+"""Plain requests with the filter in the proxy's and the object servers' pipelines against the same without it.
+
+One percent is less than what two equal processes differ by, because their memory lies differently.  So there are two
+clusters side by side, requests go to one and the other in turn, and after each round the filter changes sides: its
+processes are started anew.  A ratio over all rounds has each cluster as often on the one side as on the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.bench.bench import WARM_UP, Bench
+from tests.bench.figures import Figure
+from tests.bench.http import Request
+from tests.bench.site import CONTAINER, LARGE, LARGE_BYTES, SMALL, SMALL_BYTES, Account, Site
+
+_KINDS: Final = {
+    "get.small": "GET 1 KiB",
+    "put.small": "PUT 1 KiB",
+    "get.large": "GET 100 MiB",
+    "put.large": "PUT 100 MiB",
+}
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Milliseconds; the spread tells whether one percent could be seen."""
+    figures = {
+        key: Figure(f"traffic.{key}", f"plain {title}, with against without the filter", "ms")
+        for key, title in _KINDS.items()
+    }
+    swaps = bench.plan.traffic_swaps
+    with Site.bring_up() as first, Site.bring_up(STORLETS_FILTER="0") as second:
+        sides = [_Side(first), _Side(second)]
+        for swap in range(swaps):
+            if swap:
+                sides.reverse()
+                sides[0].set_filter("1")
+                sides[1].set_filter("0")
+            for key, figure in figures.items():
+                _pairs(bench, sides, key, figure)
+                bench.progress.step(swap + 1, swaps, key)
+    yield from figures.values()
+
+
+class _Side:
+    """One of the two clusters."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.account: Account = site.account()
+        self.account.send("PUT", CONTAINER)
+        self.account.send("PUT", SMALL, body=b"x" * SMALL_BYTES)
+        self._large = memoryview(os.urandom(1 << 20) * (LARGE_BYTES >> 20))
+        self.account.send("PUT", LARGE, body=self._large)
+
+    def set_filter(self, switch: str) -> None:
+        environment = {**self._site.cluster.environment, "STORLETS_FILTER": switch}
+        self._site.cluster.environment = environment
+        self._site.cluster.run("up")
+        self.account.reconnect()
+
+    def request(self, key: str) -> Request:
+        verb, size = key.split(".")
+        if verb == "get":
+            return self.account.request("GET", SMALL if size == "small" else LARGE)
+        body = memoryview(b"y" * SMALL_BYTES) if size == "small" else self._large
+        return self.account.request("PUT", f"{CONTAINER}/put-{size}", body=body)
+
+
+def _pairs(bench: Bench, sides: list[_Side], key: str, figure: Figure) -> None:
+    """``sides[0]`` has the filter."""
+    small = key.endswith("small")
+    count = bench.plan.traffic_small if small else bench.plan.traffic_large
+    calls: list[tuple[list[float], Callable[[], float]]] = []
+    for side, samples in zip(sides, (figure.treated, figure.plain), strict=True):
+        calls.append((samples, _timed(side, side.request(key))))
+    for _ in range(WARM_UP if small else 1):
+        for _, call in calls:
+            call()
+    for number in range(count):
+        for samples, call in calls if number % 2 else reversed(calls):
+            samples.append(call())
+
+
+def _timed(side: _Side, request: Request) -> Callable[[], float]:
+    connection = side.account.connection
+    return lambda: connection.exchange(request).whole * 1000

@@ -1,0 +1,132 @@
+"""One run of the benchmark: the rows, the table, the files, and what falls short."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench import promises, report, show
+from tests.bench.bench import Bench
+from tests.bench.figures import Figure
+from tests.bench.http import BadAnswer
+from tests.bench.plan import FULL, QUICK
+from tests.bench.rows import NAMES, ROWS, Row
+from tests.bench.site import Site
+from tests.support.cluster import CHECKOUT, attach
+
+__all__ = ["NAMES", "Choice", "report_again", "run"]
+
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command line says."""
+
+    rows: tuple[str, ...]
+    quick: bool
+    results: Path
+    home: Path | None
+
+
+def run(choice: Choice) -> int:
+    """0 when all rows ran and no promise falls short."""
+    promised = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
+    progress = show.Progress()
+    progress.row("a cluster of its own")
+    rows = [row for row in ROWS if (row.name in choice.rows if choice.rows else row.is_quick or not choice.quick)]
+    faults: list[str] = []
+    figures: list[Figure] = []
+    with Site(attach(choice.home)) if choice.home else Site.bring_up() as site:
+        bench = Bench(site, QUICK if choice.quick else FULL, progress)
+        bench.facts |= _machine()
+        for row in rows:
+            for figure in _measured(bench, row, faults):
+                figures.append(figure)
+                verdict = promises.verdicts(promised, [figure]).get(figure.key)
+                progress.say(show.line(figure, verdict))
+    short = _shortcomings(promised, figures, rows)
+    bench.facts["seconds"] = f"{progress.seconds:.0f}"
+    result = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "plan": asdict(bench.plan),
+        "facts": bench.facts,
+        "faults": faults,
+        "short": short,
+        "figures": [figure.to_json() for figure in figures],
+    }
+    _write(choice.results, result, promised)
+    for text in [*faults, *short]:
+        print(text)
+    print(f"{len(figures)} figures in {progress.seconds:.0f} s; {len(short)} fall short of SPECIFICATION.rst")
+    return 1 if faults or short else 0
+
+
+def report_again(path: Path) -> int:
+    """The HTML report of an earlier run's JSON."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    promised = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
+    html = path.with_suffix(".html")
+    html.write_text(report.render(result, promised), encoding="utf-8")
+    print(html)
+    return 0
+
+
+def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
+    """The figures of a row; one that fails is said, and the others go on."""
+    bench.progress.row(f"{row.name}: {row.title}")
+    cpu, began = time.process_time(), time.monotonic()
+    try:
+        yield from row.measure(bench)
+    except (BadAnswer, OSError, RuntimeError, AssertionError, subprocess.SubprocessError) as error:
+        faults.append(f"row {row.name} failed: {type(error).__name__}: {error}"[:2000])
+        bench.progress.say(faults[-1])
+        # Nobody knows what is left on the connection.
+        bench.site.main.reconnect()
+    share = (time.process_time() - cpu) / (time.monotonic() - began)
+    bench.facts[f"driver, {row.name}"] = f"the client used {share:.0%} of one CPU"
+    bench.progress.say(f"  ({bench.facts[f'driver, {row.name}']} in this row)")
+
+
+def _shortcomings(promised: Sequence[promises.Promise], figures: Sequence[Figure], rows: Sequence[Row]) -> list[str]:
+    """What falls short, and what was promised and not measured."""
+    found = promises.verdicts(promised, figures)
+    texts = [
+        f"SHORT {figure.key}: {figure.value().text(figure.shown_unit)}, promised {found[figure.key].promise}"
+        for figure in figures
+        if figure.key in found and found[figure.key].word == promises.SHORT
+    ]
+    missing = promises.unshown(promised, figures, [row.name for row in rows])
+    return texts + [f"NOT MEASURED {' '.join(promise.patterns)}: {promise.text}" for promise in missing]
+
+
+def _write(results: Path, result: dict[str, Any], promised: Sequence[promises.Promise]) -> None:
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / f"{result['at'].replace(':', '').partition('+')[0]}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    html = path.with_suffix(".html")
+    html.write_text(report.render(result, promised), encoding="utf-8")
+    print(f"{path}\n{html}")
+
+
+def _machine() -> dict[str, str]:
+    """The machine's shape, and what was measured."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = {
+        "machine": f"{os.cpu_count()} CPUs, {memory / _GIB:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}",
+        "load": f"{os.getloadavg()[0]:.2f} when it began",
+    }
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+        facts["commit"] = done.stdout.strip()
+    return facts

@@ -1,0 +1,61 @@
+"""The terminal: progress while it runs, and the table."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.bench.figures import Figure
+from tests.bench.promises import Verdict
+
+_WIDTH = 46
+
+
+class Progress:
+    """One line that is written anew where there is a terminal, a line for each row where there is none."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._row = ""
+        self._shown = 0
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def row(self, title: str) -> None:
+        """A row begins."""
+        self._row = title
+        self._clear()
+        print(f"{self.seconds:5.0f} s  # {title}", flush=True)
+
+    def step(self, number: int, of: int, what: str = "") -> None:
+        """``number`` steps of the row are done."""
+        if sys.stderr.isatty():
+            self._clear()
+            line = f"        {self._row[:40]}: {number}/{of} {what}"
+            self._shown = len(line)
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        self._clear()
+        print(f"         {text}", flush=True)
+
+    def _clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r" + " " * self._shown + "\r")
+            sys.stderr.flush()
+            self._shown = 0
+
+
+def line(figure: Figure, verdict: Verdict | None) -> str:
+    """One line of the table."""
+    if not figure.treated:
+        return f"  {figure.title:<{_WIDTH}} not measured: {'; '.join(figure.notes)}"
+    own, plain = figure.sides()
+    sides = f"{own:9.2f} {figure.unit:<5}" + (
+        f" plain {plain:9.2f} {figure.unit:<5}" if plain is not None else " " * 22
+    )
+    promise = f"  {verdict.word}: {verdict.promise}" if verdict else ""
+    return f"  {figure.title:<{_WIDTH}} {sides}  {figure.value().text(figure.shown_unit):<24}{promise}"

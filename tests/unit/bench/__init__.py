@@ -1,0 +1,1 @@
+"""The benchmark's own parts: what it measures is for ``make bench``."""
