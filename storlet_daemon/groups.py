@@ -33,7 +33,7 @@ from typing import NoReturn
 from storlet_daemon import kernel, worker
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.idle import Meter
-from storlet_daemon.launch import BecomeWorker, Launched, launch, let_go, read_output
+from storlet_daemon.launch import OUTPUT_MAX, BecomeWorker, Launched, launch, let_go, read_output
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors, close_quietly
@@ -58,6 +58,8 @@ PLACE_SECONDS = 1.0
 SCRATCH_SECONDS = 0.25
 """Between two looks at how much scratch space a group holds, while an invocation runs."""
 _MIB = 1 << 20
+_OWN_FILES_BYTES = OUTPUT_MAX + _MIB
+"""Of each worker: what it prints while it loads and the log of its invocation are files in memory too."""
 _REPORTS_AT_ONCE = 64
 """So many reports of one worker are read before others have their turn; a worker's code may send what it likes."""
 
@@ -98,11 +100,17 @@ class Worker:
     was_killed: bool = False
     has_loaded: bool = False
     is_placed: bool = False
+    has_failed: bool = False
     runs: int = 0
     load_error: str | None = None
     blame: tuple[str, str] | None = None
     meter: Meter = field(default_factory=Meter)
     seen: set[int] = field(default_factory=set)
+
+    @property
+    def may_be_full(self) -> bool:
+        """Whether it is about to end, and may until then hold all that the storlet's limits allow."""
+        return self.state is State.ENDING and (self.has_failed or self.was_killed)
 
     @property
     def serves(self) -> bool:
@@ -273,7 +281,12 @@ class WorkerGroup:
                     # Free, about to be, or busy for so short a time that it may be free again before anyone has looked.
                     self._stop_waiting()
                     return
-        if self.is_leaving or count >= self.runtime.workers_max(self.load) or time.monotonic() < self._retry_at:
+        if (
+            self.is_leaving
+            or count >= self.runtime.workers_max(self.load)
+            or self._is_crowded()
+            or time.monotonic() < self._retry_at
+        ):
             self._stop_waiting()
         elif not self._is_waiting:
             self.around.poller.watch(self.listening.fileno(), select.EPOLLIN, self._connection_waits)
@@ -372,9 +385,18 @@ class WorkerGroup:
 
     def _replace_if_short(self) -> None:
         """After a worker that was in use has gone: have the next one loaded before it is asked for."""
-        is_wanted = not self.is_leaving and self._failure is None
+        is_wanted = not self.is_leaving and self._failure is None and not self._is_crowded()
         if is_wanted and not any(one.state in _SOON_FREE for one in self._serving()):
             self._start()
+
+    def _is_crowded(self) -> bool:
+        """Whether one more worker might find nothing left of the storlet's own limits, and fail for no fault of its own."""
+        limits = self.load.limits
+        if not limits.memory_bytes and not limits.processes:
+            return False
+        if any(one.may_be_full for one in self.workers.values()):
+            return True
+        return len(self.workers) >= self.runtime.workers_max(self.load)
 
     def _retire(self, one: Worker) -> None:
         """Ask the worker to leave when it has nothing to do."""
@@ -500,6 +522,7 @@ class WorkerGroup:
         elif report.recycle:
             # It still has its ``done`` to send, so it may end by itself; see the deadline.
             one.state = State.ENDING
+            one.has_failed = report.failed
             self._set_deadline(one, one.since + LEAVE_SECONDS)
             if one.pid in self.workers:
                 self._replace_if_short()
@@ -569,7 +592,8 @@ class WorkerGroup:
         busy = [one for one in self.workers.values() if one.state is State.BUSY]
         self._scratch_at = now + SCRATCH_SECONDS if any(one.is_watched for one in busy) else math.inf
         limit = self.load.limits.scratch_bytes
-        if not busy or ControlGroup(self._directory).scratch_bytes() <= limit:
+        not_scratch = len(self.workers) * _OWN_FILES_BYTES
+        if not busy or ControlGroup(self._directory).scratch_bytes() <= limit + not_scratch:
             return
         for one in list(self.workers.values()):
             # Those that do nothing too: a memory file lives as long as one process has it.
@@ -606,7 +630,7 @@ class WorkerGroup:
         elif one.state in (State.WAITING, State.IDLE) and not one.is_retiring and not one.was_killed:
             self._crashed(status)
         close_quietly(one.output)
-        if was_busy:
+        if was_busy or (one.state is State.ENDING and not one.is_retiring):
             self._replace_if_short()
         if not self.is_leaving:
             self.settle()

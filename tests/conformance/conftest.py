@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from tests.conformance.daemon_harness import REPOSITORY, Code, HostSandbox, Storlet
+from storlet_daemon.protocol import messages
+from tests.conformance.daemon_harness import REPOSITORY, Code, HostSandbox, Storlet, until
 
 CODE = Path(__file__).parent / "code"
 JAVA_BUILD = REPOSITORY / "storlet_daemon" / "java" / "build.sh"
@@ -25,16 +27,19 @@ def java_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"{tool} is not there: the Java worker cannot be built")
     # Kept between runs: the build does nothing when nothing has changed.
     place = Path(os.environ.get("STORLETS_JAVA_BUILD") or Path(tempfile.gettempdir()) / f"storlets-java-{os.getuid()}")
-    place.mkdir(mode=0o700, exist_ok=True)
+    place.mkdir(mode=0o755, exist_ok=True)
+    place.chmod(0o755)  # a sandbox may run as another user
     built = subprocess.run([str(JAVA_BUILD), str(place)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     return place
 
 
 @pytest.fixture(scope="session")
-def java_code(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def java_code(java_dir: Path) -> Iterator[Path]:
     """``code/java`` as jars, one per class."""
-    folder = tmp_path_factory.mktemp("java")
+    # Not pytest's own folder, which no other user may read.
+    folder = Path(tempfile.mkdtemp(prefix="st-java-"))
+    folder.chmod(0o755)
     for source in sorted((CODE / "java").glob("*.java")):
         classes = folder / source.stem
         classes.mkdir()
@@ -42,7 +47,8 @@ def java_code(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(
             ["jar", "cf", str(folder / f"{source.stem.lower()}-1.0.jar"), "-C", str(classes), "."], check=True
         )
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["python", "java"])
@@ -87,7 +93,76 @@ def probe(sandbox: HostSandbox, code: Callable[[str], Code]) -> Storlet:
     return sandbox.load(code("probe"), workers_max=2)
 
 
-def new_sandbox(language: str, request: pytest.FixtureRequest) -> HostSandbox:
+@pytest.fixture
+def user_sandbox(language: str, request: pytest.FixtureRequest) -> Iterator[HostSandbox]:
+    """A sandbox whose processes have another user than the filter and the node daemon, as real ones have."""
+    if os.getuid() != 0:
+        pytest.skip("only root can start processes of another user")
+    with new_sandbox(language, request, user=TENANT) as started:
+        yield started
+    shutil.rmtree(started.folder)
+
+
+TENANT = 1_987_654
+
+
+class ControlGroups:
+    """Plays sandboxd's part of placing: a control group on this host, with limits of its own."""
+
+    def __init__(self) -> None:
+        self.directory = f"storlets-test-{os.getpid()}-{id(self):x}"
+        self._is_unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
+        self._trees = [CONTROL_GROUPS] if self._is_unified else [CONTROL_GROUPS / "memory", CONTROL_GROUPS / "pids"]
+
+    def __enter__(self) -> Self:
+        for tree in self._trees:
+            (tree / self.directory).mkdir()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for tree in self._trees:
+            until(lambda tree=tree: not (tree / self.directory / "cgroup.procs").read_text(), 10)
+            (tree / self.directory).rmdir()
+
+    def place(self, place: messages.Place) -> str:
+        """What the node daemon does with a ``place``; the harness' sandbox has no pid namespace."""
+        limits = place.limits
+        if limits.memory_bytes:
+            files = ("memory.max", "memory.swap.max") if self._is_unified else ("memory.limit_in_bytes",)
+            for name in files:
+                self._write(name, "0" if "swap" in name else str(limits.memory_bytes))
+        if limits.processes:
+            self._write("pids.max", str(limits.processes))
+        self._write("cgroup.procs", str(place.pid))
+        return self.directory
+
+    def members(self) -> set[int]:
+        """The processes in it."""
+        return set(map(int, (self._trees[0] / self.directory / "cgroup.procs").read_text().split()))
+
+    def _write(self, name: str, text: str) -> None:
+        for tree in self._trees:
+            path = tree / self.directory / name
+            if path.exists():
+                path.write_text(text)
+
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+@pytest.fixture
+def control_groups() -> Iterator[ControlGroups]:
+    """A control group for one worker group; its processes have to be gone at the end."""
+    groups = ControlGroups()
+    try:
+        groups.__enter__()
+    except OSError as error:
+        pytest.skip(f"no control groups can be made here: {error}")
+    yield groups
+    groups.__exit__()
+
+
+def new_sandbox(language: str, request: pytest.FixtureRequest, user: int | None = None) -> HostSandbox:
     """A sandbox that has what the language needs; not started."""
     arguments: tuple[str, ...] = ()
     if language == "java":
@@ -95,4 +170,4 @@ def new_sandbox(language: str, request: pytest.FixtureRequest) -> HostSandbox:
         assert java is not None
         arguments = ("--java", java, "--java-home-dir", str(request.getfixturevalue("java_dir")))
     # Not pytest's own folder: the path of a Unix socket has 107 bytes.
-    return HostSandbox(Path(tempfile.mkdtemp(prefix="st-")), arguments)
+    return HostSandbox(Path(tempfile.mkdtemp(prefix="st-")), arguments, user)

@@ -37,6 +37,8 @@ class Code:
     main: str
     file: str
     language: str = "python"
+    twin: str = ""
+    """The same code under another name is another storlet."""
 
     @property
     def version(self) -> str:
@@ -63,8 +65,9 @@ def count_descriptors(pid: int | str = "self") -> int:
 class HostSandbox:
     """Start with ``with``; everything it started is gone at the end."""
 
-    def __init__(self, folder: Path, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, arguments: tuple[str, ...] = (), user: int | None = None) -> None:
         self.folder = folder
+        self._user = user
         self.code_root = folder / "code"
         self.code_root.mkdir()
         self._path = str(folder / "control.sock")
@@ -79,12 +82,18 @@ class HostSandbox:
 
     def __enter__(self) -> Self:
         self._listen()
+        as_user: dict[str, Any] = {}
+        if self._user is not None:
+            for path in (self.folder, Path(self._path)):
+                os.chown(path, self._user, self._user)
+            as_user = {"user": self._user, "group": self._user, "extra_groups": []}
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-B", str(REPOSITORY / "storlet_daemon"), "--control", self._path),
                 *("--code-root", str(self.code_root), *self._arguments),
             ],
             stdin=subprocess.DEVNULL,
+            **as_user,
         )
         self.accept()
         return self
@@ -153,6 +162,11 @@ class HostSandbox:
         assert self.control is not None
         framing.send(self.control, command, fds)
         return self.report()
+
+    def send(self, message: messages.Message) -> None:
+        """Send what has no answer."""
+        assert self.control is not None
+        framing.send(self.control, message)
 
     def load(self, code: Code, **options: Any) -> Storlet:
         """Have a worker group for ``code``."""

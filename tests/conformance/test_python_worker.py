@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
-from tests.conformance.conftest import CODE
+from tests.conformance.conftest import CODE, ControlGroups
 from tests.conformance.daemon_harness import Code, HostSandbox, InputPipe, Storlet, count_descriptors, running, until
 
 BROKEN = "raise RuntimeError('broken')\n"
@@ -206,3 +206,41 @@ def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(probe: Storle
         result = run.finish()
     assert "signal 15 (SIGTERM)" in (result.done.message or "")
     assert sandbox.process.poll() is None
+
+
+# a worker that lies
+
+
+def test_an_invocation_that_nobody_asked_for_costs_the_worker_its_life(user_sandbox: HostSandbox) -> None:
+    storlet = user_sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"))
+    pid = storlet.run(do="pid").output
+    result = storlet.run(do="forge_begin")
+    # Its real invocation had ended, as far as it said; so nobody answers for it, and that is a failure too.
+    assert result.types == ["started"]
+    assert storlet.run(do="pid").output != pid
+
+
+def test_an_invocation_that_is_claimed_twice_costs_the_worker_its_life(probe: Storlet) -> None:
+    pid = probe.run(do="pid").output
+    done = probe.run(do="end_early", then="begin").done
+    assert done.code == messages.FAILED
+    assert "nobody asked for" in (done.message or "")
+    assert probe.run(do="pid").output != pid
+
+
+def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(probe: Storlet) -> None:
+    pid = int(probe.run(do="pid").output)
+    assert probe.run(do="end_early", then="spin").types == ["started"]
+    assert probe.run(b"next").output == b"next"
+    assert int(probe.run(do="pid").output) != pid
+
+
+def test_a_process_that_dies_for_memory_below_the_worker_is_told_as_a_limit(
+    control_groups: ControlGroups, sandbox: HostSandbox
+) -> None:
+    sandbox.place = control_groups.place
+    limits = messages.Resources(memory_bytes=100 << 20)
+    storlet = sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), limits=limits)
+    done = storlet.run(do="child_holds_memory", mib="200").done
+    assert done.code == messages.LIMIT_MEMORY
+    assert "CalledProcessError" in (done.message or "")

@@ -21,6 +21,7 @@ import org.openstack.storlet.common.StorletOutputStream;
 /** A storlet that does what its parameter "do" says; code/python/probe.py is the same in Python. */
 public class Probe implements IStorlet {
     private static int runs;
+    private static final List<byte[]> kept = new ArrayList<>();
 
     private ArrayList<StorletInputStream> in;
     private StorletObjectOutputStream out;
@@ -216,6 +217,61 @@ public class Probe implements IStorlet {
                 }
             }
         }).start();
+    }
+
+    public void do_hold_memory() throws Exception {
+        kept.add(new byte[Integer.parseInt(params.get("mib")) << 20]);
+        write("held");
+    }
+
+    public void do_threads() {
+        for (int number = 0; number < Integer.parseInt(params.get("count")); number++) {
+            do_leave_thread();
+        }
+    }
+
+    public void do_processes() throws Exception {
+        List<Process> children = new ArrayList<>();
+        for (int number = 0; number < Integer.parseInt(params.get("count")); number++) {
+            children.add(new ProcessBuilder("sleep", "60").start());
+        }
+        children.forEach(Process::destroyForcibly);
+    }
+
+    public void do_open() throws Exception {
+        List<InputStream> held = new ArrayList<>();
+        for (int number = 0; number < Integer.parseInt(params.get("count")); number++) {
+            held.add(new java.io.FileInputStream("/dev/null"));
+        }
+        write(Integer.toString(held.size()));
+    }
+
+    public void do_scratch() throws Exception {
+        for (int number = 0; number < Integer.parseInt(params.get("files")); number++) {
+            try (OutputStream file = new java.io.FileOutputStream(params.get("folder") + "/" + number)) {
+                for (int mib = 0; mib < Integer.parseInt(params.getOrDefault("mib", "1")); mib++) {
+                    file.write(new byte[1 << 20]);
+                }
+            }
+        }
+        Thread.sleep((long) (Double.parseDouble(params.get("seconds")) * 1000));
+        write("filled");
+    }
+
+    public void do_signal() throws Exception {
+        Process kill = new ProcessBuilder("kill", "-" + params.get("signal"), params.get("pid")).start();
+        write(kill.waitFor() == 0 ? "sent" : "refused");
+    }
+
+    public void do_spy() throws Exception {
+        for (String name : new String[] {"mem", "fd", "environ"}) {
+            Path path = Path.of("/proc/" + params.get("pid") + "/" + name);
+            try (AutoCloseable found = name.equals("fd") ? Files.newDirectoryStream(path) : Files.newInputStream(path)) {
+                write(name + ": " + found + "\n");
+            } catch (IOException e) {
+                // as it should be
+            }
+        }
     }
 
     public void do_descriptors() throws Exception {

@@ -187,6 +187,93 @@ class Probe:
         os.closerange(3, 1024)
         time.sleep(0.1)
 
+    def do_hold_memory(self, in_files, out, params):
+        """Hold so many MiB, really."""
+        kept.append(b"x" * (int(params["mib"]) << 20))
+        out.write(b"held")
+
+    def do_child_holds_memory(self, in_files, out, params):
+        subprocess.run([sys.executable, "-c", "b'x' * (%s << 20)" % params["mib"]], check=True)
+
+    def do_threads(self, in_files, out, params):
+        for _ in range(int(params["count"])):
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+    def do_processes(self, in_files, out, params):
+        children = [subprocess.Popen(["sleep", "60"]) for _ in range(int(params["count"]))]
+        for child in children:
+            child.kill()
+
+    def do_open(self, in_files, out, params):
+        """Open so many files."""
+        held = [open("/dev/null", "rb") for _ in range(int(params["count"]))]
+        out.write(b"%d" % len(held))
+
+    def do_scratch(self, in_files, out, params):
+        """Fill files of one MiB, or one of so many, in a folder; then do something else."""
+        for number in range(int(params["files"])):
+            with open("%s/%d" % (params["folder"], number), "wb") as file:
+                for _ in range(int(params.get("mib", 1))):
+                    file.write(bytes(1 << 20))
+                    file.flush()
+        time.sleep(float(params["seconds"]))
+        out.write(b"filled")
+
+    def do_end_early(self, in_files, out, params):
+        """Say that it is over, and go on."""
+        self.tell('{"type":"end"}')
+        while params["then"] == "spin":
+            pass
+        self.tell('{"type":"begin","id":"again"}', self.connection())
+        time.sleep(30)
+
+    def do_forge_begin(self, in_files, out, params):
+        """Say that it is over, and that something new has begun that the filter knows nothing of."""
+        import socket
+
+        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.tell('{"type":"end"}')
+        self.tell('{"type":"begin","id":"mine"}', theirs.fileno())
+        time.sleep(30)
+
+    def connection(self):
+        """The descriptor of this invocation's connection: a connected socket that is not the channel."""
+        import socket
+
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 4:
+                try:
+                    found = socket.socket(fileno=os.dup(int(name)))
+                    found.getpeername()
+                    return found.detach()
+                except OSError:
+                    pass
+
+    def tell(self, text, *descriptors):
+        import array
+        import socket
+
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        socket.socket(fileno=os.dup(4)).sendmsg([text.encode()], rights)
+
+    def do_signal(self, in_files, out, params):
+        """Send a signal; what came of it."""
+        try:
+            os.kill(int(params["pid"]), int(params["signal"]))
+            out.write(b"sent")
+        except OSError as error:
+            out.write(str(error).encode())
+
+    def do_spy(self, in_files, out, params):
+        """Look into another process."""
+        for name in ("mem", "fd", "environ"):
+            try:
+                path = "/proc/%s/%s" % (params["pid"], name)
+                found = os.listdir(path) if name == "fd" else open(path, "rb")
+                out.write(b"%s: %s\n" % (name.encode(), str(found).encode()))
+            except OSError:
+                pass
+
     def do_forge(self, in_files, out, params):
         """Write to the supervisor what no worker would."""
         import socket

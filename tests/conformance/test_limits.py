@@ -1,0 +1,232 @@
+"""What a worker group may use, and what its invocations hear when they use more; and what must not go without a placement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.messages import Resources
+from tests.conformance.conftest import ControlGroups
+from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, running, until
+from tests.conformance.test_workers import is_alive, pid_of
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def load(control_groups: ControlGroups, sandbox: HostSandbox, code: Callable[[str], Code]) -> Callable[..., Storlet]:
+    """``probe`` with limits, its workers in real control groups."""
+    sandbox.place = control_groups.place
+
+    def with_limits(workers_max: int = 2, **limits: int) -> Storlet:
+        return sandbox.load(code("probe"), workers_max=workers_max, limits=Resources(**limits))
+
+    return with_limits
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    """A folder that is kept in memory, as a sandbox's scratch space is."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
+        yield path
+
+
+# placement
+
+
+def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
+    load: Callable[..., Storlet], sandbox: HostSandbox, control_groups: ControlGroups
+) -> None:
+    seen = []
+
+    def place(wanted: messages.Place) -> str:
+        seen.append(
+            Path(f"/proc/{wanted.pid}/cmdline").read_bytes() == Path(f"/proc/{sandbox.pid}/cmdline").read_bytes()
+        )
+        return control_groups.place(wanted)
+
+    sandbox.place = place
+    storlet = load(memory_bytes=256 * MIB)
+    with running(storlet.start(do="sleep", seconds="0.2")) as run:
+        assert control_groups.members() == set(sandbox.descendants())
+        assert run.finish().done.is_ok
+    # What was moved was still our own program.
+    assert seen
+    assert all(seen)
+    assert sandbox.placed[0].version == storlet.code.version
+    assert sandbox.placed[0].limits == Resources(memory_bytes=256 * MIB)
+
+
+def test_without_an_answer_it_goes_on_unplaced_and_is_announced_again_later(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
+    sandbox.place = lambda _place: None
+    began = time.monotonic()
+    storlet = sandbox.load(code("probe"), workers_max=1)
+    pid = pid_of(storlet)
+    assert time.monotonic() - began >= 1
+    sandbox.drop_control()
+    sandbox.placed.clear()
+    sandbox.accept()
+    until(lambda: [place.pid for place in sandbox.placed] == [pid])
+    assert pid_of(storlet) == pid
+
+
+def test_without_a_node_daemon_nobody_waits(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+    storlet = sandbox.load(code("probe"), workers_max=1)
+    pid = pid_of(storlet)
+    sandbox.drop_control()
+    placed = len(sandbox.placed)
+    storlet.run(do="raise")
+    assert pid_of(storlet) != pid
+    assert len(sandbox.placed) == placed
+    sandbox.accept()
+    until(lambda: len(sandbox.placed) == placed + 1)
+
+
+def test_a_worker_that_is_killed_while_it_waits_is_replaced(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+    killed = []
+
+    def place(wanted: messages.Place) -> str | None:
+        if killed:
+            return ""
+        killed.append(wanted.pid)
+        os.kill(wanted.pid, signal.SIGKILL)
+        return None
+
+    sandbox.place = place
+    assert sandbox.load(code("probe")).run(b"next").output == b"next"
+    assert len(sandbox.placed) == 2
+
+
+def test_answers_about_processes_that_are_not_there_mean_nothing(probe: Storlet, sandbox: HostSandbox) -> None:
+    for pid in (0, 1, sandbox.pid, 2**22):
+        sandbox.send(messages.Placed(pid, "anything"))
+    sandbox.send(messages.Placed(pid_of(probe), "no/such/group"))
+    assert probe.run(b"next").output == b"next"
+
+
+# limits
+
+
+def test_memory_is_the_storlets_own_and_its_neighbour_does_not_notice(
+    load: Callable[..., Storlet], sandbox: HostSandbox, code: Callable[[str], Code], control_groups: ControlGroups
+) -> None:
+    storlet = load(memory_bytes=64 * MIB)
+    sandbox.place = lambda _place: ""
+    of = code("probe")
+    neighbour = sandbox.load(Code(of.folder, of.main, of.file, of.language, "neighbour"))
+    sandbox.place = control_groups.place
+    with running(neighbour.start(do="sleep", seconds="1")) as run:
+        result = storlet.run(do="hold_memory", mib="200")
+        assert result.done.code == messages.LIMIT_MEMORY, result.done
+        assert result.done.usage is not None
+        expected = "more than the 64 MiB" if of.language == "python" else "heap of each worker has"
+        assert expected in (result.done.message or "")
+        assert run.finish().output == b"slept"
+    assert storlet.run(b"next").output == b"next"
+
+
+def test_processes_that_are_refused_are_told_as_a_limit(load: Callable[..., Storlet]) -> None:
+    storlet = load(workers_max=1, processes=40)
+    for do in ("threads", "processes"):
+        result = storlet.run(do=do, count="60")
+        assert result.done.code == messages.LIMIT_PROCESSES, result.done
+        assert storlet.run(b"next").output == b"next"
+
+
+def test_scratch_space_that_is_used_up_ends_the_invocation(
+    load: Callable[..., Storlet], folder: str, sandbox: HostSandbox
+) -> None:
+    storlet = load(memory_bytes=256 * MIB, scratch_bytes=4 * MIB)
+    assert storlet.run(do="scratch", folder=folder, files="3", seconds="0.4").output == b"filled"
+    began = time.monotonic()
+    done = storlet.run(do="scratch", folder=folder, files="6", seconds="30").done
+    assert time.monotonic() - began < 10
+    assert done.code == messages.LIMIT_SCRATCH
+    assert "more than the 4 MiB" in (done.message or "")
+    for file in Path(folder).iterdir():
+        file.unlink()
+    assert storlet.run(b"next").output == b"next"
+    assert is_alive(sandbox.pid)
+
+
+def test_a_file_that_is_too_long_is_an_error_of_the_write(load: Callable[..., Storlet], folder: str) -> None:
+    done = load(scratch_bytes=4 * MIB).run(do="scratch", folder=folder, files="1", mib="5", seconds="0").done
+    assert done.code == messages.LIMIT_SCRATCH
+    assert "File too large" in (done.message or "")
+
+
+def test_open_files_are_limited(load: Callable[..., Storlet]) -> None:
+    storlet = load(open_files=100)
+    assert storlet.run(do="open", count="20").output == b"20"
+    done = storlet.run(do="open", count="100").done
+    assert done.code == messages.FAILED
+    assert "Too many open files" in (done.message or "")
+
+
+def test_there_are_only_as_many_workers_as_the_storlets_memory_has_room_for(
+    load: Callable[..., Storlet], language: str
+) -> None:
+    storlet = load(workers_max=4, memory_bytes=(64 if language == "python" else 256) * MIB)
+    with (
+        running(storlet.start(do="sleep", seconds="0.5")),
+        running(storlet.start(do="sleep", seconds="0.5")),
+        storlet.start(b"third") as third,
+    ):
+        time.sleep(0.1)
+        assert storlet.group.workers == 2
+        assert third.finish().output == b"third"
+
+
+# what the node daemon asks
+
+
+def test_a_supervisor_says_what_its_sandbox_has_become(sandbox: HostSandbox) -> None:
+    answer = sandbox.ask(messages.Inspect(3))
+    assert isinstance(answer, messages.Inspected)
+    assert answer.request == 3
+    assert "NoNewPrivs" in answer.files["/proc/self/status"]
+
+
+def test_a_sandbox_that_has_storlets_is_given_to_nobody_else(probe: Storlet, sandbox: HostSandbox) -> None:
+    answer = sandbox.ask(messages.Assign(4, 1_234_567, 1_234_567))
+    assert isinstance(answer, messages.Refused)
+    assert probe.run(b"next").output == b"next"
+
+
+# storlets of one tenant among themselves
+
+
+def test_a_storlet_cannot_look_into_the_workers_of_another_or_into_the_supervisor(
+    user_sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
+    storlet = user_sandbox.load(code("probe"))
+    of = code("probe")
+    victim = user_sandbox.load(Code(of.folder, of.main, of.file, of.language, "victim"))
+    for pid in (pid_of(victim), user_sandbox.pid):
+        assert storlet.run(do="spy", pid=str(pid)).output == b""
+    # It is not the sandbox of this test that is blind: the same works where nobody hides.
+    own_child = "self" if of.language == "java" else str(pid_of(storlet))
+    assert storlet.run(do="spy", pid=own_child).done.is_ok
+
+
+def test_a_storlet_that_kills_another_leaves_no_short_result(
+    user_sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
+    storlet = user_sandbox.load(code("probe"))
+    of = code("probe")
+    victim = user_sandbox.load(Code(of.folder, of.main, of.file, of.language, "victim"))
+    pid = pid_of(victim)
+    with running(victim.start(do="spin")) as run:
+        assert storlet.run(do="signal", pid=str(pid), signal="9").output == b"sent"
+        result = run.finish()
+    assert result.done.code == messages.FAILED
+    assert victim.run(b"next").output == b"next"
