@@ -190,13 +190,13 @@ class Cgroups:
         try:
             directory = directory_of(group)
             for container in self._containers(supervisor_pid):
+                pid = self._find(container.path, supervisor_pid, sandbox_pid)
+                if pid is None:
+                    return ""
                 if container.is_unified:
                     self._make_leaf(container)
                 target = container.path / directory
                 self._make_group(container, target, limits)
-                pid = self._find(container.path, supervisor_pid, sandbox_pid)
-                if pid is None:
-                    return ""
                 _write(target / "cgroup.procs", str(pid))
                 is_placed = True
         except (OSError, ValueError):

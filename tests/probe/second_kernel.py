@@ -1,0 +1,84 @@
+"""What ``test_control_groups_v2.py`` runs as process 1's child of a second kernel, whose control groups are all of version 2.
+
+Does by hand what Docker and runc do for a container, lets ``Cgroups`` work on it and prints a line ``RESULT {..}`` of what the
+kernel then said.  Standard library and our own modules only; everything is read-only but /proc, /sys and a tmpfs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from storlet_daemon.protocol.messages import Resources
+from storlet_middleware.config import NodeSection
+from storlet_middleware.sandboxd.cgroups import Cgroups
+
+ROOT = Path("/sys/fs/cgroup")
+NODE = "/storlets-second"
+LIMITS = Resources(memory_bytes=64 << 20, cpus=0.5, processes=20)
+
+#: Process 1 of the "sandbox": two workers, each of which takes 150 MiB when it is told to.
+SUPERVISOR = """
+import subprocess, sys
+worker = "import sys, time; sys.stdin.readline(); x = bytearray(150 << 20); print('survived', flush=True); time.sleep(100)"
+workers = [subprocess.Popen([sys.executable, "-c", worker], stdin=subprocess.PIPE) for _ in range(2)]
+print(*[worker.pid for worker in workers], flush=True)
+sys.stdin.readline()
+workers[0].stdin.write(b"go\\n")
+workers[0].stdin.flush()
+print(workers[0].wait(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else "absent"
+
+
+def main() -> dict[str, object]:
+    groups, node = Cgroups(), ROOT / NODE.lstrip("/")
+    found: dict[str, object] = {"faults": groups.make_node(NODE, NodeSection(0.75, 1.5, 256, 4096))}
+    for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.weight", "cpu.max"):
+        found[f"node {name}"] = read(node / name)
+    found["host memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    (node / "cgroup.subtree_control").write_text("+cpu +memory +pids")
+    container = node / "container"
+    container.mkdir()
+    join = f'echo $$ > {container}/cgroup.procs; exec unshare --cgroup --pid --fork --mount-proc python3 -c "$0"'
+    with subprocess.Popen(["sh", "-c", join, SUPERVISOR], stdin=-1, stdout=-1, text=True) as sandbox:
+        assert sandbox.stdin is not None
+        assert sandbox.stdout is not None
+        first, second = (int(word) for word in sandbox.stdout.readline().split())
+        supervisor = int(Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children").read_text().split()[0])
+        directory = groups.place(supervisor, first, "ab" * 32, LIMITS)
+        found["placed"] = [directory, groups.place(supervisor, second, "cd" * 32, LIMITS)]
+        found["placed again"] = groups.place(supervisor, second, "cd" * 32, LIMITS)
+        found["strangers"] = [
+            groups.place(supervisor, 99, "ef" * 32, LIMITS),
+            groups.place(supervisor, 1, "ef" * 32, LIMITS),
+        ]
+        for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max"):
+            found[name] = read(container / directory / name)
+        found["left in the container's own"] = read(container / "cgroup.procs")
+        found["supervisor"] = read(Path(f"/proc/{supervisor}/cgroup"))
+        sandbox.stdin.write("\n")
+        sandbox.stdin.flush()
+        found["worker beyond its memory"] = sandbox.stdout.readline().strip()
+        found["kills"] = dict(line.split() for line in read(container / directory / "memory.events").splitlines())[
+            "oom_kill"
+        ]
+        groups.remove_group(supervisor, "ab" * 32)
+        groups.sweep(supervisor, [])
+        found["groups after"] = sorted(path.name for path in container.iterdir() if path.is_dir())
+        os.kill(supervisor, 9)
+    time.sleep(0.2)  # the kernel takes a moment to let go of a group whose last process has died
+    groups.remove_node(NODE)
+    found["node after"] = node.exists()
+    return found
+
+
+if __name__ == "__main__":
+    print("RESULT " + json.dumps(main()), flush=True)
