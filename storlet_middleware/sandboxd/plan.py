@@ -105,9 +105,7 @@ class Planner:
 
     def plan(self, demand: Demand) -> Plan:
         """The plan for a new sandbox, from the present image of its name."""
-        for mount in self._config.classes[demand.trust_class].mounts:
-            if not Path(mount.source).is_dir():
-                raise MountMissing(f"[class:{demand.trust_class}] mounts: {mount.source} is no directory of this node")
+        self._check_mounts(demand.trust_class)
         return self._plan(demand, self._engine.image_id(demand.image), self._config.classes[demand.trust_class].limits)
 
     # Pre-warmed sandboxes (``spares``).
@@ -164,6 +162,7 @@ class Planner:
     def self_test_plan(self, trust_class: str) -> Plan:
         """The plan for it."""
         demand = self.self_test_demand(trust_class)
+        self._check_mounts(trust_class)
         return self._plan(demand, self._engine.image_id(demand.image), self.self_test_limits(trust_class))
 
     def plan_of(self, container: docker.Container) -> Plan | None:
@@ -195,6 +194,11 @@ class Planner:
             return None  # it sees a code directory that nobody writes to any more
         is_outdated = not self._is_wanted(demand) or plan.config_hash != container.labels.get(docker.LABEL_CONFIG)
         return dataclasses.replace(plan, is_outdated=is_outdated)
+
+    def _check_mounts(self, trust_class: str) -> None:
+        for mount in self._config.classes[trust_class].mounts:
+            if not Path(mount.source).is_dir():
+                raise MountMissing(f"[class:{trust_class}] mounts: {mount.source} is no directory of this node")
 
     def _is_wanted(self, demand: Demand) -> bool:
         """Whether any storlet of the account would be given such a sandbox today."""
