@@ -1,0 +1,151 @@
+"""sandboxd is killed while it gives pre-warmed sandboxes away, starts sandboxes and stops them: none is ever two tenants'.
+
+On a cluster of its own, because others must not lose their sandboxes.  And twenty processes that ask at once.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import framing, messages
+from storlet_middleware.sandboxd.keys import tenant_key
+from tests.functional.client import Client
+from tests.functional.conftest import other_cluster  # noqa: F401
+from tests.functional.tools import unique, users_of
+from tests.probe.host import Host, Sandbox
+from tests.probe.tenant import Tenant, make_tenant
+from tests.probe.test_daemons_end import first_success
+from tests.support.cluster import Cluster, wait_for
+
+PREWARMED = 2
+OPTIONS = {"storlet.conf:sandbox": {"prewarmed": PREWARMED, "idle_stop_seconds": 4}}
+#: Seconds from the requests to the kill: from before the first sandbox is touched to after the last one runs.
+MOMENTS = (0.01, 0.03, 0.05, 0.08, 0.12, 0.2)
+CODE = "/var/lib/storlets"
+
+
+@pytest.fixture(scope="module")
+def there(other_cluster: Cluster) -> Iterator[Host]:  # noqa: F811
+    with other_cluster.configured(OPTIONS):
+        yield Host(other_cluster)
+
+
+@pytest.fixture
+def admin_there(there: Host) -> Client:
+    return users_of(there.cluster.description)["admin:admin"]
+
+
+def uid_of(sandbox: Sandbox) -> int:
+    status = Path(f"/proc/{sandbox.pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("Uid:")[2].split()[0])
+
+
+def code_of(sandbox: Sandbox) -> list[str]:
+    """The tenants (by key) whose code it sees: what was ever mounted there but the empty directory."""
+    lines = Path(f"/proc/{sandbox.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
+    roots = [Path(line.split()[3]) for line in lines if line.split()[4] == CODE]
+    return [root.name for root in roots if root.parent.name == "code"]
+
+
+def check_owners(there: Host) -> None:
+    """Each sandbox is nobody's, as root and without code, or one tenant's, with that tenant's uid and code."""
+    book = json.loads((there.cluster.state_dir / "identities.json").read_text(encoding="utf-8"))
+    owners = {entry["uid"]: tenant_key(entry["account"]) for entry in book["identities"]}
+    assert len(owners) == len(book["identities"])
+    for sandbox in there.sandboxes():
+        uid = uid_of(sandbox)
+        assert code_of(sandbox) == ([owners[uid]] if uid else []), sandbox
+
+
+def is_settled(there: Host) -> bool:
+    """Whether there are spares and nothing else: no directory, note or container more."""
+    keys = set(there.docker("ps", "-a", "--filter", f"label=org.storlets={there.node_id}", "--format",
+                            '{{.Label "org.storlets.key"}}').split())  # fmt: skip
+    folders = [{path.name for path in (there.cluster.run_dir / folder).iterdir()} for folder in "csa"]
+    return len(keys) == PREWARMED and all(found == keys for found in folders)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_sandboxd_is_killed_while_new_accounts_come(there: Host, admin_there: Client, moment: float) -> None:
+    """One account more than there are spares: one sandbox is started the usual way meanwhile."""
+    tenants = [make_tenant(admin_there) for _ in range(PREWARMED + 1)]
+    wait_for(lambda: there.cluster.is_running("sandboxd"), 30, "sandboxd")
+    pid = there.cluster.process("sandboxd").pid
+    with ThreadPoolExecutor(len(tenants)) as threads:
+        going = [threads.submit(tenant.tool().get, tenant.path) for tenant in tenants]
+        time.sleep(moment)
+        there.kill_hard("sandboxd")
+        for one in going:
+            answer = one.result()
+            assert answer.status in (200, 503), answer
+            assert answer.status == 503 or answer.body == tenants[0].content
+    assert pid is not None
+    there.wait_back("sandboxd", pid)
+    for tenant in tenants:
+        assert first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body == tenant.content  # type: ignore[misc]
+    check_owners(there)
+
+
+def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(there: Host, admin_there: Client) -> None:
+    for moment in (3.8, 4.6):
+        tenants = [make_tenant(admin_there) for _ in range(2)]
+        for tenant in tenants:
+            assert first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body == tenant.content  # type: ignore[misc]
+        time.sleep(moment)  # they have been idle for as long as sandboxes may be
+        there.wait_back("sandboxd", there.kill_hard("sandboxd"))
+    wait_for(lambda: is_settled(there), 90, "all sandboxes but the spares to be gone")
+    check_owners(there)
+    assert not there.dead_containers()
+    assert not there.run_sockets()
+
+
+# --- twenty at once -------------------------------------------------------------------------------------------------------
+
+
+def ask(run_dir: str, account: str, code: str) -> str:
+    """As a Swift process that has the code already; the path of the storlet's socket."""
+    storlet = messages.Storlet("gremlin.py", "e" * 64, code, "python", "gremlin.Gremlin", "gremlin.py")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(60)
+        connection.connect(f"{run_dir}/sandboxd.sock")
+        answers = []
+        for request in (messages.Prepare(account, storlet.name), messages.Acquire(account, storlet)):
+            framing.send(connection, request)
+            received = framing.receive(connection)
+            assert received is not None
+            answers.append(received.message(messages.NODE_ANSWERS))
+    assert isinstance(answers[1], messages.Acquired), answers
+    return answers[1].socket
+
+
+def test_twenty_processes_that_ask_at_once_start_one_sandbox(host: Host, fresh: Tenant) -> None:
+    assert fresh.is_well()
+    first = host.sandbox(fresh.account)
+    (code,) = [path.name for path in host.code_dir(fresh.account).iterdir() if len(path.name) == 64]
+    host.docker("kill", first.container)
+    wait_for(lambda: not host.sandboxes(fresh.account), 20, "the sandbox to be gone")
+    with host.new_log("sandboxd") as log, multiprocessing.get_context("spawn").Pool(20) as processes:
+        arguments = (str(host.cluster.run_dir), fresh.account, code)
+        paths = processes.starmap(ask, 20 * [arguments], chunksize=1)
+        assert len(set(paths)) == 1
+        assert log().count("sandbox started") == 1
+        assert log().count("storlet loaded") == 1
+    assert host.sandbox(fresh.account) != first
+
+
+def test_accounts_whose_names_share_60_characters_share_nothing(host: Host, admin: Client) -> None:
+    stem = f"AUTH_{unique('s')}".ljust(60, "x")
+    one, other = (make_tenant(admin, stem + end) for end in ("1", "2"))
+    for tenant in (one, other):
+        assert tenant.is_well()
+    sandboxes = [host.sandbox(tenant.account) for tenant in (one, other)]
+    assert len({uid_of(sandbox) for sandbox in sandboxes}) == 2
+    assert [code_of(sandbox) for sandbox in sandboxes] == [[tenant_key(one.account)], [tenant_key(other.account)]]
