@@ -131,13 +131,13 @@ def _full(answer: Any, overflow: str, request: Any) -> Any:
     """The answer of a node without room, where the proxy said that it need not wait.
 
     For ``proxy`` it is the plain object, on which the proxy runs the storlet.  For ``replica`` it is a refusal for which
-    Swift's proxy asks the next node, and which it does not count against this one as it would a 5xx.
+    Swift's proxy asks the next node, and which it does not count against this one as it would a 5xx. (Swift has no 429.)
     """
     if overflow == placement.OVERFLOW_PROXY:
         answer.headers[names.BACKEND_FULL] = "1"
         return answer
     close_if_possible(answer.app_iter)
-    return Response(status=429, headers={names.BACKEND_FULL: "1"}, body=b"the node is full", request=request)
+    return HTTPConflict(headers={names.BACKEND_FULL: "1"}, body=b"the node is full", request=request)
 
 
 def _duplicate(file: Any, answer: Any) -> int:

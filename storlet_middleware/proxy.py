@@ -278,7 +278,7 @@ class Run:
             return self._get(self._source(), headers=description | {names.BACKEND_OVERFLOW: overflow})
         except SwiftRefusal as refusal:
             # Swift gives the highest 4xx that it got, which is that of a full node, or 503 when too few nodes answered.
-            if refusal.answer.status_int not in (429, 503):
+            if refusal.answer.status_int not in (409, 503):
                 raise
             close_if_possible(refusal.answer.app_iter)
         # Nobody has begun to run it. Now whoever is asked first lets it wait.
