@@ -22,6 +22,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -59,7 +60,7 @@ class StorletVersion:
     files: tuple[CodeFile, ...]
     limits: Mapping[str, float] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         code = {name: value for name, value in asdict(self).items() if name != "limits"}
