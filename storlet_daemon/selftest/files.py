@@ -225,12 +225,10 @@ TESTS = (
     SelfTest("mounts-read-only", "changing code, the control directory or paths of the host", _mounts),
     SelfTest("scratch-options", "device files and setuid files in the scratch", _scratch),
     SelfTest("scratch-shared-memory", "a second scratch beside the first", _shared_memory),
-    SelfTest(
-        "files-not-writable", "anything that outlives the sandbox or reaches another storlet", _writable, seconds=2
-    ),
-    SelfTest("files-not-setuid", "privileges through files of the image", _setuid, seconds=2),
-    SelfTest("files-no-sockets", "Docker, which is root; the host's log and services", _sockets, seconds=2.5),
-    SelfTest("files-no-devices", "the host's disks and memory", _devices, seconds=2),
+    SelfTest("files-not-writable", "anything that outlives the sandbox or reaches another storlet", _writable),
+    SelfTest("files-not-setuid", "privileges through files of the image", _setuid),
+    SelfTest("files-no-sockets", "Docker, which is root; the host's log and services", _sockets),
+    SelfTest("files-no-devices", "the host's disks and memory", _devices),
     SelfTest("files-of-others", "what belongs to root, to the host or to another tenant", _secrets),
     SelfTest("kernel-files", "the host's kernel, through its files", _kernel_files),
     SelfTest("kernel-settings", "the host's kernel settings", _settings),

@@ -160,8 +160,8 @@ def _priority(_facts: Facts) -> str:
 
 
 TESTS = (
-    SelfTest("limit-processes", "fork bombs", _processes, seconds=3),
-    SelfTest("limit-memory", "memory bombs", _memory, seconds=3),
+    SelfTest("limit-processes", "fork bombs", _processes, seconds=10),
+    SelfTest("limit-memory", "memory bombs", _memory, seconds=10),
     SelfTest("limit-open-files", "a full table of open files", _open_files),
     SelfTest("limit-raise", "limits that the limited process takes off", _raise),
     SelfTest("limit-core", "core files", _core),

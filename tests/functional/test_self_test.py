@@ -1,0 +1,132 @@
+"""``storlet sandboxes`` and the self-test on a real node: both classes hold, a class that does not is closed."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_daemon import selftest
+from tests.functional.client import Client
+from tests.functional.tools import Tool, retry_until
+from tests.support.cluster import Cluster
+
+CLASSES = ("user", "admin")
+
+
+def storlet(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command as an operator runs it, from the cluster's own environment."""
+    command = [str(cluster.venv / "bin/storlet"), *words, "--conf", str(cluster.storlet_conf)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(done.stdout)
+    return value
+
+
+def info_of(cluster: Cluster) -> dict[str, Any]:
+    reply = cluster.http("GET", cluster.auth_url.removesuffix("/auth/v1.0") + "/info", {})
+    value: dict[str, Any] = json.loads(reply.body)["storlet_handler"]
+    return value
+
+
+@pytest.fixture
+def services() -> Iterator[Path]:
+    """A folder of the host with a socket that everybody may connect to."""
+    with tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name, socket.socket(socket.AF_UNIX) as listener:
+        folder = Path(name)
+        folder.chmod(0o755)
+        listener.bind(f"{folder}/service.sock")
+        (folder / "service.sock").chmod(0o777)
+        listener.listen()
+        yield folder
+
+
+def test_both_classes_hold_and_every_test_is_shown(cluster: Cluster) -> None:
+    done = storlet(cluster, "sandboxes", "--check")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in CLASSES:
+        assert f"class {name}: pass (" in done.stdout
+    for test in selftest.TESTS:
+        shown = re.findall(rf"^  (?:pass|accepted) +{test.name} ", done.stdout, re.MULTILINE)
+        assert len(shown) == len(CLASSES), test.name
+    assert "FAIL" not in done.stdout
+
+
+def test_the_log_has_a_line_for_each_class(cluster: Cluster) -> None:
+    storlet(cluster, "sandboxes", "--check")
+    log = cluster.process("sandboxd").log.read_text(encoding="utf-8")
+
+    for name in CLASSES:
+        found = re.findall(rf"self-test class={name} result=pass tests=(\d+) failed=\d+ ms=\d+", log)
+        assert int(found[-1]) == len(selftest.TESTS) + len(selftest.OUTSIDE)
+
+
+def test_programs_see_the_sandbox_and_its_storlets(any_tool: Tool, plain: str, owner: Client, cluster: Cluster) -> None:
+    assert any_tool.get(plain).status == 200
+
+    shown = as_data(storlet(cluster, "sandboxes", "--json"))
+
+    (sandbox,) = [one for one in shown["sandboxes"] if one["account"] == owner.account]
+    assert (sandbox["trust_class"], sandbox["state"]) == ("user", "running")
+    assert sandbox["uid"] > 0
+    assert any(one["runs"] > 0 and one["workers"] > 0 for one in sandbox["storlets"]), sandbox["storlets"]
+    for name in CLASSES:
+        result = shown["self_tests"][name]
+        assert result["state"] == "pass"
+        assert set(result["failed"]) == set(result["accepted"])
+        assert set(result["tests"]) == {*selftest.OUTSIDE, *(test.name for test in selftest.TESTS)}
+
+
+def test_a_check_leaves_running_sandboxes_alone(any_tool: Tool, plain: str, owner: Client, cluster: Cluster) -> None:
+    assert any_tool.get(plain).status == 200
+
+    def containers() -> list[str]:
+        shown = as_data(storlet(cluster, "sandboxes", "--json"))
+        return [one["container"] for one in shown["sandboxes"] if one["account"] == owner.account]
+
+    before = containers()
+    assert storlet(cluster, "sandboxes", "--check").returncode == 0
+
+    assert containers() == before
+    assert any_tool.get(plain).status == 200
+    assert not (cluster.state_dir / "self-test-object").exists()
+
+
+def test_info_says_that_the_classes_hold(cluster: Cluster) -> None:
+    retry_until(lambda: info_of(cluster)["self_test"] == {"user": "pass", "admin": "pass"})
+
+
+def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
+    other_cluster: Cluster, other_owner: Client, other_names: dict[str, str], services: Path
+) -> None:
+    assert other_owner.put("c/object", b"content").status == 201
+    tool = Tool(other_owner, other_names["python"], "proxy")
+    # The operator has mounted a folder of the host, and overlooked that something listens there.
+    admin = {"accounts": other_owner.account, "mounts": f"{services}:/host:ro"}
+
+    with other_cluster.configured({"storlet.conf:class:admin": admin}):
+        answer = tool.get("c/object")
+        assert (answer.status, answer.error) == (503, "sandbox.unavailable")
+        assert b"sandboxes of class admin are closed on this node: self-test files-no-sockets: " in answer.body
+        assert info_of(other_cluster)["self_test"] == {"user": "pass", "admin": "fail"}
+        done = storlet(other_cluster, "sandboxes")
+        assert done.returncode == 1
+        assert "class admin: CLOSED on this node" in done.stdout
+        assert "-> /host/service.sock answers" in done.stdout
+
+    retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass")
+    usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"]["accepted"]
+    accepted = {"accept_failures": ", ".join([*usual, "files-no-sockets"])}
+    with other_cluster.configured({"storlet.conf:class:admin": admin, "storlet.conf:sandbox": accepted}):
+        assert tool.get("c/object").status == 200
+        assert "accepted  files-no-sockets" in storlet(other_cluster, "sandboxes").stdout
