@@ -6,6 +6,8 @@ must say is the business of ``storlet_middleware/sandboxd/readback.py``.
 
 from __future__ import annotations
 
+import json
+
 CGROUP = "/sys/fs/cgroup"
 FILES = (
     "/proc/self/status",
@@ -26,22 +28,22 @@ FILES = (
     f"{CGROUP}/cpu/cpu.cfs_quota_us",
     f"{CGROUP}/cpu/cpu.cfs_period_us",
 )
-FILE_MAX = 20 * 1024
-TOTAL_MAX = 48 * 1024
-"""In one message of 64 KiB, with room for what JSON makes of tabs and line ends."""
+TOTAL_MAX = 60 * 1024
+"""As JSON, in one message of 64 KiB."""
 
 
 def read() -> dict[str, str]:
-    """The content by path. A file that is not there, cannot be read or is too long is left out, never cut."""
+    """The content by path. A file that is not there, cannot be read or has no room is left out, never cut."""
     found: dict[str, str] = {}
     room = TOTAL_MAX
     for path in FILES:
         try:
             with open(path, "rb") as file:
-                data = file.read(FILE_MAX + 1)
+                text = file.read(TOTAL_MAX).decode("utf-8", "replace")
         except OSError:
             continue
-        if len(data) <= min(FILE_MAX, room):
-            found[path] = data.decode("utf-8", "replace")
-            room -= len(data)
+        size = len(json.dumps({path: text}))
+        if size <= room:
+            found[path] = text
+            room -= size
     return found

@@ -119,7 +119,9 @@ async def _prepare_host(node: Node) -> None:
             await asyncio.sleep(5)
     for row in hardening.missing(host):
         log.warning("limit not available argument=%s needs=%s against=%s", row.path, row.needs, shown(row.against))
-    if host.get(hardening.CGROUPS_IN_SIGHT):
+    if not host.get(hardening.CGROUPS_IN_SIGHT):
+        log.warning("limits of single storlets not available reason=the engine's control groups are out of sight")
+    else:
         parent = hardening.cgroup_parent(node.config.sandbox.node_id, host)
         for fault in await node.threads.call(Cgroups().make_node, parent, node.config.node):
             log.warning("total of all sandboxes not available reason=%s", shown(fault))
