@@ -235,22 +235,30 @@ class Admission:
         is_locked = table is not None and table.lock()
         try:
             load = self._load(table, now)
-            if load.waiting_of(claim.tenant) >= self._queue_per_tenant:
-                raise self._refusal(load, claim, Obstacle.SHARE, "because too many of its invocations wait already")
-            group = self._group(claim) if load.waiting < self._queue else None
-            if group is None:
-                raise self._refusal(load, claim, Obstacle.NODE, "because too many invocations wait already")
-            waiter = _Waiter(group, now)
-            group.waiters.append(waiter)
-            self._waiting += 1
-            self._publish(group)
+            has_too_many = load.waiting_of(claim.tenant) >= self._queue_per_tenant
+            waiter = None if has_too_many or load.waiting >= self._queue else self._join(claim, now)
         finally:
             if table is not None and is_locked:
                 table.unlock()
+        if waiter is None:
+            obstacle = Obstacle.SHARE if has_too_many else Obstacle.NODE
+            whose = "of its " if has_too_many else ""
+            raise self._refusal(load, claim, obstacle, f"because too many {whose}invocations wait already")
         if table is not None:
             table.take_part(now)
         if self._timer is None:
             self._timer = call_later(_POLL_SECONDS, self._look)
+        return waiter
+
+    def _join(self, claim: Claim, now: float) -> _Waiter | None:
+        """The last of the queue of this process."""
+        group = self._group(claim)
+        if group is None:
+            return None
+        waiter = _Waiter(group, now)
+        group.waiters.append(waiter)
+        self._waiting += 1
+        self._publish(group)
         return waiter
 
     def _refusal(self, load: Load, claim: Claim, obstacle: Obstacle | None, why: str) -> StorletError:

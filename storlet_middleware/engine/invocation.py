@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import socket
@@ -437,7 +438,10 @@ class Invocation:
         return max(queue - self.waited_seconds, queue / 10)
 
     def _too_long_in_queue(self) -> TenantBusy:
-        return TenantBusy(f"no worker was free for this storlet within {self.task.deadlines.queue:g} s")
+        queue = self.task.deadlines.queue
+        # Nobody here knows how long the runs before it will take, but it was longer than this.
+        retry_after = min(max(math.ceil(queue), 1), 60)
+        return TenantBusy(f"no worker was free for this storlet within {queue:g} s", retry_after=retry_after)
 
     # --- ends ----------------------------------------------------------------------------------------------------
 
