@@ -22,6 +22,7 @@ import pytest
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware import config as configuration
+from storlet_middleware.config import Mount
 from storlet_middleware.sandboxd import hardening, seccomp
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import stranger
@@ -210,8 +211,10 @@ def private(settings: configuration.Config) -> Iterator[configuration.Config]:
     shutil.rmtree(home)
 
 
-async def started(config: configuration.Config, change: Callable[[dict[str, Any]], None]) -> None:
-    """Start one sandbox on such a Docker and end it again."""
+async def started(
+    config: configuration.Config, change: Callable[[dict[str, Any]], None], look: Callable[[str], None] = lambda _: None
+) -> None:
+    """Start one sandbox on such a Docker, look into its container, and end it again."""
     engine = Sloppy(config.sandbox.docker_url, change)
     places = Places(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, 0)
     places.make()
@@ -223,6 +226,7 @@ async def started(config: configuration.Config, change: Callable[[dict[str, Any]
     try:
         async with asyncio.timeout(60):
             await sandbox.start()
+            await asyncio.to_thread(look, sandbox.container_id or "")
     finally:
         sandbox.cut()
         await sandbox.remove()
@@ -268,6 +272,60 @@ def test_a_weaker_sandbox_is_refused_and_named(
     with caplog.at_level(logging.ERROR), pytest.raises(SandboxWeak, match=row):
         asyncio.run(started(private, change))
     assert f'fault="{row}: ' in caplog.text
+
+
+# --- a trust class with more ---------------------------------------------------------------------------------------------
+
+#: In the container, under its filter: which families of sockets can be made, which interfaces there are, what can be written.
+LOOK = """
+import json, os, socket
+def can(do, *words):
+    try:
+        made = do(*words)
+    except OSError as error:
+        return error.strerror
+    made.close()
+    return "yes"
+print(json.dumps({
+    "inet": can(socket.socket, socket.AF_INET), "inet6": can(socket.socket, socket.AF_INET6),
+    "packet": can(socket.socket, socket.AF_PACKET, socket.SOCK_RAW), "raw": can(socket.socket, socket.AF_INET, socket.SOCK_RAW, 1),
+    "interfaces": [name for _, name in socket.if_nameindex()],
+    "read": can(open, "/given/file"), "write": can(open, "/given/file", "a"), "out": can(open, "/out/file", "w"),
+}))
+"""
+
+
+def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_more(
+    host: Host, private: configuration.Config, tmp_path: Path
+) -> None:
+    given, out = tmp_path / "given", tmp_path / "out"
+    for folder in (*reversed(tmp_path.parents[:2]), tmp_path, given, out):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+    (given / "file").write_text("x")
+    (given / "file").chmod(0o666)
+    mounts = (Mount(str(given), "/given", is_writable=False), Mount(str(out), "/out", is_writable=True))
+    network = private.sandbox.node_id
+    admin = dataclasses.replace(private.classes["admin"], accounts=("AUTH_weak",), network=network, mounts=mounts)
+    config = dataclasses.replace(private, classes={**private.classes, "admin": admin})
+    found: dict[str, Any] = {}
+    host.docker("network", "create", network)
+    try:
+        asyncio.run(
+            started(
+                config,
+                lambda _body: None,
+                lambda container: found.update(
+                    json.loads(host.docker("exec", container, "/usr/bin/python3", "-c", LOOK)),
+                ),
+            )
+        )
+    finally:
+        host.docker("network", "rm", network)
+    assert (found["inet"], found["inet6"]) == ("yes", "yes")
+    assert len(found["interfaces"]) == 2
+    assert (found["packet"], found["raw"]) == ("Operation not permitted", "Operation not permitted")
+    assert (found["read"], found["write"], found["out"]) == ("yes", "Read-only file system", "yes")
 
 
 # --- control groups -----------------------------------------------------------------------------------------------------
