@@ -34,18 +34,19 @@ from typing import Final
 
 from storlet_daemon import selftest
 from storlet_daemon.protocol import messages
-from storlet_middleware.config import CLASSES, TrustClass, nearest
+from storlet_middleware.config import CLASSES, USER_CLASS, TrustClass, nearest
 from storlet_middleware.errors import SandboxUnavailable
 from storlet_middleware.sandboxd.errors import (
     EngineFault,
     EngineUnavailable,
     LoadRefused,
+    MountFault,
     SandboxdFault,
     SandboxLost,
     SandboxWeak,
 )
 from storlet_middleware.sandboxd.plan import Plan, Planner
-from storlet_middleware.sandboxd.sandbox import Node, Sandbox
+from storlet_middleware.sandboxd.sandbox import Node, Sandbox, State
 from storlet_middleware.sandboxd.wording import plain, shown
 from storlet_middleware.self_test import FAIL, PASS, UNTESTED
 
@@ -94,7 +95,7 @@ class Gate:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # One after the other: a node that starts has other work to do.
         self._turn = asyncio.Lock()
-        self._plans: dict[str, Plan] = {}
+        self._keys: set[str] = set()
         self._is_closing = False
 
     @property
@@ -112,7 +113,7 @@ class Gate:
 
     def owns(self, key: str) -> bool:
         """Whether a sandbox is one that is being tested now."""
-        return any(plan.key == key for plan in self._plans.values())
+        return key in self._keys
 
     async def admit(self, trust_class: str) -> None:
         """Return when storlets of a class may be loaded; raises :class:`SandboxUnavailable` or a :class:`SandboxdFault`."""
@@ -200,14 +201,22 @@ class Gate:
             self._write()
 
     async def _tried(self, trust_class: TrustClass) -> dict[str, str]:
-        """What a sandbox of the class let happen, by name of the test; raises a fault when there could be none."""
-        places, call = self._node.places, self._node.threads.call
-        places.make_code_dir(self._planner.self_test_demand(trust_class.name).account)
-        plan = await call(self._planner.self_test_plan, trust_class.name)
-        sandbox = Sandbox(plan, self._node, lambda _sandbox, _reason: None)
-        self._plans[trust_class.name] = plan
+        """What sandboxes of the class let happen, by name of the test; raises a fault when there could be none."""
+        call = self._node.threads.call
+        self._node.places.make_code_dir(self._planner.self_test_demand(trust_class.name).account)
+        faults = await self._tried_in(await call(self._planner.self_test_plan, trust_class.name), trust_class)
+        if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
+            # Given to a tenant, it is the same by another way.
+            with contextlib.suppress(MountFault):  # then there are none on this node
+                given = await self._tried_in(await call(self._planner.self_test_spare_plan), trust_class)
+                faults |= {name: f"pre-warmed: {text}" for name, text in given.items() if text and not faults.get(name)}
+        return faults
+
+    async def _tried_in(self, plan: Plan, trust_class: TrustClass) -> dict[str, str]:
+        sandbox = Sandbox(plan, self._node, _nobody_cares)
+        self._keys.add(plan.key)
         # Not cancelled with us: a container that Docker is about to start has no id yet by which it could be removed.
-        starting = asyncio.get_running_loop().create_task(sandbox.start())
+        starting = asyncio.get_running_loop().create_task(self._start(sandbox))
         try:
             async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
                 await asyncio.shield(starting)
@@ -222,7 +231,13 @@ class Gate:
             # What cannot be removed now goes when the next one wants its name.
             with contextlib.suppress(EngineFault):
                 await sandbox.remove()
-            del self._plans[trust_class.name]
+            self._keys.discard(plan.key)
+
+    async def _start(self, sandbox: Sandbox) -> None:
+        await sandbox.start()
+        if sandbox.state is State.SPARE:
+            plan = await self._node.threads.call(self._planner.self_test_given_plan, sandbox.plan)
+            await sandbox.give(plan, _nobody_cares)
 
     async def _checked(self, sandbox: Sandbox, trust_class: TrustClass) -> dict[str, str]:
         with donated(self._node.places.state_dir) as descriptor:
@@ -263,6 +278,10 @@ class Gate:
             self._node.places.write_self_test(json.dumps(states))
         except SandboxdFault as fault:
             log.warning("self-test not published reason=%s", shown(fault))
+
+
+def _nobody_cares(_sandbox: Sandbox, _reason: str) -> None:
+    """In place of the pool: the end of such a sandbox is seen by who waits for its answer."""
 
 
 async def _ended(starting: asyncio.Task[None]) -> None:

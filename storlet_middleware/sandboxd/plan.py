@@ -112,9 +112,12 @@ class Planner:
 
     def spare_plan(self, key: str) -> Plan:
         """The plan for a sandbox of the user class that is nobody's yet."""
+        return self._spare_plan(key, self._config.classes[USER_CLASS].limits)
+
+    def _spare_plan(self, key: str, limits: LimitsSection) -> Plan:
         demand = Demand("", USER_CLASS, self._config.sandbox.image)
         who = _Who(demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, "")
-        return self._made_for(who, self._engine.image_id(demand.image), self._config.classes[USER_CLASS].limits)
+        return self._made_for(who, self._engine.image_id(demand.image), limits)
 
     @property
     def spare_runtime(self) -> str:
@@ -147,7 +150,7 @@ class Planner:
         )
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
-    # The self-test asks for these three (``gate``); everything but the size of the limits is as a tenant of the class has it.
+    # The self-test asks for these (``gate``); everything but the size of the limits is as a tenant of the class has it.
 
     def self_test_demand(self, trust_class: str) -> Demand:
         """Which sandbox is for the self-test of a class."""
@@ -164,6 +167,17 @@ class Planner:
         demand = self.self_test_demand(trust_class)
         self._check_mounts(trust_class)
         return self._plan(demand, self._engine.image_id(demand.image), self.self_test_limits(trust_class))
+
+    def self_test_spare_plan(self) -> Plan:
+        """The plan for a pre-warmed one; always of the same name, so that the next one removes what is left of it."""
+        key = sandbox_key(SELF_TEST_ACCOUNT, "spare", self._config.sandbox.image)
+        return self._spare_plan(key, self.self_test_limits(USER_CLASS))
+
+    def self_test_given_plan(self, spare: Plan) -> Plan:
+        """The plan of that one once it is given away."""
+        plan = self.self_test_plan(USER_CLASS)
+        facts = dataclasses.replace(plan.facts, control_dir=spare.facts.control_dir)
+        return dataclasses.replace(plan, facts=facts, key=spare.key)
 
     def plan_of(self, container: docker.Container) -> Plan | None:
         """The plan of a container that an earlier sandboxd left, or ``None`` when it is of no use.

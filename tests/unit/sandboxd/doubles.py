@@ -24,7 +24,7 @@ from storlet_daemon.protocol import framing, messages
 from storlet_middleware import config as configuration
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import Peer
-from storlet_middleware.sandboxd.docker import LABEL_CLASS, LABEL_NODE, Container, Engine
+from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CLASS, LABEL_NODE, Container, Engine
 from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, MountFault, NameTaken
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
@@ -64,7 +64,7 @@ class FakeDocker:
     starts: int = 0
     #: In what every sandbox turns out to be weaker than configured.
     weaker: list[str] = field(default_factory=list)
-    #: Behaviours of the sandboxes of single trust classes.
+    #: Behaviours of the sandboxes of single trust classes, and of ``spare`` ones.
     by_class: dict[str, str] = field(default_factory=dict)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -106,7 +106,8 @@ class FakeEngine(Engine):
             self.docker.starts += 1
             time.sleep(self.docker.start_seconds)
             directory = body["HostConfig"]["Mounts"][0]["Source"]
-            behaviour = self.docker.by_class.get(body["Labels"][LABEL_CLASS], self.docker.behaviour)
+            kind = body["Labels"][LABEL_CLASS] if body["Labels"][LABEL_ACCOUNT] else "spare"
+            behaviour = self.docker.by_class.get(kind, self.docker.behaviour)
             command = [sys.executable, "-S", "-E", str(SUPERVISOR), directory, behaviour]
             container_id = hashlib.sha256(f"{name}{self.docker.starts}".encode()).hexdigest()
             self.docker.containers[container_id] = FakeContainer(name, body, subprocess.Popen(command))

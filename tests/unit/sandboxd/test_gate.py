@@ -201,3 +201,14 @@ def test_a_class_is_told_what_it_may_have() -> None:
     classes = configuration.parse(text).classes
     assert gates.allowed(classes["user"]) == ()
     assert gates.allowed(classes["admin"]) == ("network", "write:/out")
+
+
+def test_a_pre_warmed_sandbox_is_tested_as_it_is_when_it_is_given_away(gated: MakeGated) -> None:
+    node = gated(FakeDocker(by_class={"spare": "leaks"}), prewarmed=1)
+    assert once_known(node) == {"user": FAIL, "admin": PASS}
+    assert "self-test syscall-mount: pre-warmed: the kernel did it" in refusal(node).message
+
+
+def test_where_none_can_be_given_away_the_others_count(gated: MakeGated) -> None:
+    node = gated(FakeDocker(by_class={"spare": "leaks"}, mount_fails=True), prewarmed=1)
+    assert once_known(node) == {"user": PASS, "admin": PASS}
