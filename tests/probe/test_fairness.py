@@ -253,6 +253,7 @@ def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
             assert (part.body, part.headers["X-Storlet-Ran-On"]) == (fresh.content[4:9], ran_on)
         assert [fresh.count(key) for key in keys] == [1] * 6
         lines = [line for line in log().splitlines() if "invocation done" in line]
+        assert "ERROR" not in log(), "a full node is no failed one"
     assert {match[1] for line in lines if (match := re.search(r"why=(\S+)", line))} == {why}
     missing = fresh.tool().get("data/none")
     assert (missing.status, missing.error) == (404, "input.not_found")
