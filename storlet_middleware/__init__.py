@@ -12,6 +12,8 @@
 ``catalog``     storlets as objects of the tenant: upload checks, resolution to one exact version
 ``manifest``    what a tenant declares about a storlet or a dependency
 ``code``        one exact version of a storlet, and its copy on a node; ``launch``: starts an invocation here
+``admission``   who may run on this node now, and who waits; ``shares``: whose turn it is; ``admission_table``: the file in which
+                a node's processes count together
 ``engine``      turns an invocation into a result; knows nothing of Swift
 ``sandboxd``    the one process of a node that talks to Docker
 ``aio``         the all-in-one cluster behind ``make demo`` and ``make test``

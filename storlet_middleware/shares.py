@@ -114,7 +114,8 @@ class Load:
     def count(self, rows: Iterable[Row], *, are_mine: bool = False, take_turns: bool = True) -> None:
         """Add what a process published; its waiters take their turns unless that process does not look after them."""
         for tenant, group, running, waiting, oldest, memory, weight, began, mean in rows:
-            if not running and not waiting:
+            # A row of a process that was killed while it wrote is forgotten soon, and has to be no error until then.
+            if not (running or waiting) or not weight > 0:
                 continue
             entry = self._tenant(tenant, weight)
             if running:

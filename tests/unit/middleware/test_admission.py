@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import signal
 import subprocess
@@ -305,6 +306,21 @@ def test_a_locked_table_does_not_stop_anybody_for_long(run_dir: Path, monkeypatc
     slot.release()
     assert usage(run_dir) == {}
     stopped.close()
+
+
+def test_garbage_in_a_region_is_no_error(run_dir: Path) -> None:
+    """What a process was about to write when it was killed, and worse."""
+    other, one = Table.claim(run_dir / admission_table.FILE_NAME), new(run_dir, invocation__queue_seconds="0.01")
+    for seed in range(200):
+        garbage = random.Random(seed).randbytes(admission_table._ROW.size * 3)  # noqa: S311 - the same each time
+        other._bytes[4096 + 64 : 4096 + 64 + len(garbage)] = garbage
+        other.keep(3 + (seed % 7 == 0) * 10_000)
+        try:
+            take(one).release()
+        except (NodeBusy, TenantBusy) as error:
+            assert 1 <= (error.retry_after or 0) <= 60
+    other.close()
+    take(one).release()
 
 
 def test_a_region_is_free_again_when_its_owner_lets_go(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
