@@ -64,7 +64,8 @@ class BareNode:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                with client:
+                # One that goes away in the middle is no reason to leave the others.
+                with client, contextlib.suppress(OSError):
                     while (received := framing.receive(client)) is not None:
                         framing.send(client, self._answer(received.message(messages.NODE_REQUESTS)))
 
@@ -78,6 +79,8 @@ class BareNode:
     def _load(self, storlet: messages.Storlet) -> str:
         """Have a worker group; the path of its socket."""
         path = self._folder / f"{storlet.version[:24]}.sock"
+        if path.exists():  # another server has asked before
+            return str(path)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(str(path))
             path.chmod(0o666)

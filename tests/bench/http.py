@@ -20,6 +20,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _HEAD_MAX: Final = 1 << 16
 _BUFFER_BYTES: Final = 1 << 20
+_SHOWN_BYTES: Final = 500
 TIMEOUT_SECONDS: Final = 120.0
 
 Address = tuple[str, int]
@@ -57,6 +58,8 @@ class Answer:
         self.head = b""
         self.size = 0
         self.began_at = 0.0
+        #: What an answer that is no success says.
+        self.refusal = b""
         self._sink = sink
         self._gathered = bytearray()
         self._left = 0
@@ -132,14 +135,19 @@ class Answer:
         return bool(rest) and self._take_plain(rest)
 
     def _give(self, data: memoryview) -> None:
+        if not data:
+            return
         self.size += len(data)
+        if self.status // 100 != 2 and len(self.refusal) < _SHOWN_BYTES:
+            self.refusal += bytes(data[:_SHOWN_BYTES])
         if self._sink is not None:
             self._sink(data)
 
     def require_success(self, request: Request) -> None:
         """Raise what it was when it was no success."""
         if self.status // 100 != 2:
-            raise BadAnswer(f"{request.text}: {self.head.decode('latin-1')}")
+            line = self.head.partition(b"\r\n")[0].decode("latin-1")
+            raise BadAnswer(f"{request.text}: {line} {self.refusal.decode(errors='replace').strip()}")
 
 
 @dataclass(frozen=True)

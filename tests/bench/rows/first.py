@@ -35,7 +35,7 @@ def _codes(bench: Bench) -> dict[str, Callable[[str], Code]]:
     java = bench.site.java_dir
     return {
         "python": lambda name: python_code("identity.py", "Identity", f"{name}.py"),
-        "java": lambda name: java_identity(java, f"{name}.jar"),
+        "java": lambda name: java_identity(java, f"{name}-1.0.jar"),
     }
 
 

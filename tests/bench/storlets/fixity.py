@@ -20,7 +20,7 @@ class Hashes:
         self._threads: list[threading.Thread] = []
         for digest in self._hashes if threads > 1 else ():
             pieces: queue.Queue[bytes] = queue.Queue(_AHEAD)
-            thread = threading.Thread(target=self._work, args=(digest, pieces))
+            thread = threading.Thread(target=self._work, args=(digest, pieces), daemon=True)
             thread.start()
             self._queues.append(pieces)
             self._threads.append(thread)
