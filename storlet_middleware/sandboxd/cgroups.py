@@ -53,9 +53,10 @@ _SYSTEMCTL_SECONDS: Final = 20
 
 
 def in_sight(docker_url: str, proc: Path = PROC) -> bool:
-    """Whether the groups that Docker makes are in the tree that we see: it is in our pid and our cgroup namespace.
+    """Whether the groups that Docker makes are in the tree that we see: its process is not out of sight, nor its groups.
 
-    Under socket activation the socket is systemd's, which is as good: it is the host's.
+    Under socket activation the socket is systemd's, which is as good: it is the host's.  Its namespace itself may be looked at
+    only with all of its capabilities, which sandboxd does not have under its unit.
     """
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -63,14 +64,12 @@ def in_sight(docker_url: str, proc: Path = PROC) -> bool:
             connection.connect(docker_url.removeprefix("unix://"))
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, _, _ = _CREDENTIALS.unpack(credentials)
-        # A process in a pid namespace out of sight has the pid 0.
-        return pid > 0 and _namespace(proc, pid) == _namespace(proc, os.getpid())
+        # A process in a pid namespace out of sight has the pid 0; a group that is not below what we see begins with "/..".
+        return pid > 0 and not any(
+            ".." in Path(path).parts for path in _paths(_read(proc / str(pid) / "cgroup")).values()
+        )
     except (OSError, ValueError):
         return False  # over TCP, too: the engine may be on another machine
-
-
-def _namespace(proc: Path, pid: int) -> str:
-    return str((proc / str(pid) / "ns/cgroup").readlink())
 
 
 @dataclass(frozen=True)

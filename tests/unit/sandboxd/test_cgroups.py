@@ -340,9 +340,12 @@ def test_one_elsewhere_is_not(url: str) -> None:
     assert not cgroups.in_sight(url)
 
 
-def test_one_whose_control_groups_are_others_is_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", ["/../..", "/../../system.slice/docker.service", None])
+def test_one_whose_control_groups_are_not_below_ours_is_not(tmp_path: Path, group: str | None) -> None:
     path = tmp_path / "docker.sock"
-    (tmp_path / f"{os.getpid()}/ns").mkdir(parents=True)
+    (tmp_path / str(os.getpid())).mkdir()
+    if group is not None:
+        (tmp_path / str(os.getpid()) / "cgroup").write_text(f"4:memory:/\n0::{group}\n")
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(path))
         engine.listen()
