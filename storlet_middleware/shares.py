@@ -24,6 +24,8 @@ from typing import Final, NamedTuple
 #: Part of a node that only tenants without a running invocation may use.
 _RESERVED: Final = 8
 _RETRY_SECONDS: Final = (1, 60)
+#: More than any weight that the configuration allows.
+_ANY_WEIGHT: Final = 10_000
 
 
 class Obstacle(Enum):
@@ -115,7 +117,7 @@ class Load:
         """Add what a process published; its waiters take their turns unless that process does not look after them."""
         for tenant, group, running, waiting, oldest, memory, weight, began, mean in rows:
             # A row of a process that was killed while it wrote is forgotten soon, and has to be no error until then.
-            if not (running or waiting) or not weight > 0:
+            if not (running or waiting) or not 0 < weight < _ANY_WEIGHT:
                 continue
             entry = self._tenant(tenant, weight)
             if running:
@@ -220,7 +222,7 @@ class Load:
         places = max(1, min(places, sum(entry.running for entry in entries) or places))
         seconds = _duration(entries, now) * (waiting + 1) / places
         least, most = _RETRY_SECONDS
-        return min(max(math.ceil(seconds), least), most)
+        return math.ceil(min(max(least, seconds), most))
 
 
 def _duration(entries: list[_Tenant], now: float) -> float:
