@@ -7,6 +7,7 @@ table, the comparison at the start is switched off, and the test of that name mu
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ import pytest
 
 from storlet_daemon import selftest
 from storlet_middleware import config as configuration
+from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.docker import Engine
@@ -68,14 +70,16 @@ class ProbeNode:
         self.places.make()
         self.identities = Identities(self.home / "s", self.home / "ids", UidRange(FIRST_UID, 100))
 
-    def failed(self, weaken: Callable[[Body], None], trust_class: str = "user") -> dict[str, str]:
+    def failed(self, weaken: Callable[[Body], None], trust_class: str = "user", prewarmed: int = 0) -> dict[str, str]:
         """What a weakened sandbox of a class let happen, by name of the test."""
-        return asyncio.run(self._failed(WeakEngine(self.url, weaken), trust_class))
+        sandbox = dataclasses.replace(self.config.sandbox, prewarmed=prewarmed)
+        config = dataclasses.replace(self.config, sandbox=sandbox)
+        return asyncio.run(self._failed(WeakEngine(self.url, weaken), config, trust_class))
 
-    async def _failed(self, engine: Engine, trust_class: str) -> dict[str, str]:
-        node = Node(self.config, engine, self.places, Threads(), lambda *_: "", weaker=lambda *_: [])
-        planner = Planner(self.config, engine, self.places, self.identities)
-        faults = await Gate(node, planner)._tried(self.config.classes[trust_class])
+    async def _failed(self, engine: Engine, config: Config, trust_class: str) -> dict[str, str]:
+        node = Node(config, engine, self.places, Threads(), lambda *_: "", weaker=lambda *_: [])
+        planner = Planner(config, engine, self.places, self.identities)
+        faults = await Gate(node, planner)._tried(config.classes[trust_class])
         assert not await node.threads.call(engine.ours, NODE_ID), "a sandbox of the self-test is left"
         assert set(faults) >= {test.name for test in selftest.TESTS}
         return {name: fault for name, fault in faults.items() if fault and name not in OF_THE_MACHINE}
@@ -178,6 +182,13 @@ def test_a_weakness_is_found_by_the_test_of_its_name(
 @pytest.mark.parametrize("trust_class", ["user", "admin"])
 def test_a_sandbox_as_the_table_makes_it_holds(node: ProbeNode, trust_class: str) -> None:
     assert node.failed(lambda _body: None, trust_class) == {}
+
+
+def test_a_pre_warmed_sandbox_that_was_given_away_holds(node: ProbeNode) -> None:
+    users: list[str] = []
+
+    assert node.failed(lambda body: users.append(body["User"]), prewarmed=1) == {}
+    assert users[1:] == ["0:0"], "it began as root, which it gave up"
 
 
 def test_a_docker_socket_in_the_sandbox_is_found(node: ProbeNode) -> None:
