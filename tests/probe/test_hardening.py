@@ -69,7 +69,7 @@ def test_no_process_of_a_sandbox_has_a_privilege(host: Host, tenant: Tenant, jav
     assert len(pids) >= 3, "supervisor and a worker of each language"
     for pid in pids:
         status = status_of(pid)
-        assert {status[f"Cap{name}"] for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+        assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
         assert len(set(status["Uid"].split()) | set(status["Gid"].split()) | set(status["Groups"].split())) == 1
         assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) >= hardening.OOM_SCORE_ADJ
