@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import eventlet
 import pytest
 from swift.common.swob import Request, Response
 
+from storlet_daemon.protocol import messages
 from storlet_middleware import frames
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.code import CodeFile, StorletVersion
+from storlet_middleware.errors import StorletError
 from storlet_middleware.object import ObjectNode
 from storlet_middleware.request import ByteRange
 from storlet_middleware.result import RemoteResult
@@ -70,6 +73,9 @@ class Fixture:
         config = make_config(short_dir, placement__heartbeat_seconds="0.2")
         self.filter = ObjectNode(self.server, config, self.logger)
         (node.code_dir / VERSION.key).mkdir()  # the code is on the node
+
+    def configure(self, short_dir: Path, **options: str) -> None:
+        self.filter = ObjectNode(self.server, make_config(short_dir, **options), self.logger)
 
     def start(
         self, ranges: tuple[ByteRange, ...] = (), headers: dict[str, str] | None = None, log: bool = False
@@ -292,3 +298,41 @@ def test_the_description_survives_its_headers_and_too_long_a_one_has_none() -> N
     assert BackendInvocation.from_environ({}) is None
     with pytest.raises(ValueError, match="X-Backend-Storlet-Invocation"):
         BackendInvocation.from_environ({"HTTP_X_BACKEND_STORLET_INVOCATION": "1"})
+
+
+@pytest.mark.parametrize(
+    ("own", "declared", "requested", "memory", "is_ok"),
+    [
+        ("1K", {}, {}, 512, True),
+        ("4", {}, {}, 512, False),
+        ("1K", {"Output": 4}, {}, 512, False),
+        ("1K", {"Output": 4000}, {"Output": 4.0, "Memory": float(1 << 26)}, 64, False),
+        ("5", {"Output": 4000, "Memory": 1 << 27}, {"Output": 4000.0, "Nonsense": 1.0}, 128, True),
+        ("1K", {"Memory": 1 << 40}, {"Memory": float(1 << 41)}, 512, True),
+    ],
+)
+def test_the_node_that_runs_it_applies_its_own_maxima_under_what_it_is_told(  # noqa: PLR0917
+    at: Fixture,
+    short_dir: Path,
+    own: str,
+    declared: dict[str, float],
+    requested: dict[str, float],
+    memory: int,
+    is_ok: bool,
+) -> None:
+    at.configure(short_dir, limits__output_bytes=own)
+    version = replace(VERSION, limits=declared)
+    wanted = BackendInvocation("tx-1", version, {}, (), False, GULP, requested)
+    request = Request.blank("/sda/1/AUTH_test/c/o", headers=wanted.to_headers() or {})
+    result = RemoteResult(request.get_response(at.filter))
+    code = ""
+    try:
+        result.first()
+        assert b"".join(result.chunks()) == b"HELLO"
+    except StorletError as error:
+        code = error.code
+    finally:
+        result.close()
+    assert code == ("" if is_ok else "storlet.limit.output")
+    (asked,) = [message for message in at.node.asked if isinstance(message, messages.Acquire)]
+    assert asked.storlet.limits.memory_bytes == memory << 20
