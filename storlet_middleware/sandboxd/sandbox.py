@@ -100,6 +100,7 @@ class Sandbox:
         self._loads: dict[str, asyncio.Task[Path]] = {}
         self._is_lost = False
         self._supervisor_pid = 0
+        self._renaming: asyncio.Task[None] | None = None
 
     @property
     def supervisor_pid(self) -> int:
@@ -159,17 +160,21 @@ class Sandbox:
             raise SandboxLost("the spare sandbox has ended")
         self._on_lost, self.state = on_lost, State.STARTING
         call, code_dir = self._node.threads.call, self._node.places.code_dir(plan.account)
-        renaming = self._loop.create_task(call(self._node.engine.rename, self.container_id or "", plan.container_name))
-        try:
-            with self._link.watched() as is_alive:
-                await call(self._node.mount, code_dir, self._supervisor_pid, CODE_TARGET, is_alive)
-            await self._link.assign(plan.identity)
-            self.plan = plan
-            await self._read_back()
-        finally:
-            await renaming
+        with self._link.watched() as is_alive:
+            await call(self._node.mount, code_dir, self._supervisor_pid, CODE_TARGET, is_alive)
+        await self._link.assign(plan.identity)
+        self.plan = plan
+        await self._read_back()
+        # For people who look at Docker's list; nothing waits for it, so that a Docker that hangs holds up nobody.
+        self._renaming = self._loop.create_task(self._rename(plan.container_name))
         self._begun = self._last_used = self._loop.time()
         self._run()
+
+    async def _rename(self, name: str) -> None:
+        try:
+            await self._node.threads.call(self._node.engine.rename, self.container_id or "", name)
+        except EngineFault as fault:
+            log.info("sandbox keeps its name key=%s reason=%s", self.plan.key, shown(fault))
 
     async def _read_back(self) -> None:
         """Hold what its kernel says against what was asked for; raises :class:`SandboxWeak`."""

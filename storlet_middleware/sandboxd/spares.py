@@ -33,7 +33,7 @@ from typing import Final
 
 from storlet_middleware.sandboxd import mounting
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CONFIG, LABEL_KEY, Container
-from storlet_middleware.sandboxd.errors import ImageMissing, MountFault, SandboxdFault, SandboxLost
+from storlet_middleware.sandboxd.errors import MountFault, SandboxdFault
 from storlet_middleware.sandboxd.plan import Demand, Given, Plan, Planner
 from storlet_middleware.sandboxd.readback import OWN_KERNEL
 from storlet_middleware.sandboxd.sandbox import Node, Sandbox, State
@@ -63,6 +63,8 @@ class Spares:
         self._ready: dict[str, Sandbox] = {}
         self._starting: Sandbox | None = None
         self._adopting: dict[str, Sandbox] = {}
+        #: Keys of those that are being looked at, from before it is known whether they are of use.
+        self._expected: set[str] = set()
         self._is_possible = True
         self._changed = asyncio.Event()
 
@@ -77,7 +79,7 @@ class Spares:
 
     def owns(self, key: str) -> bool:
         """Whether a container's key is that of a spare."""
-        return any(spare.plan.key == key for spare in self.all)
+        return key in self._expected or any(spare.plan.key == key for spare in self.all)
 
     # --- giving away ------------------------------------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class Spares:
             self._switch_off(f"runtime {runtime} has a kernel of its own")
         while wanted and self._is_possible:
             self._changed.clear()
-            if len(self.all) >= wanted or not self._is_room():
+            if len(self.all) + len(self._expected) >= wanted or not self._is_room():
                 await self._wait(AGAIN_SECONDS)
             elif await self._start():
                 await asyncio.sleep(0)
@@ -192,20 +194,29 @@ class Spares:
         """Keep a free spare that an earlier sandboxd left; whether it is kept."""
         key = container.labels.get(LABEL_KEY, "")
         is_free = _KEY.fullmatch(key) and self._node.places.read_note(key) == _FREE
-        if not is_free or not container.is_running or len(self.all) >= self._node.config.sandbox.prewarmed:
+        count = len(self.all) + len(self._expected)
+        if not is_free or not container.is_running or count >= self._node.config.sandbox.prewarmed:
             return False
+        self._expected.add(key)
         try:
             plan = await self._node.threads.call(self._planner.spare_plan, key)
-        except ImageMissing:
+        except SandboxdFault as fault:
+            log.info("spare sandbox not adopted key=%s reason=%s", key, shown(fault))
             return False
+        finally:
+            self._expected.discard(key)
         known = (container.name, container.labels.get(LABEL_CONFIG))
         if known != (plan.container_name, plan.config_hash):
             return False
+        return await self._adopt(container, plan)
+
+    async def _adopt(self, container: Container, plan: Plan) -> bool:
+        key = plan.key
         spare = self._adopting[key] = Sandbox(plan, self._node, self._lost)
         try:
             async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
                 await spare.adopt(container.id, container.created_at)
-        except (SandboxLost, TimeoutError) as fault:
+        except (SandboxdFault, TimeoutError) as fault:
             log.info("spare sandbox not adopted key=%s reason=%s", key, shown(fault))
             self._end(spare)
             return True

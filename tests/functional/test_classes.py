@@ -194,9 +194,10 @@ def test_a_new_account_gets_the_spare_and_finds_a_sandbox_like_any_other(
     waiting = spare(prewarmed)
     client = admin_user.on(f"AUTH_{unique('first')}")
     first = look(client)
-    (container,) = [c for c in prewarmed.containers() if c["Id"] == waiting["Id"]]
-    assert container["Name"] != waiting["Name"]
-    assert container["State"]["Pid"] == waiting["State"]["Pid"]
+    inspect = f"{waiting['State']['Pid']} /storlet-{prewarmed.cluster.node_id}-"
+    form = "{{.State.Pid}} {{.Name}}"
+    wait_for(lambda: "spare" not in prewarmed.docker("inspect", "-f", form, waiting["Id"]), 10, "its new name")
+    assert prewarmed.docker("inspect", "-f", form, waiting["Id"]).startswith(inspect)
 
     prewarmed.cluster.configure({})  # without spares, and so each later account gets a sandbox of the usual kind
     usual = look(admin_user.on(f"AUTH_{unique('usual')}"))

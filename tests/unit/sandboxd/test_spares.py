@@ -88,8 +88,8 @@ def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place
     assert given.uid not in (None, 0)
     pid = container_of(one, spare.container).process.pid
     assert one.docker.mounted == [(code_dir, pid, "/var/lib/storlets")]
+    until(lambda: "spare" not in container_of(one, spare.container).name)
     assert container_of(one, spare.container).name.startswith("storlet-unit-")
-    assert "spare" not in container_of(one, spare.container).name
     await_spares(one, 1)
     assert waiting(one)[0].container != spare.container
 
