@@ -283,6 +283,15 @@ class Host:
             "--filter", "status=dead", "--filter", "status=created",
         ).split()  # fmt: skip
 
+    def stray_groups(self) -> list[str]:
+        """Control groups of the cluster's sandboxes that have no container any more."""
+        running = {sandbox.container for sandbox in self.sandboxes()}
+        tops = [
+            *Path("/sys/fs/cgroup").glob(f"storlets-{self.node_id}"),
+            *Path("/sys/fs/cgroup").glob(f"*/storlets-{self.node_id}"),
+        ]
+        return [str(path) for top in tops for path in top.iterdir() if path.is_dir() and path.name not in running]
+
     # --- logs -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

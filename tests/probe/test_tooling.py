@@ -30,6 +30,7 @@ class Traces:
     containers: int
     mounts: int
     sockets: int
+    groups: int
 
     @classmethod
     def of(cls, node_id: str, docker_host: str) -> Traces:
@@ -42,10 +43,11 @@ class Traces:
         run = Path("/run/storlets-aio") / node_id
         sockets = sum(path.is_socket() for path in run.rglob("*")) if run.exists() else 0
         mounts = Path("/proc/self/mountinfo").read_text().count(node_id)
-        return cls(processes, len(listed.stdout.split()), mounts, sockets + run.exists())
+        groups = sum(1 for pattern in ("", "*/") for _ in Path("/sys/fs/cgroup").glob(f"{pattern}storlets-{node_id}"))
+        return cls(processes, len(listed.stdout.split()), mounts, sockets + run.exists(), groups)
 
 
-NOTHING = Traces(0, 0, 0, 0)
+NOTHING = Traces(0, 0, 0, 0, 0)
 
 
 def environ_of(entry: Path) -> bytes:
