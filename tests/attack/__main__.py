@@ -1,0 +1,220 @@
+"""``make attack``: every attack of the table against a cluster of its own, while a neighbour works; a report; exit 1 when one got through.
+
+``--list`` shows the table, ``--only WORD,...`` runs the attacks whose names have one of these words in them, ``--html FILE``
+writes the report as a page too.
+
+The neighbour's times under attack are compared with its own calm before and after, in the same run: at the 99th
+percentile at most 3 times as long for a storlet, 1.5 times for a plain GET.  An attack that is over soon is repeated until
+there are enough samples.  A machine has hiccups of its own, so what is too slow is tried again, and the best of the tries counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import html
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.attack import escape, leftovers
+from tests.attack.arena import Arena, Attacker, arena_on
+from tests.attack.attack import Attack
+from tests.attack.neighbour import Neighbour, Window, load_of, ratio
+from tests.attack.table import TABLE
+from tests.support.cluster import Cluster, bring_up
+
+NEIGHBOUR: Final = "test2:tester2"
+STORLET_RATIO: Final = 3.0
+PLAIN_RATIO: Final = 1.5
+#: So long is the neighbour left in peace between two attacks, and so long does an attack last at least.
+CALM_SECONDS: Final = 4.0
+ATTACK_SECONDS: Final = 6.0
+TRIES: Final = 3
+COLUMNS: Final = ("attack", "language", "expected", "seen", "verdict", "errors", "p99", "plain", "left")
+
+
+@dataclass
+class Row:
+    """One line of the report."""
+
+    attack: Attack
+    language: str
+    seen: str = ""
+    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    storlet_ratio: float = math.inf
+    plain_ratio: float = math.inf
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def is_slow(self) -> bool:
+        # What stops servers stops the neighbour's, too: there only its answers are judged.
+        return not self.attack.alone and (self.storlet_ratio > STORLET_RATIO or self.plain_ratio > PLAIN_RATIO)
+
+    @property
+    def verdict(self) -> str:
+        faults = [
+            "GOT THROUGH" if self.faults else "", "NEIGHBOUR" if self.errors else "", "SLOW" if self.is_slow else "", "LEFT" if self.left else "",
+        ]  # fmt: skip
+        return " ".join(filter(None, faults)) or "ok"
+
+    def cells(self) -> tuple[str, ...]:
+        ratios = (f"{value:.2f}x" if math.isfinite(value) else "-" for value in (self.storlet_ratio, self.plain_ratio))
+        return (
+            self.attack.name, self.language, self.attack.expected, self.seen, self.verdict, str(len(self.errors)), *ratios,
+            str(len(self.left)),
+        )  # fmt: skip
+
+    def details(self) -> list[str]:
+        kinds = (("got through", self.faults), ("neighbour", self.errors[:5]), ("left", self.left))
+        return [f"{kind}: {text}" for kind, texts in kinds for text in texts]
+
+
+class Battle:
+    """The run: attacks between stretches of calm."""
+
+    def __init__(self, arena: Arena, neighbour: Neighbour) -> None:
+        self._arena = arena
+        self._neighbour = neighbour
+
+    def fight(self, attack: Attack, language: str) -> Row:
+        """Judge one attack in one language."""
+        row = Row(attack, language)
+        try:
+            with self._arena.prepared(attack, language) as attacker:
+                for _ in range(TRIES):
+                    self._try(row, attacker)
+                    if row.faults or not row.is_slow:
+                        break
+        except AssertionError as error:
+            row.faults.append(f"cannot begin: {error}")
+        return row
+
+    def _try(self, row: Row, attacker: Attacker) -> None:
+        calm = self._calm()
+        before = leftovers.take(self._arena.host)
+        begin = time.monotonic()
+        try:
+            row.seen = row.attack.run(attacker)
+            while time.monotonic() < begin + ATTACK_SECONDS and not row.attack.alone:
+                row.attack.run(attacker)
+        except Exception as error:  # noqa: BLE001  whatever goes wrong is a line of the report
+            row.seen = row.seen or "see below"
+            row.faults.append(f"{type(error).__name__}: {error}")
+        end = time.monotonic()
+        row.left += leftovers.left(self._arena.host, before)
+        calm += self._calm()
+        attacked = self._neighbour.between(begin, end)
+        # A killed proxy or engine is no fault of isolation; the attack itself judges what may be answered then.
+        row.errors += [] if row.attack.alone else attacked.faults
+        row.storlet_ratio = min(row.storlet_ratio, ratio(attacked, calm, "storlet"))
+        row.plain_ratio = min(row.plain_ratio, ratio(attacked, calm, "plain"))
+
+    def _calm(self) -> Window:
+        begin = time.monotonic()
+        time.sleep(CALM_SECONDS)
+        return self._neighbour.between(begin, time.monotonic() - 0.5)
+
+
+@contextlib.contextmanager
+def cluster_of_its_own() -> Iterator[Cluster]:
+    """Brought up for the length of a block; ``STORLETS_TEST_HOME`` names one that is up and stays up."""
+    given = os.environ.get("STORLETS_TEST_HOME")
+    if given:
+        yield Cluster(Path(given), {**os.environ, "STORLETS_HOME": given})
+        return
+    home = Path(tempfile.mkdtemp(prefix="storlets-attack-", dir="/var/tmp"))
+    try:
+        yield bring_up(home)
+    finally:
+        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def chosen(words: str) -> list[tuple[Attack, str]]:
+    """The attacks in the table's order, each language apart."""
+    wanted = [word.strip().lower() for word in words.split(",") if word.strip()]
+    return [
+        (attack, language)
+        for attack in TABLE
+        if not wanted or any(word in attack.name.lower() for word in wanted)
+        for language in attack.languages
+    ]
+
+
+def table(rows: list[Row]) -> str:
+    """The report as text; long cells are cut, the details below are whole."""
+    widths = (44, 8, 38, 44, 11, 6, 7, 7, 4)
+    lines = ["  ".join(name.ljust(width) for name, width in zip(COLUMNS, widths, strict=True))]
+    lines.append("  ".join("-" * width for width in widths))
+    for row in rows:
+        lines.append("  ".join(cell[:width].ljust(width) for cell, width in zip(row.cells(), widths, strict=True)))
+        lines += [f"    {detail[:1000]}" for detail in row.details()]
+    return "\n".join(lines)
+
+
+def page(rows: list[Row], summary: str) -> str:
+    """The report as HTML. Everything in it that came from a sandbox is escaped."""
+    head = "".join(f"<th>{name}" for name in COLUMNS)
+    body = "".join(
+        f"<tr class={'ok' if row.verdict == 'ok' else 'bad'}>" + "".join(f"<td>{html.escape(cell)}" for cell in row.cells())
+        for row in rows
+    )  # fmt: skip
+    style = "body{font:14px sans-serif}td,th{border:1px solid #ccc;padding:3px;text-align:left}.bad{background:#fdd}"
+    return (
+        f"<!doctype html><meta charset=utf-8><title>attacks</title><style>{style}</style>"
+        f"<p>{html.escape(summary)}<table><tr>{head}{body}</table>\n"
+    )
+
+
+def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[str]]:
+    """Every chosen attack; rows, and what the auditor found damaged."""
+    rows = []
+    with cluster_of_its_own() as cluster, arena_on(cluster) as arena:
+        user = arena.users[NEIGHBOUR]
+        with load_of(user.storage_url, user.token, folder / "neighbour") as neighbour:
+            battle = Battle(arena, neighbour)
+            time.sleep(CALM_SECONDS)
+            for number, (attack, language) in enumerate(pairs, 1):
+                print(f"[{number}/{len(pairs)}] {attack.name} ({language}) ... ", end="", flush=True)
+                began = time.monotonic()
+                rows.append(battle.fight(attack, language))
+                print(f"{rows[-1].verdict} {time.monotonic() - began:.1f} s: {rows[-1].seen[:100]}", flush=True)
+        damaged = escape.audit(arena.attacker("python"))
+    return rows, damaged
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="tests.attack", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--only", default="", metavar="WORD,...", help="attacks with one of these in their names")
+    parser.add_argument("--list", action="store_true", help="show the table and end")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
+    options = parser.parse_args()
+    pairs = chosen(options.only)
+    if not pairs:
+        parser.error(f"no attack has {options.only!r} in its name; see --list")
+    if options.list:
+        for attack, language in pairs:
+            print(f"{attack.name:<56} {language:<7} {attack.expected}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="storlets-attack-") as folder:
+        rows, damaged = run(pairs, Path(folder))
+    bad = [row for row in rows if row.verdict != "ok"]
+    summary = f"{len(rows)} attacks, {len(bad)} not stopped as promised; objects that Swift's auditor found damaged: {len(damaged)}"
+    print(f"\n{table(rows)}\n\n{summary}")
+    if options.html:
+        options.html.write_text(page(rows, summary), encoding="utf-8")
+    return 1 if bad or damaged else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and the accounts that use them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import Dependency, JavaClasses, Tool, declaration, users_of
+from tests.probe.host import Host
+from tests.probe.tenant import SOURCE, Tenant, make_tenant
+from tests.support.cluster import Cluster, wait_for
+
+if TYPE_CHECKING:
+    from tests.attack.attack import Attack
+
+STORLETS: Final = Path(__file__).parent / "storlets"
+NAMES: Final = {"python": "hostile.py", "java": "hostile-1.0.jar"}
+OUTPUT_BYTES: Final = 8 << 20
+SCRATCH_BYTES: Final = 4 << 20
+LOG_BYTES: Final = 64 << 10
+METADATA_BYTES: Final = 4096
+#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its sandbox.
+LIMITS: Final = {
+    "storlet.conf:limits": {
+        "memory_bytes": "384M", "storlet_memory_bytes": "160M", "pids": 128, "storlet_processes": 64, "scratch_bytes": SCRATCH_BYTES,
+        "open_files": 128, "output_bytes": OUTPUT_BYTES, "log_bytes": LOG_BYTES,
+    },
+    "storlet.conf:invocation": {"first_byte_seconds": 3, "idle_seconds": 2, "total_seconds": 5},
+}  # fmt: skip
+
+
+class GotThrough(AssertionError):
+    """An attack that did not end as it must; its text is what was seen."""
+
+
+def must(condition: object, seen: object) -> None:
+    """Raise unless the attack ended as it must."""
+    if not condition:
+        raise GotThrough(str(seen)[:2000])
+
+
+def outcome(answer: Answer) -> str:
+    """An answer in a few words: status, error code, whether it broke off."""
+    return " ".join(filter(None, [str(answer.status), answer.error or "", "broken" if answer.is_broken else ""]))
+
+
+@dataclass
+class Arena:
+    """A cluster that is up, with :data:`LIMITS`."""
+
+    cluster: Cluster
+    host: Host = field(init=False)
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(64))
+    _settled: dict[str, Tenant] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.host = Host(self.cluster)
+
+    @functools.cached_property
+    def users(self) -> dict[str, Client]:
+        return users_of(self.cluster.description)
+
+    @functools.cached_property
+    def java(self) -> JavaClasses:
+        return JavaClasses(self.cluster.java_api_jar, [], STORLETS / "java")
+
+    def tenant(self, account: str = "") -> Tenant:
+        """A new account with the hostile storlets of both languages, warmed up by nothing."""
+        tenant = make_tenant(self.users["admin:admin"], quote(account))
+        answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
+        must(answer.status == 201, answer)
+        headers = declaration("python", "hostile.Hostile", ["gremlin.py"])
+        answer = tenant.client.put(f"storlet/{NAMES['python']}", (STORLETS / "hostile.py").read_bytes(), headers)
+        must(answer.status == 201, answer)
+        answer = tenant.client.put(
+            f"storlet/{NAMES['java']}", self.java.jar("hostile"), declaration("java", "hostile.Hostile")
+        )
+        must(answer.status == 201, answer)
+        return tenant
+
+    def attacker(self, language: str) -> Attacker:
+        """The attacker of a language, whose sandbox survives what the table says it survives."""
+        if language not in self._settled:
+            self._settled[language] = self.tenant()
+        return Attacker(self, self._settled[language], language)
+
+    @contextlib.contextmanager
+    def prepared(self, attack: Attack, language: str) -> Iterator[Attacker]:
+        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its account.
+
+        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of their own.
+        """
+        tenant = self.tenant() if attack.fresh else self.attacker(language).tenant
+        attacker = Attacker(self, tenant, language, attack.placement)
+        attacker.recovers(30)
+        must(tenant.is_well(attack.placement), "the honest storlet")
+        try:
+            yield attacker
+        finally:
+            if attack.fresh:
+                for sandbox in self.host.sandboxes(tenant.account):
+                    self.host.docker("rm", "-f", sandbox.container)
+
+    def python(self, program: str, *arguments: str) -> str:
+        """The output of a program in the cluster's Python environment, which has Swift in it."""
+        done = subprocess.run(
+            [str(self.cluster.venv / "bin" / "python3"), "-W", "ignore", "-c", program, *arguments],
+            capture_output=True, text=True, timeout=120, check=False, cwd="/",
+        )  # fmt: skip
+        must(done.returncode == 0, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """An account and one of its hostile storlets."""
+
+    arena: Arena
+    tenant: Tenant
+    language: str
+    placement: str = "object"
+
+    @property
+    def host(self) -> Host:
+        return self.arena.host
+
+    @property
+    def client(self) -> Client:
+        return self.tenant.client
+
+    @property
+    def path(self) -> str:
+        return self.tenant.path
+
+    @property
+    def tool(self) -> Tool:
+        return Tool(self.client, NAMES[self.language], self.placement)
+
+    def shoot(self, do: str, **parameters: str) -> Answer:
+        """A GET through the hostile storlet."""
+        return self.tool.get(self.path, do, **parameters)
+
+    def report(self, do: str, **parameters: str) -> dict[str, Any]:
+        """What a run that tries many things found."""
+        answer = self.shoot(do, **parameters)
+        must((answer.status, answer.is_broken) == (200, False), answer)
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+    def is_well(self) -> bool:
+        """Whether a harmless run of the hostile storlet gives the right bytes."""
+        answer = self.shoot("identity")
+        return answer.status == 200 and answer.body == self.tenant.content and not answer.is_broken
+
+    def recovers(self, seconds: float = 15) -> None:
+        """The next run works, soon."""
+        try:
+            wait_for(self.is_well, seconds, "the next run to work")
+        except AssertionError:
+            raise GotThrough(f"the next run does not work: {outcome(self.shoot('identity'))}") from None
+
+
+@contextlib.contextmanager
+def arena_on(cluster: Cluster) -> Iterator[Arena]:
+    """The cluster with small limits for the length of a block."""
+    with cluster.configured(LIMITS):
+        arena = Arena(cluster)
+        try:
+            yield arena
+        finally:
+            arena.close()

@@ -1,0 +1,32 @@
+"""One row of the table of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.attack.arena import Attacker
+
+BOTH: Final = ("python", "java")
+PYTHON: Final = ("python",)
+JAVA: Final = ("java",)
+#: It is our own client that attacks, not a storlet.
+HTTP: Final = ("python",)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """``run`` does it and returns what was seen; it raises when the attack got through.
+
+    ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make attack`` only, because it stops
+    servers that other tests share, and a probe of its own does the same in ``make test``.
+    """
+
+    name: str
+    expected: str
+    run: Callable[[Attacker], str]
+    languages: tuple[str, ...] = PYTHON
+    fresh: bool = False
+    alone: bool = False
+    placement: str = "object"

@@ -1,0 +1,205 @@
+"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome kept.
+
+It runs in a process of its own, so that what the attacking client does in this one (reading a flood, for instance) is
+not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that process.  Requests are sent at fixed times,
+whether or not the last one has been answered by then: a load that waits for slow answers would hide them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TextIO
+
+from tests.functional.tools import declaration, unique
+from tests.probe.tenant import CONTENT, DATA
+from tests.support.cluster import CHECKOUT
+
+KINDS: Final = ("storlet", "plain")
+#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's own work.
+RATE: Final = 25
+#: Threads of a kind: how many requests may be under way before the next is late.
+THREADS: Final = 2
+IDENTITY: Final = b"""
+class Neighbour:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].set_metadata(in_files[0].get_metadata())
+        out_files[0].write(in_files[0].read())
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One request: when it was due, how long after that its answer was whole, and what was wrong with it."""
+
+    kind: str
+    due: float
+    seconds: float
+    fault: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """The samples of some time."""
+
+    samples: list[Sample]
+
+    def times(self, kind: str) -> list[float]:
+        return [one.seconds for one in self.samples if one.kind == kind]
+
+    @property
+    def faults(self) -> list[str]:
+        return [f"{one.kind}: {one.fault}" for one in self.samples if one.fault]
+
+    def __add__(self, other: Window) -> Window:
+        return Window(self.samples + other.samples)
+
+
+def p99(times: list[float]) -> float:
+    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup is no verdict."""
+    ordered = sorted(times)
+    if not ordered:
+        return math.nan
+    return ordered[max(0, min(len(ordered) - 2, math.ceil(len(ordered) * 0.99) - 1))]
+
+
+def ratio(attacked: Window, calm: Window, kind: str) -> float:
+    """How many times longer the slowest hundredth took under attack."""
+    return p99(attacked.times(kind)) / p99(calm.times(kind))
+
+
+@dataclass
+class Neighbour:
+    """The load, from :meth:`start` to :meth:`stop`."""
+
+    file: Path
+    _process: subprocess.Popen[bytes] | None = None
+    _read: int = 0
+    _samples: list[Sample] = field(default_factory=list)
+
+    def start(self, url: str, token: str) -> None:
+        self.file.touch()
+        command = [sys.executable, "-m", "tests.attack.neighbour", url, token, str(self.file)]
+        self._process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE)
+
+    def stop(self) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait(60)
+
+    def between(self, begin: float, end: float) -> Window:
+        """What was due in that time (of ``time.monotonic``); asked for when it is over."""
+        with self.file.open(encoding="utf-8") as lines:
+            lines.seek(self._read)
+            while (line := lines.readline()).endswith("\n"):
+                self._samples.append(Sample(*json.loads(line)))
+                self._read = lines.tell()
+        return Window([one for one in self._samples if begin <= one.due < end])
+
+
+@contextlib.contextmanager
+def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
+    """A neighbour at work for the length of a block."""
+    neighbour = Neighbour(file)
+    neighbour.start(url, token)
+    try:
+        yield neighbour
+    finally:
+        neighbour.stop()
+
+
+# --- the process of its own ---------------------------------------------------------------------------------------------
+
+
+class _Load:
+    """What the process does until its input ends."""
+
+    def __init__(self, url: str, token: str, target: TextIO) -> None:
+        host, self._path = url.removeprefix("http://").split("/", 1)
+        self._host, _, port = host.partition(":")
+        self._port = int(port or 80)
+        self._token = token
+        self._target = target
+        self._lock = threading.Lock()
+        self._container = DATA
+        self._end = threading.Event()
+
+    def prepare(self) -> None:
+        name = unique("neighbour")
+        self._storlet = f"{name}.py"
+        for method, path, headers, body in (
+            ("POST", "", {"X-Account-Meta-Storlet-Enabled": "True"}, b""), ("PUT", "/storlet", {}, b""), ("PUT", "/dependency", {}, b""),
+            ("PUT", f"/{self._container}", {}, b""), ("PUT", f"/{self._container}/plain.txt", {}, CONTENT),
+            ("PUT", f"/storlet/{self._storlet}", declaration("python", f"{name}.Neighbour"), IDENTITY),
+        ):  # fmt: skip
+            status, _ = self._ask(self._connect(), method, path, headers, body)
+            if status // 100 != 2:
+                raise SystemExit(f"{method} {path}: {status}")
+
+    def run(self) -> None:
+        threads = [threading.Thread(target=self._work, args=(kind, part)) for kind in KINDS for part in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        sys.stdin.read()
+        self._end.set()
+        for thread in threads:
+            thread.join()
+
+    def _work(self, kind: str, part: int) -> None:
+        period = THREADS / RATE
+        due = time.monotonic() + part * period / THREADS
+        connection = self._connect()
+        headers = {"X-Run-Storlet": self._storlet} if kind == "storlet" else {}
+        while not self._end.wait(max(0.0, due - time.monotonic())):
+            fault = ""
+            try:
+                status, body = self._ask(connection, "GET", f"/{self._container}/plain.txt", headers)
+                fault = "" if (status, body) == (200, CONTENT) else f"{status} {body[:200]!r}"
+            except (OSError, http.client.HTTPException) as error:
+                fault = repr(error)
+                connection.close()
+                connection = self._connect()
+            now = time.monotonic()
+            with self._lock:
+                self._target.write(json.dumps([kind, due, now - due, fault]) + "\n")
+                self._target.flush()
+            # One that is late by more than a second is on time again: its delay has been counted.
+            due = max(due + period, now - 1)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._host, self._port, timeout=60)
+
+    def _ask(
+        self, connection: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str], body: bytes = b""
+    ) -> tuple[int, bytes]:
+        connection.request(method, f"/{self._path}{path}", body, {"X-Auth-Token": self._token, **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def main() -> None:
+    url, token, file = sys.argv[1:]
+    # It stands for a client on a machine of its own: what it measures must not be its own wait for a core.
+    with contextlib.suppress(PermissionError):
+        os.nice(-10)
+    with Path(file).open("a", encoding="utf-8") as target:
+        load = _Load(url, token, target)
+        load.prepare()
+        load.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""``python3 -m tests.attack.syscalls``: which system calls a sandbox of class ``user`` refuses, as a golden file.
+
+Each number of x86-64 is tried in a child process with arguments that mean nothing: ``EPERM``, ``ENOSYS`` and (for extended
+attributes) ``ENOTSUP`` are a refusal by policy or by the kernel, anything else got as far as its arguments.
+``tests/attack/syscalls.golden`` is what is expected; ``--write`` makes it anew, after a change of the profile that was meant.
+A call that is allowed with some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is looked at by the attack
+"dangerous system calls".
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.attack.arena import Attacker, arena_on
+
+GOLDEN: Final = Path(__file__).parent / "syscalls.golden"
+FIRST: Final = 0
+LAST: Final = 462
+#: Not tried: they end or stop the child whatever their arguments, or wait for ever (rt_sigreturn, pause, exit, rt_sigsuspend,
+#: exit_group), or newer kernels answer them before any filter does (uretprobe, uprobe).
+SPARED: Final = (15, 34, 60, 130, 231, 335, 336)
+#: Newer than the headers of the oldest system that we build on.
+_NEW: Final = dict(enumerate(
+    "cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr"
+    " lsm_set_self_attr lsm_list_modules mseal".split(), 451,
+))  # fmt: skip
+_HEADERS: Final = (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h"))
+
+
+def look(attacker: Attacker) -> dict[int, str]:
+    """By number: ``refused``, ``allowed`` or ``spared``."""
+    spare = ",".join(map(str, SPARED))
+    found: dict[int, str] = {}
+    # A child for each takes a millisecond or two, and the deadline of an invocation is short here.
+    for first in range(FIRST, LAST + 1, 25):
+        last = min(first + 24, LAST)
+        answer = attacker.report("table_of_calls", first=str(first), last=str(last), spare=spare)
+        found |= {int(number): seen for number, seen in answer.items()}
+    return found
+
+
+def compare(attacker: Attacker) -> list[str]:
+    """Where the sandbox and the golden file differ."""
+    golden = read()
+    found = look(attacker)
+    return [
+        f"{number} {golden[number][0]}: {found.get(number)}, expected {golden[number][1]}"
+        for number in golden
+        if found.get(number) != golden[number][1]
+    ]
+
+
+def read() -> dict[int, tuple[str, str]]:
+    """The golden file: number to name and outcome."""
+    lines = (line.split() for line in GOLDEN.read_text(encoding="ascii").splitlines() if not line.startswith("#"))
+    return {int(number): (name, outcome) for number, name, outcome in lines}
+
+
+def names() -> dict[int, str]:
+    """Names of the numbers, from the C library's headers."""
+    for header in _HEADERS:
+        if header.exists():
+            pairs = re.findall(r"#define __NR_(\w+)\s+(\d+)", header.read_text(encoding="ascii"))
+            return _NEW | {int(number): name for name, number in pairs}
+    raise SystemExit("no asm/unistd_64.h: install linux-libc-dev")
+
+
+def write(found: dict[int, str]) -> None:
+    known = names()
+    lines = [
+        "# Written by `python3 -m tests.attack.syscalls --write`: number, name, outcome in a sandbox of class user."
+    ]
+    lines += [f"{number} {known.get(number, '-')} {found[number]}" for number in sorted(found)]
+    GOLDEN.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    from tests.attack.__main__ import cluster_of_its_own  # noqa: PLC0415  the other imports this module
+
+    parser = argparse.ArgumentParser(prog="tests.attack.syscalls", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--write", action="store_true", help="write the golden file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(), cluster_of_its_own() as cluster, arena_on(cluster) as arena:
+        attacker = arena.attacker("python")
+        if options.write:
+            write(look(attacker))
+            return 0
+        faults = compare(attacker)
+    print("\n".join(faults) or f"as in {GOLDEN.name}")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""The ordered table: cheap and close first, what stops servers last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.attack import escape, exhaustion, lies, names, nodes
+from tests.attack.attack import Attack
+
+TABLE: Final[tuple[Attack, ...]] = (*escape.ROWS, *names.ROWS, *lies.ROWS, *exhaustion.ROWS, *nodes.ROWS)

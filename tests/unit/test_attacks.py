@@ -1,0 +1,118 @@
+"""The attack suite's own arithmetic, and that its table and its storlets fit together."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.attack import __main__ as attack_main
+from tests.attack import syscalls
+from tests.attack.arena import STORLETS, Attacker
+from tests.attack.attack import BOTH, Attack
+from tests.attack.leftovers import ESCAPES
+from tests.attack.neighbour import Sample, Window, p99, ratio
+from tests.attack.table import TABLE
+
+
+def window(*seconds: float, kind: str = "plain", fault: str = "") -> Window:
+    return Window([Sample(kind, 0.0, one, fault) for one in seconds])
+
+
+def nothing(_: Attacker) -> str:
+    return ""
+
+
+def row(**figures: float) -> attack_main.Row:
+    return attack_main.Row(Attack("x", "y", nothing), "python", **{"storlet_ratio": 1.0, "plain_ratio": 1.0, **figures})
+
+
+def test_names_of_attacks_are_unique() -> None:
+    names = [attack.name for attack in TABLE]
+    assert len(names) == len(set(names))
+
+
+def test_attacks_that_stop_servers_come_last() -> None:
+    alone = [attack.alone for attack in TABLE]
+    assert alone == sorted(alone)
+
+
+def test_every_attack_says_what_must_be_seen_and_in_which_languages() -> None:
+    for attack in TABLE:
+        assert attack.expected
+        assert attack.languages
+        assert set(attack.languages) <= set(BOTH)
+
+
+def test_every_way_to_attack_is_used() -> None:
+    """A method of the hostile storlet that no row calls is an attack that nobody makes."""
+    source = (STORLETS / "hostile.py").read_text(encoding="utf-8")
+    folder = Path(attack_main.__file__).parent
+    rows = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    ways = re.findall(r"^    def ([a-z]\w*)\(self\) -> None:", source, re.MULTILINE)
+    assert ways
+    assert [way for way in ways if f'"{way}"' not in rows] == []
+
+
+def test_p99_is_not_decided_by_one_hiccup() -> None:
+    assert p99([0.01] * 98 + [0.02, 9.0]) == pytest.approx(0.02)
+    assert p99([0.01] * 40 + [9.0]) == pytest.approx(0.01)
+    assert p99([0.01] * 900 + [0.5] * 100) == pytest.approx(0.5)
+    assert math.isnan(p99([]))
+
+
+def test_ratio_compares_one_kind_with_itself() -> None:
+    attacked = window(*[0.03] * 50) + window(*[9.0] * 50, kind="storlet")
+    assert ratio(attacked, window(*[0.01] * 50), "plain") == pytest.approx(3)
+
+
+def test_faults_of_a_window_say_whose() -> None:
+    assert (window(0.1) + window(0.1, kind="storlet", fault="503")).faults == ["storlet: 503"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [({}, "ok"), ({"storlet_ratio": 3.1}, "SLOW"), ({"plain_ratio": 1.6}, "SLOW"), ({"storlet_ratio": 2.9, "plain_ratio": 1.4}, "ok")],
+)  # fmt: skip
+def test_verdict_of_ratios(figures: dict[str, float], verdict: str) -> None:
+    assert row(**figures).verdict == verdict
+
+
+def test_verdict_names_everything_that_went_wrong() -> None:
+    bad = row(storlet_ratio=9.0)
+    bad.faults, bad.errors, bad.left = ["f"], ["e"], ["l"]
+    assert bad.verdict == "GOT THROUGH NEIGHBOUR SLOW LEFT"
+    assert bad.details() == ["got through: f", "neighbour: e", "left: l"]
+
+
+def test_a_report_cannot_be_injected_into() -> None:
+    bad = row()
+    bad.seen = "<script>"
+    assert "<script>" not in attack_main.page([bad], "s")
+
+
+def test_only_chooses_by_name() -> None:
+    chosen = attack_main.chosen("Fork bomb,zip")
+    assert {attack.name for attack, _ in chosen} >= {"fork bomb", "zip bomb, parsed carelessly"}
+    assert attack_main.chosen("no such attack") == []
+
+
+@pytest.mark.parametrize("line", [b"\x1b[2J", b"a\x07", b"\xc2\x9b31m", b"a\x00b"])
+def test_escapes_are_seen(line: bytes) -> None:
+    assert ESCAPES.search(line)
+
+
+def test_plain_text_of_any_language_is_no_escape() -> None:
+    assert not ESCAPES.search("sandbox started account=\u4e2d\u6587\t\u00e9".encode())
+
+
+def test_the_golden_file_refuses_what_the_checklist_names() -> None:
+    by_name = dict(syscalls.read().values())
+    for name in (
+        "ptrace", "process_vm_readv", "process_vm_writev", "userfaultfd", "bpf", "io_uring_setup", "keyctl", "add_key", "perf_event_open",
+        "unshare", "setns", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "open_by_handle_at",
+        "kexec_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "pidfd_getfd", "kcmp",
+    ):  # fmt: skip
+        assert by_name[name] == "refused", name
