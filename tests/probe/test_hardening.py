@@ -331,6 +331,24 @@ def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_mor
 # --- control groups -----------------------------------------------------------------------------------------------------
 
 
+def test_all_sandboxes_together_get_no_more_than_the_node_gives(
+    host: Host, private: configuration.Config, docker_host: Mapping[str, Any]
+) -> None:
+    if not docker_host[hardening.CGROUPS_IN_SIGHT]:
+        pytest.skip("the control groups of the engine are out of sight here")
+    assert private.limits.memory_bytes > 256 << 20, "else it is the sandbox's own limit that is met"
+    parent = hardening.cgroup_parent(private.sandbox.node_id, docker_host)
+    assert Cgroups().make_node(parent, dataclasses.replace(private.node, memory=128 << 20)) == []
+
+    def fill(container: str) -> None:
+        command = ("exec", container, "/usr/bin/python3", "-c")
+        assert host.docker(*command, "print(len(bytearray(20 << 20)))").strip() == str(20 << 20)
+        with pytest.raises(RuntimeError):
+            host.docker(*command, "print(len(bytearray(200 << 20)))")
+
+    asyncio.run(started(private, lambda _body: None, fill))
+
+
 def test_what_docker_removes_takes_our_groups_with_it(
     host: Host, fresh: Tenant, docker_host: Mapping[str, Any]
 ) -> None:
