@@ -86,21 +86,22 @@ class _Group:
 
 @dataclass(eq=False)
 class _Waiter:
-    """``signal`` is set when the slot is there; whoever waits takes it or gives it back."""
+    """``signal`` is set when the slot is there, at ``began``; whoever waits takes it or gives it back."""
 
     group: _Group
     since: float
+    began: float = 0.0
     signal: Signal = field(default_factory=Signal)
 
 
 class Slot:
     """A place among the invocations that run; released once, however often that is asked for."""
 
-    def __init__(self, admission: Admission, group: _Group, waited_seconds: float) -> None:
-        self.waited_seconds = waited_seconds
+    def __init__(self, admission: Admission, group: _Group, since: float, began: float) -> None:
+        self.waited_seconds = began - since
         self._admission: Admission | None = admission
         self._group = group
-        self._began = monotonic()
+        self._began = began
 
     def release(self) -> None:
         """Let the next one in."""
@@ -164,7 +165,7 @@ class Admission:
                 group = self._try_run(table, claim, now)
             finally:
                 table.unlock()
-        return None if group is None else Slot(self, group, 0.0)
+        return None if group is None else Slot(self, group, now, now)
 
     def acquire(self, claim: Claim, beats: Beats | None) -> Generator[None, None, Slot]:
         """A generator that returns a slot and yields at each beat while it waits.
@@ -182,7 +183,7 @@ class Admission:
             self._leave(waiter)
             raise
         metrics.admission(self._logger, "waited")
-        return Slot(self, waiter.group, monotonic() - waiter.since)
+        return Slot(self, waiter.group, waiter.since, waiter.began)
 
     def _wait(self, waiter: _Waiter, beats: Beats | None) -> Generator[None, None, None]:
         give_up = waiter.since + self._queue_seconds
@@ -328,6 +329,7 @@ class Admission:
                 self._waiting -= 1
                 turn.head.oldest = group.waiters[0].since if group.waiters else 0.0
                 self._begin_run(group, now)
+                waiter.began = now
                 waiter.signal.set()
 
     # --- out -----------------------------------------------------------------------------------------------------
