@@ -77,9 +77,8 @@ ALLOWED: Final = {
     "becoming somebody else": """
         capset setfsgid setfsuid setgid setgroups setregid setresgid setresuid setreuid setuid""",
     "limits and scheduling; without a capability only to one's own disadvantage": """
-        getpriority getrlimit getrusage ioprio_get prlimit64 sched_get_priority_max sched_get_priority_min
-        sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity
-        sched_setattr sched_setparam sched_setscheduler sched_yield setpriority setrlimit times""",
+        getpriority getrlimit getrusage ioprio_get sched_get_priority_max sched_get_priority_min sched_getaffinity
+        sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval sched_yield setrlimit times""",
     "time": """
         alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep setitimer time timer_create
         timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime""",
@@ -96,6 +95,13 @@ UNSUPPORTED: Final = {
         fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr lremovexattr lsetxattr
         removexattr setxattr""",
 }  # fmt: skip
+
+#: Of the caller only, by the number of the argument that names whom: the supervisor has the same user id, and a storlet that
+#: lowers its limits, its priority or its processors starves every other of its tenant.
+OWN_ONLY: Final = {
+    0: "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler",
+    1: "setpriority",
+}
 
 #: Requests of ``ioctl``: is it a terminal and how wide, bytes to read, blocking or not, close on exec or not.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -138,6 +144,7 @@ def profile(*, has_network: bool) -> str:
         *(_when(["socket", "socketpair"], 0, _WORD, family) for family in families),
         *(_when(["ioctl"], 1, _WORD, request) for request in requests),
         *(_when(["personality"], 0, _WORD, value) for value in PERSONALITIES),
+        *(_when(names.split(), index, _WORD, 0) for index, names in OWN_ONLY.items()),
         *(_rule(sorted(names.split()), REFUSE) | {"errnoRet": code} for code, names in UNSUPPORTED.items()),
     ]
     document = {

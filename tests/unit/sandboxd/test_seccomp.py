@@ -94,10 +94,18 @@ def test_sockets_are_local_unless_there_is_a_network() -> None:
 
 def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
     """The kernel takes 32 bits of these; whoever sets one above must neither get around a rule nor be refused."""
-    for name in ("socket", "socketpair", "ioctl", "personality"):
+    for name in ("socket", "socketpair", "ioctl", "personality", "prlimit64", "setpriority"):
         for rule in of(name):
             (match,) = rule["args"]
             assert (match["op"], match["value"]) == ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
+
+
+def test_limits_and_priorities_are_set_of_the_caller_only() -> None:
+    for index, names in seccomp.OWN_ONLY.items():
+        for name in names.split():
+            (rule,) = of(name)
+            (match,) = rule["args"]
+            assert (match["index"], match["valueTwo"]) == (index, 0)
 
 
 def test_attributes_of_files_are_as_on_a_file_system_without_them() -> None:
