@@ -13,6 +13,7 @@ ROOT = "/sys/fs/cgroup"
 
 _KILLS = (("", "memory.events"), ("memory", "memory.oom_control"))
 _HITS = (("", "memory.events.local"), ("memory", "memory.failcnt"))
+_HITS_WITH_SWAP = (("memory", "memory.memsw.failcnt"),)
 _REFUSED_FORKS = (("", "pids.events"), ("pids", "pids.events"))
 _SCRATCH = (("", "memory.stat"), ("memory", "memory.stat"))
 
@@ -31,7 +32,8 @@ class ControlGroup:
 
     def memory_hits(self) -> int:
         """How often this group's own memory limit was in the way; with version 1 also when pages could be had back."""
-        return self._value(_HITS, "oom")
+        # Version 1 counts at the limit that it meets first: with swap, when there is one.
+        return self._value(_HITS, "oom") + self._value(_HITS_WITH_SWAP, "")
 
     def refused_forks(self) -> int:
         """Processes and threads that this group was not given."""

@@ -32,7 +32,7 @@ from typing import NoReturn
 
 from storlet_daemon import kernel, worker
 from storlet_daemon.control_groups import ControlGroup, Counter
-from storlet_daemon.idle import Meter
+from storlet_daemon.idle import LOOK_SECONDS, Meter
 from storlet_daemon.launch import OUTPUT_MAX, BecomeWorker, Launched, launch, let_go, read_output
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
@@ -55,6 +55,8 @@ ROOM_SECONDS = 0.05
 """When a worker does not fit into the sandbox: how long until the next try, while idle ones of other groups leave."""
 PLACE_SECONDS = 1.0
 """How long a new worker waits to be put into its control groups; then it has to do without."""
+QUIET_SECONDS = 2.5 * LOOK_SECONDS
+"""Without work for so long there were two looks, so that what was used between them is known."""
 SCRATCH_SECONDS = 0.25
 """Between two looks at how much scratch space a group holds, while an invocation runs."""
 _MIB = 1 << 20
@@ -84,7 +86,9 @@ _SOON_FREE = (State.WAITING, State.LOADING, State.IDLE)
 class Worker:
     """One worker process. ``connection`` is the supervisor's duplicate of the running invocation's.
 
-    ``blame`` is the reason when the supervisor kills it for what it does, ``seen`` are the connections that it has had.
+    ``ended`` is the connection of the last one that has ended, until the next begins or the worker is known to be quiet: when
+    it dies and has not sent its ``done``, somebody must. ``blame`` is the reason when the supervisor kills it for what it does,
+    ``seen`` are the connections that it has had.
     """
 
     pid: int
@@ -95,6 +99,7 @@ class Worker:
     since: float
     connection: socket.socket | None = None
     cancelled: socket.socket | None = None
+    ended: socket.socket | None = None
     is_watched: bool = False
     is_retiring: bool = False
     was_killed: bool = False
@@ -243,6 +248,8 @@ class WorkerGroup:
                     continue
                 if one.state is State.LOADING:
                     one.load_error = f"loading took longer than {self.load.load_seconds:g} seconds"
+                elif one.state is State.ENDING:
+                    one.blame = (messages.FAILED, "storlet was killed: it did not end when it had said that it would")
                 self._kill(one)
             elif one.connection is not None and not one.is_watched and self._changes_at(one) <= now:
                 self._watch(one, one.connection)
@@ -489,6 +496,7 @@ class WorkerGroup:
             return
         one.seen.add(number)
         one.meter.began()
+        _forget_ended(one)
         one.state, one.since = State.BUSY, time.monotonic()
         one.deadline = math.inf
         self.due = min(self.due, one.since + SHORT_SECONDS)
@@ -506,7 +514,9 @@ class WorkerGroup:
             return False
 
     def _ended(self, one: Worker, report: messages.End) -> None:
-        self._close_connection(one)
+        if one.is_watched and one.connection is not None:
+            self.around.poller.forget(one.connection.fileno())
+        one.ended, one.connection, one.is_watched = one.connection, None, False
         one.meter.ended()
         one.runs += 1
         self.runs += 1
@@ -612,6 +622,8 @@ class WorkerGroup:
             if one.has_loaded and used is not None and one.meter.is_over(used):
                 one.blame = (messages.FAILED, "storlet was killed: it went on computing after it had reported its end")
                 self._kill(one)
+            elif one.meter.is_quiet and one.state is State.IDLE and time.monotonic() - one.since > QUIET_SECONDS:
+                _forget_ended(one)
 
     # -- death
 
@@ -625,6 +637,10 @@ class WorkerGroup:
         was_busy = one.connection is not None
         if was_busy:
             self._report_death(one, status, used)
+        if one.ended is not None:
+            # After a "done" of its own this one is not read any more.
+            self._tell(one.ended, messages.Done.error(*self._cause(one, status)))
+            _forget_ended(one)
         if not one.has_loaded and one.state is State.LOADING and not one.is_retiring:
             self._load_failed(self._load_death(one, status))
         elif one.state in (State.WAITING, State.IDLE) and not one.is_retiring and not one.was_killed:
@@ -641,10 +657,14 @@ class WorkerGroup:
             self.runs += 1
             self.failures += 1
             done = messages.Done.error(*self._cause(one, status), usage=one.meter.usage(used))
-            # The filter has gone, or reads nothing: the end of the connection tells it the same.
-            with contextlib.suppress(OSError):
-                connection.send(framing.encode(done), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._tell(connection, done)
         self._close_connection(one)
+
+    @staticmethod
+    def _tell(connection: socket.socket, done: messages.Done) -> None:
+        # The filter has gone, or reads nothing: the end of the connection tells it the same.
+        with contextlib.suppress(OSError):
+            connection.send(framing.encode(done), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _cause(self, one: Worker, status: int) -> tuple[str, str]:
         if one.blame is not None:
@@ -663,6 +683,9 @@ class WorkerGroup:
         in_group = self._kills is not None and self._kills.has_grown()
         is_own_limit = self._hits is not None and self._hits.has_grown()
         limit = self.load.limits.memory_bytes
+        if in_group and ControlGroup(self._directory).scratch_bytes() > limit // 4:
+            # Files in memory stay when their process is killed, and the next one would have only what they leave.
+            self.around.clear_scratch()
         if in_group and is_own_limit and limit:
             return f"its workers together used more than the {_mebibytes(limit)} that it may"
         return "the sandbox has run out of memory" if in_group or in_sandbox else ""
@@ -699,6 +722,12 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 _CREDENTIALS = struct.Struct("3i")
+
+
+def _forget_ended(one: Worker) -> None:
+    if one.ended is not None:
+        one.ended.close()
+        one.ended = None
 
 
 def _mebibytes(count: int) -> str:

@@ -133,7 +133,9 @@ def test_a_storlet_that_forges_its_end_gains_nothing(probe: Storlet) -> None:
     with probe.start(do="forge", text='{"type":"end","recycle":true}') as run:
         run.event()
         assert probe.run(b"next").output == b"next"
-        assert run.event() is None
+        done = run.event()
+    assert done.code == messages.FAILED
+    assert "did not end" in done.message
 
 
 def test_a_python_that_is_not_there_is_told_with_those_that_are(sandbox: HostSandbox) -> None:
@@ -214,9 +216,9 @@ def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(probe: Storle
 def test_an_invocation_that_nobody_asked_for_costs_the_worker_its_life(user_sandbox: HostSandbox) -> None:
     storlet = user_sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"))
     pid = storlet.run(do="pid").output
-    result = storlet.run(do="forge_begin")
-    # Its real invocation had ended, as far as it said; so nobody answers for it, and that is a failure too.
-    assert result.types == ["started"]
+    done = storlet.run(do="forge_begin").done
+    assert done.code == messages.FAILED
+    assert "nobody asked for" in (done.message or "")
     assert storlet.run(do="pid").output != pid
 
 
@@ -230,7 +232,9 @@ def test_an_invocation_that_is_claimed_twice_costs_the_worker_its_life(probe: St
 
 def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(probe: Storlet) -> None:
     pid = int(probe.run(do="pid").output)
-    assert probe.run(do="end_early", then="spin").types == ["started"]
+    done = probe.run(do="end_early", then="spin").done
+    assert done.code == messages.FAILED
+    assert "went on computing" in (done.message or "")
     assert probe.run(b"next").output == b"next"
     assert int(probe.run(do="pid").output) != pid
 

@@ -29,7 +29,8 @@ def test_counts_of_version_2(tmp_path: Path, directory: str) -> None:
 def test_counts_of_version_1(tmp_path: Path, directory: str) -> None:
     memory = tmp_path / "memory" / directory
     write(memory / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    write(memory / "memory.failcnt", "9\n")
+    write(memory / "memory.failcnt", "4\n")
+    write(memory / "memory.memsw.failcnt", "5\n")
     write(memory / "memory.stat", "cache 20\nrss 10\nshmem 4096\ntotal_shmem 1\n")
     write(tmp_path / "pids" / directory / "pids.events", "max 5\n")
     group = ControlGroup(directory, str(tmp_path))
