@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 ROOT = "/sys/fs/cgroup"
 
 _KILLS = (("", "memory.events"), ("memory", "memory.oom_control"))
-_HITS = (("", "memory.events.local"), ("memory", "memory.failcnt"))
-_HITS_WITH_SWAP = (("memory", "memory.memsw.failcnt"),)
+_FULL = (("", "memory.events.local"),)
+_MOST = (("memory", "memory.max_usage_in_bytes"),)
+_NEARLY_BYTES = 4 << 20
 _REFUSED_FORKS = (("", "pids.events"), ("pids", "pids.events"))
 _SCRATCH = (("", "memory.stat"), ("memory", "memory.stat"))
 
@@ -30,10 +31,12 @@ class ControlGroup:
         """Processes of this group that the kernel has killed for memory."""
         return self._value(_KILLS, "oom_kill")
 
-    def memory_hits(self) -> int:
-        """How often this group's own memory limit was in the way; with version 1 also when pages could be had back."""
-        # Version 1 counts at the limit that it meets first: with swap, when there is one.
-        return self._value(_HITS, "oom") + self._value(_HITS_WITH_SWAP, "")
+    def has_been_full(self, limit: int) -> bool:
+        """Whether this group has ever had no memory left of its own ``limit``.
+
+        Version 1 does not say so (its ``failcnt`` stays 0 on newer kernels), only what the most was that was ever used.
+        """
+        return self._value(_FULL, "oom") > 0 or self._value(_MOST, "") > limit - _NEARLY_BYTES
 
     def refused_forks(self) -> int:
         """Processes and threads that this group was not given."""

@@ -163,7 +163,6 @@ class WorkerGroup:
     _maker: int = -1
     _directory: str = ""
     _kills: Counter | None = None
-    _hits: Counter | None = None
     _scratch_at: float = math.inf
 
     # -- commands of the node daemon
@@ -374,8 +373,7 @@ class WorkerGroup:
             one.is_placed = True
             if directory != self._directory:
                 self._directory = directory
-                group = ControlGroup(directory)
-                self._kills, self._hits = Counter(group.kills), Counter(group.memory_hits)
+                self._kills = Counter(ControlGroup(directory).kills)
         if one.state is State.WAITING:
             self._let_go(one, directory)
 
@@ -681,12 +679,12 @@ class WorkerGroup:
         # Both are asked, always: a kill counts once.
         in_sandbox = self.around.memory_kills.has_grown()
         in_group = self._kills is not None and self._kills.has_grown()
-        is_own_limit = self._hits is not None and self._hits.has_grown()
         limit = self.load.limits.memory_bytes
-        if in_group and ControlGroup(self._directory).scratch_bytes() > limit // 4:
+        group = ControlGroup(self._directory)
+        if in_group and group.scratch_bytes() > limit // 4:
             # Files in memory stay when their process is killed, and the next one would have only what they leave.
             self.around.clear_scratch()
-        if in_group and is_own_limit and limit:
+        if in_group and limit and group.has_been_full(limit):
             return f"its workers together used more than the {_mebibytes(limit)} that it may"
         return "the sandbox has run out of memory" if in_group or in_sandbox else ""
 
