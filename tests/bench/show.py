@@ -58,4 +58,5 @@ def line(figure: Figure, verdict: Verdict | None) -> str:
         f" plain {plain:9.2f} {figure.unit:<5}" if plain is not None else " " * 22
     )
     promise = f"  {verdict.word}: {verdict.promise}" if verdict else ""
-    return f"  {figure.title:<{_WIDTH}} {sides}  {figure.value().text(figure.shown_unit):<24}{promise}"
+    notes = "".join(f"\n{'':13}{note}" for note in figure.notes)
+    return f"  {figure.title:<{_WIDTH}} {sides}  {figure.value().text(figure.shown_unit):<24}{promise}{notes}"
