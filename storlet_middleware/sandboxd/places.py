@@ -173,6 +173,16 @@ class Places:
         except (OSError, UnicodeDecodeError):
             return ""
 
+    def set_aside(self, key: str, new_key: str) -> None:
+        """Free the names of a sandbox that goes on: its sockets go; the control directory that it sees gets another name.
+
+        By that name the next sandboxd finds its supervisor again.
+        """
+        _remove_tree(self._sockets / key)
+        for parent in (self._control, self._notes):
+            with contextlib.suppress(OSError):  # then there is nothing, and the next sandboxd ends the sandbox
+                (parent / key).rename(parent / new_key)
+
     def listen_for_supervisor(self, key: str) -> socket.socket:
         """The listening control socket of a sandbox, in its present control directory."""
         return self._listening_at(self.control_dir(key) / "control.sock", 0o666, None, CONTROL_BACKLOG)

@@ -61,6 +61,8 @@ class Plan:
     body: Mapping[str, Any]
     #: The container was made differently from what ``body`` says: by an older sandboxd, image or configuration.
     is_outdated: bool = False
+    #: It was outdated for an earlier sandboxd already, and another has its place.
+    is_aside: bool = False
 
     @property
     def account(self) -> str:
@@ -112,12 +114,13 @@ class Planner:
 
     def spare_plan(self, key: str) -> Plan:
         """The plan for a sandbox of the user class that is nobody's yet."""
-        return self._spare_plan(key, self._config.classes[USER_CLASS].limits)
+        image_id = self._engine.image_id(self._config.sandbox.image)
+        return self._spare_plan(key, image_id, self._config.classes[USER_CLASS].limits)
 
-    def _spare_plan(self, key: str, limits: LimitsSection) -> Plan:
+    def _spare_plan(self, key: str, image_id: str, limits: LimitsSection) -> Plan:
         demand = Demand("", USER_CLASS, self._config.sandbox.image)
         who = _Who(demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, "")
-        return self._made_for(who, self._engine.image_id(demand.image), limits)
+        return self._made_for(who, image_id, limits)
 
     @property
     def spare_runtime(self) -> str:
@@ -139,11 +142,17 @@ class Planner:
         if not container.is_running or container.id != given.container:
             return None
         try:
-            spare = self.spare_plan(container.labels.get(docker.LABEL_KEY, ""))
+            image_id = self._image_id(given.demand.image, container)
+            key, limits = container.labels.get(docker.LABEL_KEY, ""), self._config.classes[USER_CLASS].limits
+            spare = self._spare_plan(key, image_id, limits)
             plan = self.given_plan(given.demand, spare)
-        except (PlaceFault, ImageMissing):
+        except PlaceFault:
             return None
-        if (plan.code_mark, plan.identity.uid) != (given.code_mark, given.uid):
+        if plan.identity.uid != given.uid:
+            return None
+        if container.name == aside_name(plan.container_name, container.id):
+            return _aside(plan, container)
+        if plan.code_mark != given.code_mark:
             return None
         is_outdated = not self._is_wanted(given.demand) or spare.config_hash != container.labels.get(
             docker.LABEL_CONFIG
@@ -171,7 +180,8 @@ class Planner:
     def self_test_spare_plan(self) -> Plan:
         """The plan for a pre-warmed one; always of the same name, so that the next one removes what is left of it."""
         key = sandbox_key(SELF_TEST_ACCOUNT, "spare", self._config.sandbox.image)
-        return self._spare_plan(key, self.self_test_limits(USER_CLASS))
+        image_id = self._engine.image_id(self._config.sandbox.image)
+        return self._spare_plan(key, image_id, self.self_test_limits(USER_CLASS))
 
     def self_test_given_plan(self, spare: Plan) -> Plan:
         """The plan of that one once it is given away."""
@@ -189,25 +199,30 @@ class Planner:
         # Before there was such a label, every container was made of the configured image.
         image = container.labels.get(docker.LABEL_IMAGE) or self._config.image_of(account)
         demand = Demand(account, container.labels.get(docker.LABEL_CLASS, ""), image)
-        if account == SELF_TEST_ACCOUNT:
-            return None  # its sandboxd ended in the middle of a self-test
-        known = (container.labels.get(docker.LABEL_KEY), container.name)
-        if not container.is_running or demand.trust_class not in CLASSES:
-            return None
-        if known != (demand.key, self._container_name(demand.key)):
+        name = self._container_name(demand.key)
+        is_aside = container.name == aside_name(name, container.id)
+        known = (container.labels.get(docker.LABEL_KEY), name if is_aside else container.name)
+        is_ours = container.is_running and demand.trust_class in CLASSES and known == (demand.key, name)
+        if not is_ours or account == SELF_TEST_ACCOUNT:  # of a sandboxd that ended in the middle of a self-test
             return None
         try:
-            image_id = self._engine.image_id(demand.image)
-        except ImageMissing:
-            image_id = container.image_id  # a running sandbox is worth more than none
-        try:
+            image_id = self._image_id(demand.image, container)
             plan = self._plan(demand, image_id, self._config.classes[demand.trust_class].limits)
         except PlaceFault:
             return None  # its code directory is gone
+        if is_aside:
+            return _aside(plan, container)
         if plan.code_mark != container.labels.get(docker.LABEL_CODE):
             return None  # it sees a code directory that nobody writes to any more
         is_outdated = not self._is_wanted(demand) or plan.config_hash != container.labels.get(docker.LABEL_CONFIG)
         return dataclasses.replace(plan, is_outdated=is_outdated)
+
+    def _image_id(self, image: str, container: docker.Container) -> str:
+        """What a new container would be made of; where the image is not there, what this one was made of."""
+        try:
+            return self._engine.image_id(image)
+        except ImageMissing:
+            return container.image_id  # a running sandbox is worth more than none
 
     def _check_mounts(self, trust_class: str) -> None:
         for mount in self._config.classes[trust_class].mounts:
@@ -262,6 +277,20 @@ class Planner:
 
     def _container_name(self, key: str) -> str:
         return f"storlet-{self._config.sandbox.node_id}-{key}"
+
+
+def aside_key(container_id: str) -> str:
+    """The name of the directories of a sandbox that was set aside."""
+    return container_id[:16]
+
+
+def aside_name(name: str, container_id: str) -> str:
+    """The name of its container."""
+    return f"{name}-{container_id[:12]}"
+
+
+def _aside(plan: Plan, container: docker.Container) -> Plan:
+    return dataclasses.replace(plan, key=aside_key(container.id), is_outdated=True, is_aside=True)
 
 
 def check_node_id(node_id: str) -> None:

@@ -37,7 +37,7 @@ from storlet_middleware.sandboxd.errors import (
     SandboxLost,
 )
 from storlet_middleware.sandboxd.gate import Gate
-from storlet_middleware.sandboxd.plan import Demand, Plan, Planner
+from storlet_middleware.sandboxd.plan import Demand, Plan, Planner, aside_name
 from storlet_middleware.sandboxd.sandbox import RECENT_SECONDS, Node, Sandbox, State
 from storlet_middleware.sandboxd.spares import Spares
 from storlet_middleware.sandboxd.wording import shown
@@ -460,6 +460,9 @@ class Pool:
                 self._in_background(self._adopt_spare(container))
             elif plan is None:
                 self._remove_stale(container)
+            elif plan.is_aside:
+                kept.add(plan.key)
+                self._in_background(self._adopt_aside(plan, container))
             else:
                 kept.add(plan.key)
                 entry = self._enter(plan.demand)
@@ -507,9 +510,8 @@ class Pool:
             self._drop(entry)
             return
         try:
-            await self._node.threads.call(
-                self._node.engine.rename, container.id, f"{container.name}-{container.id[:12]}"
-            )
+            name = aside_name(container.name, container.id)
+            await self._node.threads.call(self._node.engine.rename, container.id, name)
         except EngineFault as fault:
             log.warning("sandbox cannot be set aside key=%s reason=%s", entry.key, shown(fault))
             self._drop(entry)
@@ -518,6 +520,21 @@ class Pool:
             del self._entries[entry.key]
             self._draining.add(sandbox)
             self._in_background(self._drain(sandbox))
+
+    async def _adopt_aside(self, plan: Plan, container: Container) -> None:
+        """One that an earlier sandboxd has set aside goes on finishing its work."""
+        sandbox = Sandbox(plan, self._node, self._lost)
+        self._draining.add(sandbox)
+        try:
+            async with asyncio.timeout(OUTDATED_SECONDS):
+                await sandbox.adopt(container.id, container.created_at)
+        except (SandboxdFault, TimeoutError) as fault:
+            log.info("sandbox not adopted key=%s reason=%s", plan.key, shown(fault or "it did not come back in time"))
+            self._draining.discard(sandbox)
+            self._end_sandbox(sandbox)
+            return
+        sandbox.state = State.DRAINING
+        await self._drain(sandbox)
 
     async def _drain(self, sandbox: Sandbox) -> None:
         """End a sandbox that was set aside when it has finished; no invocation may be longer than ``total_seconds``."""

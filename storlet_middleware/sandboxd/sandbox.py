@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import enum
 import logging
 import socket
@@ -29,7 +30,7 @@ from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost, SandboxWeak
 from storlet_middleware.sandboxd.hardening import CODE_TARGET, SandboxFacts
 from storlet_middleware.sandboxd.places import Places
-from storlet_middleware.sandboxd.plan import Plan
+from storlet_middleware.sandboxd.plan import Plan, aside_key
 from storlet_middleware.sandboxd.threads import Threads
 from storlet_middleware.sandboxd.wording import shown
 
@@ -430,7 +431,9 @@ class Sandbox:
         Nobody finds it any more, and its directories' names are free for the sandbox that takes its place.
         """
         self.state = State.DRAINING
-        self._node.places.remove_sandbox_dirs(self.plan.key)
+        aside = aside_key(self.container_id or "")
+        self._node.places.set_aside(self.plan.key, aside)
+        self.plan = dataclasses.replace(self.plan, key=aside)
         await asyncio.sleep(SETTLE_SECONDS)
         return await self.is_working()
 
@@ -443,8 +446,7 @@ class Sandbox:
 
     def cut(self) -> None:
         """Begin its end: nobody finds it any more, its supervisor is left alone.  Then :meth:`remove`."""
-        if self.state is not State.DRAINING:  # then the directories are another sandbox's already
-            self._node.places.remove_sandbox_dirs(self.plan.key)
+        self._node.places.remove_sandbox_dirs(self.plan.key)
         self.state = State.ENDING
         if self._link is not None:
             self._link.close("the sandbox was ended")

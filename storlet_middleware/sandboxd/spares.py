@@ -34,7 +34,7 @@ from typing import Final
 from storlet_middleware.sandboxd import mounting
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CONFIG, LABEL_KEY, Container
 from storlet_middleware.sandboxd.errors import MountFault, SandboxdFault
-from storlet_middleware.sandboxd.plan import Demand, Given, Plan, Planner
+from storlet_middleware.sandboxd.plan import Demand, Given, Plan, Planner, aside_key
 from storlet_middleware.sandboxd.readback import OWN_KERNEL
 from storlet_middleware.sandboxd.sandbox import Node, Sandbox, State
 from storlet_middleware.sandboxd.wording import shown
@@ -187,7 +187,8 @@ class Spares:
     def given_plan_of(self, container: Container) -> Plan | None:
         """The plan of a spare that is a tenant's sandbox; ``None`` for one that is not, or of no use.  Blocks."""
         key = container.labels.get(LABEL_KEY, "")
-        given = _given(self._node.places.read_note(key)) if _KEY.fullmatch(key) else None
+        notes = (self._node.places.read_note(name) for name in (key, aside_key(container.id)) if _KEY.fullmatch(name))
+        given = next((given for note in notes if (given := _given(note)) is not None), None)
         return self._planner.given_plan_of(container, given) if given is not None else None
 
     async def adopt(self, container: Container) -> bool:

@@ -28,7 +28,8 @@ class FakeSupervisor:
     """One process, one loop; everything is a callback of the selector."""
 
     def __init__(self, directory: str, behaviour: str) -> None:
-        self.path = str(Path(directory) / "control.sock")
+        # As a mount does, the descriptor stays with the directory when that is called otherwise.
+        self.path = f"/proc/self/fd/{os.open(directory, os.O_PATH | os.O_DIRECTORY)}/control.sock"
         self.is_connected = False
         self.behaviour = behaviour
         self.selector = selectors.DefaultSelector()

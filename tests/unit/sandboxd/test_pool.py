@@ -305,6 +305,21 @@ def test_an_outdated_sandbox_finishes_its_work_beside_the_new_one(node: FakeNode
     assert greeting(loaded(node.load()))[1] == new
 
 
+def test_an_outdated_sandbox_finishes_its_work_however_often_sandboxd_restarts(node: FakeNode) -> None:
+    with work(loaded(node.load())) as connection:
+        for pids in (7, 8, 9):
+            node.stop()
+            node.limits["pids"] = pids
+            node.start()
+            assert greeting(loaded(node.load()))
+            until(lambda: sorted(s.state for s in node.status().sandboxes) == ["draining", "running"])
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
+    until(lambda: len(node.docker.containers) == 1)
+    until(lambda: len(list((node.home / "run" / "c").iterdir())) == 1)
+
+
 def test_a_sandbox_of_an_image_with_another_name_finishes_its_work(node: FakeNode) -> None:
     with work(loaded(node.load())):
         node.stop()

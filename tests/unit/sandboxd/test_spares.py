@@ -238,16 +238,30 @@ def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_wor
     await_spares(one, 1)
     (spare,) = waiting(one)
     with work(path) as connection:
-        one.stop()
-        one.limits["pids"] = 7
-        one.start()
-        assert greeting(loaded(one.load("AUTH_a", V1)))
-        until(lambda: spare.container not in one.docker.containers)
-        assert "draining" in {sandbox.state for sandbox in one.status().sandboxes}
+        for pids in (7, 8):
+            one.stop()
+            one.limits["pids"] = pids
+            one.start()
+            assert greeting(loaded(one.load("AUTH_a", V1)))
+            until(lambda: spare.container not in one.docker.containers)
+            assert "draining" in {sandbox.state for sandbox in one.status().sandboxes}
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(10)
     until(lambda: "draining" not in {sandbox.state for sandbox in one.status().sandboxes})
+
+
+def test_a_given_sandbox_whose_image_was_removed_is_adopted(one: FakeNode) -> None:
+    path = loaded(one.load("AUTH_a", V1))
+    with work(path) as connection:
+        one.stop()
+        one.docker.image = None
+        one.start()
+        until(lambda: "AUTH_a" in tenants(one))
+        assert loaded(one.load("AUTH_a", V1)) == path
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
 
 
 def test_a_runtime_with_a_kernel_of_its_own_has_none_and_the_log_says_so(

@@ -1,0 +1,83 @@
+"""The copies of storlet code on a node: what is too much goes, and comes back when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.sandboxd.keys import tenant_key
+from tests.functional.client import Client
+from tests.functional.tools import declaration, prepare_account, unique, users_of
+from tests.support.cluster import Cluster, wait_for
+
+SOURCE = """
+class Same:
+    def __init__(self, logger):
+        self.logger = logger
+
+    def __call__(self, inputs, outputs, parameters):
+        outputs[0].set_metadata({})
+        outputs[0].write(inputs[0].read())
+        outputs[0].close()
+        inputs[0].close()
+
+# %s
+"""
+SIZE = 64 * 1024
+OPTIONS: dict[str, dict[str, object]] = {
+    "storlet.conf:sandbox": {"code_cache_bytes": 3 * SIZE},
+    "storlet.conf:invocation": {"group_idle_seconds": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def account(other_cluster: Cluster) -> Iterator[Client]:
+    """An account on a cluster whose code cache holds two storlets, and which unloads them when they rest for a second."""
+    with other_cluster.configured(OPTIONS):
+        client = users_of(other_cluster.description)["admin:admin"].on(f"AUTH_{unique('cache')}")
+        prepare_account(client)
+        assert client.put("c").status in (201, 202)
+        assert client.put("c/o", b"an object").status == 201
+        yield client
+
+
+def upload(client: Client, name: str) -> None:
+    source = (SOURCE % os.urandom(SIZE // 2).hex()).encode()
+    assert client.put(f"storlet/{name}", source, declaration("python", f"{name[:-3]}.Same")).status == 201
+
+
+def is_well(client: Client, name: str) -> bool:
+    answer = client.get("c/o", {"X-Run-Storlet": name})
+    return (answer.status, answer.body, answer.is_broken) == (200, b"an object", False)
+
+
+def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_cluster: Cluster, account: Client) -> None:
+    folder = other_cluster.state_dir / "code" / tenant_key(account.account)
+
+    def versions() -> set[Path]:
+        return {path for path in folder.iterdir() if len(path.name) == 64}
+
+    def make_old() -> None:
+        """As if it had been used an hour ago: what was used in the last minute stays."""
+        for path in versions():
+            os.utime(path, (time.time() - 3600,) * 2)
+
+    names = ["a.py", "b.py", "c.py", "d.py"]
+    for name in names:
+        upload(account, name)
+    assert is_well(account, "a.py")
+    (first,) = versions()
+    assert is_well(account, "b.py")
+    assert first in versions()
+    time.sleep(3)  # both are unloaded meanwhile
+    make_old()
+    assert is_well(account, "c.py")
+    assert is_well(account, "d.py")
+    wait_for(lambda: first not in versions(), 20, "the oldest version to be removed")
+    assert is_well(account, "a.py")
+    assert first in versions()
+    wait_for(lambda: not list(folder.glob(".tmp-*")), 10, "what was removed to be deleted")
