@@ -41,6 +41,7 @@ from storlet_middleware.sandboxd.errors import (
     EngineUnavailable,
     LoadRefused,
     MountFault,
+    PlaceFault,
     SandboxdFault,
     SandboxLost,
     SandboxWeak,
@@ -138,7 +139,7 @@ class Gate:
             if not untested:
                 return
             await asyncio.wait([self._begin(name) for name in untested])
-            if self._faults:
+            if any(self.is_untested(name) for name in untested):
                 is_away = all(isinstance(known.fault, EngineUnavailable) for known in self._faults.values())
                 await asyncio.sleep(AGAIN_SECONDS if is_away else REST_SECONDS)
 
@@ -187,7 +188,8 @@ class Gate:
             began = time.monotonic()
             try:
                 faults = await self._tried(self._node.config.classes[name])
-            except SandboxdFault as fault:
+            except (SandboxdFault, OSError) as error:
+                fault = error if isinstance(error, SandboxdFault) else _fault_of(error)
                 if name not in self._faults or str(self._faults[name].fault) != str(fault):
                     log.warning("self-test not possible class=%s reason=%s", name, shown(fault))
                 self._faults[name] = _Fault(fault, time.monotonic())
@@ -205,6 +207,10 @@ class Gate:
         call = self._node.threads.call
         self._node.places.make_code_dir(self._planner.self_test_demand(trust_class.name).account)
         faults = await self._tried_in(await call(self._planner.self_test_plan, trust_class.name), trust_class)
+        if faults[SURVIVES]:
+            # Docker, when it is restarted, may have ended it.  What a test inside can do, it can do again.
+            log.warning("self-test sandbox ended class=%s reason=%s", trust_class.name, shown(faults[SURVIVES]))
+            faults = await self._tried_in(await call(self._planner.self_test_plan, trust_class.name), trust_class)
         if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
             # Given to a tenant, it is the same by another way.
             with contextlib.suppress(MountFault):  # then there are none on this node
@@ -282,6 +288,10 @@ class Gate:
 
 def _nobody_cares(_sandbox: Sandbox, _reason: str) -> None:
     """In place of the pool: the end of such a sandbox is seen by who waits for its answer."""
+
+
+def _fault_of(error: OSError) -> PlaceFault:
+    return PlaceFault(f"the file for the self-test: {error.strerror or error}")
 
 
 async def _ended(starting: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import stat
@@ -201,6 +202,25 @@ def test_a_class_is_told_what_it_may_have() -> None:
     classes = configuration.parse(text).classes
     assert gates.allowed(classes["user"]) == ()
     assert gates.allowed(classes["admin"]) == ("network", "write:/out")
+
+
+def test_a_disk_that_takes_no_file_leaves_a_class_untested(gated: MakeGated, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(gates, "donated", full)
+    node = gated()
+    assert refusal(node).message == "the file for the self-test: No space left on device"
+    assert states(node)["user"] == UNTESTED
+
+
+def test_a_sandbox_that_ended_once_is_given_a_second_chance(gated: MakeGated) -> None:
+    docker = FakeDocker(by_class={"user": "dies"}, start_seconds=0.2)
+    node = gated(docker)
+    until(lambda: docker.containers)
+    docker.by_class.clear()
+    assert once_known(node) == {"user": PASS, "admin": PASS}
+    assert docker.starts == 3
 
 
 def test_a_pre_warmed_sandbox_is_tested_as_it_is_when_it_is_given_away(gated: MakeGated) -> None:
