@@ -17,6 +17,11 @@ import greenlet
 
 from storlet_middleware.concurrency import Timer, call_later, has_hung_up
 
+#: Swift's memcache client gives a connection back to its pool on ``Exception`` and ``Timeout`` only. What is thrown into it
+#: while it holds one takes a place in the pool for good, and with the last place the proxy can check nobody's token any more.
+_NOT_WITHIN: Final = "/swift/common/memcached.py"
+#: Until the next look when it was the wrong moment; memcached answers within milliseconds.
+_AGAIN_SECONDS: Final = 0.02
 #: Proxy and object node each need one to notice, and a worker shall be dead within a second.
 _INTERVAL_SECONDS: Final = 0.25
 
@@ -86,7 +91,19 @@ class ClientWatch:
     def _look(self) -> None:
         """Runs in the hub: must not wait."""
         self._timer = None
-        if self._is_armed and has_hung_up(self._fd):
+        if not self._is_armed or not has_hung_up(self._fd):
+            self._timer = call_later(_INTERVAL_SECONDS, self._look)
+        elif _is_within(self._thread, _NOT_WITHIN):
+            self._timer = call_later(_AGAIN_SECONDS, self._look)
+        else:
             self._thread.throw(ClientGone())
-            return
-        self._timer = call_later(_INTERVAL_SECONDS, self._look)
+
+
+def _is_within(thread: greenlet.greenlet, file: str) -> bool:
+    """Whether a green thread that waits does so in a function of ``file``, or in what such a function has called."""
+    frame = thread.gr_frame
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(file):
+            return True
+        frame = frame.f_back
+    return False

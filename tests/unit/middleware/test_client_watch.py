@@ -11,6 +11,7 @@ import eventlet
 import eventlet.wsgi
 import pytest
 
+from storlet_middleware.client_watch import ClientGone, ClientWatch
 from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
 from tests.unit.middleware.test_proxy import failing
 
@@ -125,3 +126,31 @@ def test_a_client_that_leaves_a_silent_storlet_is_noticed_within_a_second(
     assert wait_until(lambda: bool(cancelled))
     assert cancelled[0] - left < 1.2
     assert wait_until(lambda: not proxy.filter._proxy._inflight)
+
+
+def test_a_client_that_leaves_while_swift_holds_a_pooled_connection_is_noticed_after_that() -> None:
+    """Swift's memcache client would never give the connection back: after sixteen of those nobody's token can be checked."""
+    here, there = socket.socketpair()
+    there.close()
+    seen: list[str] = []
+    source = "def get(wait):\n    wait(0.6)\n    returned.append('connection')\n"
+    memcached: dict[str, Any] = {"returned": seen}
+    exec(compile(source, "/x/site-packages/swift/common/memcached.py", "exec"), memcached)  # noqa: S102
+
+    class Input:
+        def get_socket(self) -> socket.socket:
+            return here
+
+    def request() -> None:
+        watch = ClientWatch({"eventlet.input": Input()})
+        try:
+            memcached["get"](eventlet.sleep)
+            eventlet.sleep(5)
+        except ClientGone:
+            seen.append("gone")
+        finally:
+            watch.stop()
+
+    with here, eventlet.Timeout(5):
+        eventlet.spawn(request).wait()
+    assert seen == ["connection", "gone"]
