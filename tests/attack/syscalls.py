@@ -25,10 +25,10 @@ LAST: Final = 462
 #: exit_group), or newer kernels answer them before any filter does (uretprobe, uprobe).
 SPARED: Final = (15, 34, 60, 130, 231, 335, 336)
 #: Newer than the headers of the oldest system that we build on.
-_NEW: Final = dict(enumerate(
-    "cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr"
-    " lsm_set_self_attr lsm_list_modules mseal".split(), 451,
-))  # fmt: skip
+_NEW: Final = {
+    451: "cachestat", 452: "fchmodat2", 453: "map_shadow_stack", 454: "futex_wake", 455: "futex_wait", 456: "futex_requeue",
+    457: "statmount", 458: "listmount", 459: "lsm_get_self_attr", 460: "lsm_set_self_attr", 461: "lsm_list_modules", 462: "mseal",
+}  # fmt: skip
 _HEADERS: Final = (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h"))
 
 
