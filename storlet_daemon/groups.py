@@ -137,6 +137,7 @@ class Surroundings:
     memory_kills: Counter
     sweep: Callable[[], None]
     make_room: Callable[[WorkerGroup], bool]
+    expendable: kernel.Expendable
     place: Callable[[messages.Place], bool]
     clear_scratch: Callable[[], None]
 
@@ -328,7 +329,8 @@ class WorkerGroup:
         else:
             become_worker = functools.partial(self._refuse, failure)
         try:
-            launched = launch(self.listening, self.load.name, self.load.limits, become_worker)
+            with self.around.expendable:
+                launched = launch(self.listening, self.load.name, self.load.limits, become_worker)
         except OSError:
             # The sandbox is at its limit of processes or memory. Connections wait; their deadlines are the filter's.
             self._retry_at = now + RETRY_SECONDS

@@ -102,11 +102,37 @@ def unblock_all() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def offer_to_memory_killer() -> None:
-    """When the sandbox is out of memory the kernel shall take this process, not process 1. Needs ``show_memory`` first."""
-    # Not worth more: a sandbox whose process 1 is taken is started anew.
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("500")
+_OFFER = 300
+
+
+class Expendable:
+    """When the sandbox is out of memory the kernel shall take a child that was made inside ``with``, not process 1.
+
+    A child inherits this at its birth. It could say so itself only if it let other processes of its user look into it for
+    that moment. Made before ``hide_memory``, which takes the file away.
+    """
+
+    def __init__(self, path: str = "/proc/self/oom_score_adj") -> None:
+        """Open the file for good."""
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._own = int(os.pread(self._fd, 16, 0))
+        except OSError:
+            # Not worth more: a sandbox whose process 1 is taken is started anew.
+            self._fd = -1
+
+    def __enter__(self) -> None:
+        """From here on children are to be taken first."""
+        self._write(min(self._own + _OFFER, 1000) if self._fd >= 0 else 0)
+
+    def __exit__(self, *exc_info: object) -> None:
+        """This process itself is not."""
+        self._write(self._own if self._fd >= 0 else 0)
+
+    def _write(self, score: int) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._fd, str(score).encode(), 0)
 
 
 OPEN_FILES_MIN = 64

@@ -53,7 +53,8 @@ BecomeWorker = Callable[[str], NoReturn]
 def launch(listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker) -> Launched:
     """Fork; once let go, the child runs ``become_worker`` with descriptors in order.
 
-    ``OSError`` when there is no process to be had.
+    ``OSError`` when there is no process to be had. The child inherits ``hide_memory``: other storlets of the tenant have the
+    same uid, and could reach its memory and descriptors in /proc otherwise.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output = -1
@@ -93,8 +94,6 @@ def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
     if not message.startswith(_GO):
         # The supervisor is gone, or does not want this worker any more.
         os._exit(0)
-    # Other storlets of the tenant have the same uid: without this they could reach its memory and descriptors in /proc.
-    kernel.hide_memory()
     become_worker(message[len(_GO) :].decode())
 
 
@@ -103,8 +102,6 @@ def _child(sockets: list[int], output: int, name: str, become_worker: Callable[[
     try:
         os.setsid()
         kernel.unblock_all()
-        kernel.show_memory()
-        kernel.offer_to_memory_killer()
         kernel.adopt_orphans()
         kernel.set_name(name)
         _arrange(sockets, output)

@@ -52,6 +52,7 @@ class Supervisor:
             Counter(ControlGroup().kills),
             self._sweep_soon,
             self._make_room,
+            kernel.Expendable(),
             self._place,
             self._clear_scratch,
         )
@@ -215,8 +216,17 @@ class Supervisor:
 
     def _place(self, place: messages.Place) -> bool:
         """Ask for it; whether anybody was there to hear."""
-        self._answer(place)
-        return self._control is not None
+        if self._control is None:
+            return False
+        try:
+            framing.send(self._control, place)
+        except BlockingIOError:
+            # It reads too slowly just now; going on unplaced is better than a lost connection.
+            return False
+        except OSError:
+            self._disconnect()
+            return False
+        return True
 
     def _answer(self, message: messages.Message) -> None:
         """Send to the node daemon; one that does not read its socket is as good as gone."""

@@ -137,3 +137,23 @@ def test_limits_of_a_process_are_never_raised() -> None:
         return resource.getrlimit(resource.RLIMIT_NOFILE) == (80, 80)
 
     assert in_child(check)
+
+
+def test_children_are_taken_before_their_parent_when_memory_runs_out() -> None:
+    def check() -> bool:
+        own = Path("/proc/self/oom_score_adj")
+        before = int(own.read_text())
+        expendable = kernel.Expendable()
+        kernel.hide_memory()
+        with expendable:
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if int(own.read_text()) == min(before + 300, 1000) else 1)
+        return os.waitpid(child, 0)[1] == 0 and int(own.read_text()) == before
+
+    assert in_child(check)
+
+
+def test_a_kernel_without_that_file_does_no_harm(tmp_path: Path) -> None:
+    with kernel.Expendable(str(tmp_path / "absent")):
+        pass
