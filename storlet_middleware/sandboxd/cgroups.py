@@ -176,6 +176,25 @@ class Cgroups:
         for tree in self._all_trees():
             _remove(tree / name.lstrip("/"))
 
+    def sandboxes(self, name: str) -> set[str]:
+        """The groups of single containers below the node's, named by the containers' ids; a slice's are systemd's to remove.
+
+        The runtime leaves empty ones when the engine dies while it starts a container.
+        """
+        found: set[str] = set()
+        if name.endswith(".slice"):
+            return found
+        for tree in self._all_trees():
+            with contextlib.suppress(OSError):
+                found |= {path.name for path in (tree / name.lstrip("/")).iterdir() if path.is_dir()}
+        return found
+
+    def remove_sandboxes(self, name: str, groups: Iterable[str]) -> None:
+        """Remove groups that :meth:`sandboxes` named and whose containers are gone."""
+        for group in groups:
+            for tree in self._all_trees():
+                _remove(tree / name.lstrip("/") / group)
+
     # --- the workers of a storlet -----------------------------------------------------------------------------------
 
     def place(self, supervisor_pid: int, sandbox_pid: int, group: str, limits: Resources) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.errors import CodeMissing, InternalError, NodeBusy, SandboxUnavailable, StorletError
-from storlet_middleware.sandboxd import checks
+from storlet_middleware.sandboxd import checks, hardening
 from storlet_middleware.sandboxd.backoff import Backoff
 from storlet_middleware.sandboxd.code_space import CodeSpace
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_KEY, Container
@@ -558,8 +558,12 @@ class Pool:
 
     async def _sweep(self) -> None:
         """Remove containers of ours that no entry knows: removals that failed, starts that were given up."""
+        call, cgroups, node_id = self._node.threads.call, self._node.cgroups, self._node.config.sandbox.node_id
         try:
-            containers = await self._node.threads.call(self._node.engine.ours, self._node.config.sandbox.node_id)
+            parent = hardening.cgroup_parent(node_id, await call(self._node.engine.host))
+            # In this order: a group that is there has its container already.
+            groups = await call(cgroups.sandboxes, parent)
+            containers = await call(self._node.engine.ours, node_id)
         except EngineUnavailable:
             return  # the next sweep sees them
         except EngineFault as fault:
@@ -576,6 +580,7 @@ class Pool:
             is_starting = entry is not None and (entry.sandbox is None or entry.sandbox.container_id is None)
             if not is_starting:
                 self._remove_stale(container)
+        await call(cgroups.remove_sandboxes, parent, groups - {container.id for container in containers})
         now = self._now()
         self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if not backoff.is_over(now)}
 

@@ -172,6 +172,22 @@ def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Pa
     assert faults == [f"no control groups for {name}" for name in ("memory", "cpu", "pids")]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_the_runtime_left_of_a_container_is_removed(make_tree: Callable[[int], FakeTree], version: int) -> None:
+    tree = make_tree(version)
+    groups = groups_of(tree)
+    for folder in tree.trees().values():
+        for name in ("a" * 64, "b" * 64):
+            (folder / "storlets-n" / name).mkdir(parents=True)
+    assert groups.sandboxes("/storlets-n") == {"a" * 64, "b" * 64}
+    groups.remove_sandboxes("/storlets-n", ["a" * 64])
+    assert groups.sandboxes("/storlets-n") == {"b" * 64}
+
+
+def test_groups_below_a_slice_are_systemds(make_tree: Callable[[int], FakeTree]) -> None:
+    assert groups_of(make_tree(1)).sandboxes("storlets-n.slice") == set()
+
+
 @pytest.mark.parametrize(("shares", "weight"), [(1024, 100), (256, 25), (2, 1), (262144, 10000), (10, 1)])
 def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, weight: int) -> None:
     assert cgroups.weight_of(shares) == weight
