@@ -1,0 +1,78 @@
+"""The scratch space is emptied whatever storlets have left there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon import scratch
+
+
+def clear(place: Path) -> None:
+    pid = scratch.begin_to_clear(str(place))
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_everything_goes_and_the_place_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "-rf").write_text("x")
+    (tmp_path / "line\nbreak").mkdir()
+    (tmp_path / "link").symlink_to("/")
+    deep = tmp_path / "deep"
+    for _ in range(50):
+        deep.mkdir()
+        deep /= "deep"
+    clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/etc").is_dir()
+
+
+def test_folders_that_their_owner_has_closed_go_too(tmp_path: Path) -> None:
+    if os.getuid() == 0:
+        os.chown(tmp_path, 54321, 54321)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(tmp_path)
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setresgid(54321, 54321, 54321)
+                os.setresuid(54321, 54321, 54321)
+            Path("closed/inner").mkdir(parents=True)
+            Path("closed/inner/file").write_text("x")
+            Path("closed/inner").chmod(0)
+            Path("closed").chmod(0)
+            child = scratch.begin_to_clear(".")
+            os._exit(0 if os.waitpid(child, 0)[1] == 0 and not any(Path().iterdir()) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_what_is_made_meanwhile_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("x")
+    pid = scratch.begin_to_clear(str(tmp_path))
+    (tmp_path / "old").write_text("new")
+    os.waitpid(pid, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_place_without_room_for_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "other").write_text("x")
+    make = tempfile.mkdtemp
+    tries: list[int] = []
+
+    def full_at_first(**options: str) -> str:
+        tries.append(len(list(tmp_path.iterdir())))
+        if len(tries) == 1:
+            raise OSError(28, "No space left on device")
+        return make(**options)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full_at_first)
+    clear(tmp_path)
+    assert tries == [2, 1]
+    assert list(tmp_path.iterdir()) == []
