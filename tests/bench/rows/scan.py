@@ -14,7 +14,7 @@ from tests.bench.http import BadAnswer, Connection
 from tests.bench.link import Link, NoLink
 from tests.bench.node import CpuTimes, names_of
 from tests.bench.site import CONTAINER, PLAIN, Treatment, python_code
-from tests.bench.storlets.one_percent import MARK, RECORD_BYTES, Scanner
+from tests.bench.storlets.one_percent import DROP, FLAG_AT, KEEP, RECORD_BYTES, Scanner
 
 OBJECT: Final = f"{CONTAINER}/records"
 _MBIT: Final = 1000
@@ -41,10 +41,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _upload(bench: Bench) -> int:
     """Store the object; its size, which is a whole number of blocks of :data:`_ONE_OF` records."""
-    plain = b"%010d|drop|" + b"." * (RECORD_BYTES - 17) + b"\n"
-    records = [plain % number for number in range(_ONE_OF)]
-    records[_ONE_OF // 2] = records[_ONE_OF // 2].replace(b"|drop|", MARK)
-    block = b"".join(records)
+    kinds = [KEEP if number == _ONE_OF // 2 else DROP for number in range(_ONE_OF)]
+    records = [b"%0*d%b" % (FLAG_AT, number, kind) for number, kind in enumerate(kinds)]
+    block = b"".join(record.ljust(RECORD_BYTES - 1, b".") + b"\n" for record in records)
     body = block * (bench.plan.scan_bytes // len(block))
     bench.site.main.send("PUT", OBJECT, body=body)
     return len(body)

@@ -1,32 +1,30 @@
-"""Records of 100 bytes, of which it keeps those that carry a mark.  The benchmark's client uses the same class on a GET."""
+"""Records of 100 bytes, of which it keeps those whose flag is set.  The benchmark's client uses the same class on a GET."""
 
 from __future__ import annotations
 
 from typing import Any
 
 RECORD_BYTES = 100
-MARK = b"|keep|"
+FLAG_AT = 10
+KEEP, DROP = b"+", b"-"
 
 
 class Scanner:
-    """Takes bytes in pieces of any size, gives the marked records."""
+    """Takes bytes in pieces of any size, gives the flagged records."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes | memoryview) -> bytes:
-        """The marked records among ``data``, as one string of bytes."""
-        if self._rest:
-            data = self._rest + bytes(data)
-        end = len(data) - len(data) % RECORD_BYTES
-        self._rest = bytes(data[end:])
-        block = bytes(data[:end])
+        """The flagged records among ``data``, as one string of bytes."""
+        block = self._rest + bytes(data)
+        self._rest = block[len(block) - len(block) % RECORD_BYTES :]
+        flags = block[FLAG_AT : len(block) - len(self._rest) : RECORD_BYTES]
         found = []
-        at = block.find(MARK)
+        at = flags.find(KEEP)
         while at >= 0:
-            begin = at - at % RECORD_BYTES
-            found.append(block[begin : begin + RECORD_BYTES])
-            at = block.find(MARK, begin + RECORD_BYTES)
+            found.append(block[at * RECORD_BYTES : (at + 1) * RECORD_BYTES])
+            at = flags.find(KEEP, at + 1)
         return b"".join(found)
 
 
