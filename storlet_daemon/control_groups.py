@@ -46,6 +46,11 @@ class ControlGroup:
         """Memory that is held as files: the scratch space, memory files, shared memory."""
         return self._value(_SCRATCH, "shmem")
 
+    def cpu_seconds(self) -> float:
+        """Processor time of all processes that were ever in this group, also of those that nobody has waited for."""
+        microseconds = self._value((("", "cpu.stat"),), "usage_usec")
+        return microseconds / 1e6 or self._value((("cpuacct", "cpuacct.usage"),), "") / 1e9
+
     def _value(self, files: Iterable[tuple[str, str]], key: str) -> int:
         for controller, name in files:
             path = "/".join(part for part in (self._root, controller, self._directory, name) if part)

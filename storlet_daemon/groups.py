@@ -32,7 +32,7 @@ from typing import NoReturn
 
 from storlet_daemon import kernel, worker
 from storlet_daemon.control_groups import ControlGroup, Counter
-from storlet_daemon.idle import LOOK_SECONDS, Meter
+from storlet_daemon.idle import LOOK_SECONDS, Bucket, Meter
 from storlet_daemon.launch import OUTPUT_MAX, BecomeWorker, Launched, launch, let_go, read_output
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
@@ -165,6 +165,8 @@ class WorkerGroup:
     _directory: str = ""
     _kills: Counter | None = None
     _scratch_at: float = math.inf
+    _bucket: Bucket = field(default_factory=Bucket)
+    _has_changed: bool = True
 
     # -- commands of the node daemon
 
@@ -348,6 +350,7 @@ class WorkerGroup:
     def _welcome(self, launched: Launched, refuses: bool, now: float) -> None:
         one = Worker(launched.pid, launched.channel, launched.output, State.WAITING, math.inf, now)
         self.workers[one.pid] = one
+        self._has_changed = True
         self.due = 0.0
         self.around.poller.watch(launched.channel.fileno(), select.EPOLLIN, functools.partial(self._channel_ready, one))
         if refuses:
@@ -620,16 +623,28 @@ class WorkerGroup:
         for one in list(self.workers.values()):
             used = cpu_seconds.get(one.pid)
             if one.has_loaded and used is not None and one.meter.is_over(used):
-                one.blame = (messages.FAILED, "storlet was killed: it went on computing after it had reported its end")
-                self._kill(one)
+                self._kill_for_computing(one)
             elif one.meter.is_quiet and one.state is State.IDLE and time.monotonic() - one.since > QUIET_SECONDS:
                 _forget_ended(one)
+        # Who loads may use what he likes; so may have done who is not there any more, or was not at the last look.
+        is_steady = not self._has_changed and all(one.has_loaded for one in self.workers.values())
+        self._has_changed = False
+        allowed = sum(one.meter.allowed for one in self.workers.values()) if is_steady else math.inf
+        if self._directory and self._bucket.is_over(ControlGroup(self._directory).cpu_seconds(), allowed):
+            for one in list(self.workers.values()):
+                if one.state is State.IDLE:
+                    self._kill_for_computing(one)
+
+    def _kill_for_computing(self, one: Worker) -> None:
+        one.blame = (messages.FAILED, "storlet was killed: it went on computing after it had reported its end")
+        self._kill(one)
 
     # -- death
 
     def exited(self, pid: int, status: int, used: resource.struct_rusage) -> None:
         """A worker of this group is dead and reaped: answer in its name, clean up after it, replace it."""
         one = self.workers.pop(pid)
+        self._has_changed = True
         self._read_reports(one)
         self._channel_ended(one)
         kernel.kill_group(pid)

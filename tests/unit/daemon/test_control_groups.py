@@ -21,8 +21,10 @@ def test_counts_of_version_2(tmp_path: Path, directory: str) -> None:
     write(place / "memory.events.local", "low 0\nhigh 0\nmax 7\noom 1\noom_kill 2\n")
     write(place / "memory.stat", "anon 10\nfile 20\nshmem 4096\n")
     write(place / "pids.events", "max 5\n")
+    write(place / "cpu.stat", "usage_usec 2500000\nuser_usec 1\n")
     group = ControlGroup(directory, str(tmp_path))
     assert (group.kills(), group.scratch_bytes(), group.refused_forks()) == (2, 4096, 5)
+    assert group.cpu_seconds() == 2.5
     assert group.has_been_full(64 << 20)
     write(place / "memory.events.local", "low 0\nhigh 0\nmax 7\noom 0\noom_kill 2\n")
     assert not group.has_been_full(64 << 20)
@@ -35,8 +37,10 @@ def test_counts_of_version_1(tmp_path: Path, directory: str) -> None:
     write(memory / "memory.max_usage_in_bytes", f"{60 << 20}\n")
     write(memory / "memory.stat", "cache 20\nrss 10\nshmem 4096\ntotal_shmem 1\n")
     write(tmp_path / "pids" / directory / "pids.events", "max 5\n")
+    write(tmp_path / "cpuacct" / directory / "cpuacct.usage", "2500000000\n")
     group = ControlGroup(directory, str(tmp_path))
     assert (group.kills(), group.scratch_bytes(), group.refused_forks()) == (2, 4096, 5)
+    assert group.cpu_seconds() == 2.5
     assert group.has_been_full(63 << 20)
     assert not group.has_been_full(65 << 20)
 
@@ -46,6 +50,7 @@ def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path) -> None:
     group = ControlGroup("", str(tmp_path))
     assert (group.kills(), group.scratch_bytes(), group.refused_forks()) == (0, 0, 0)
     assert not group.has_been_full(64 << 20)
+    assert group.cpu_seconds() == 0
 
 
 def test_a_counter_tells_growth_once() -> None:
