@@ -28,6 +28,8 @@ import math
 import os
 import re
 import socket
+import struct
+import termios
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,6 +139,8 @@ class Invocation:
         self._is_finished = False
         #: Output that has been read before it was asked for.
         self._ahead: deque[bytes] = deque()
+        #: Bytes that still belong to the output, once ``done`` has come.
+        self._left = 0
         self._offsets: tuple[int, ...] = ()
         self._input_error: BaseException | None = None
         self._unfair_bytes = 0
@@ -289,10 +293,14 @@ class Invocation:
 
     def _read_pipe(self) -> bytes | None:
         """Bytes, ``b""`` at the end of the data, ``None`` when there are none now."""
+        # Whoever writes on after ``done`` (a child that the storlet has left) gets no further, and keeps nobody reading.
+        most = min(CHUNK_BYTES, self._left) if self._is_done else CHUNK_BYTES
         try:
-            return os.read(self._out, CHUNK_BYTES)
+            chunk = os.read(self._out, most) if most else b""
         except BlockingIOError:
             return None
+        self._left -= len(chunk) if self._is_done else 0
+        return chunk
 
     def _wait_for_more(self, chunk: bytes | None, until: float | None) -> bool:
         """After the end of the data wait for events, else for data and now and then for events; False: ``until`` came."""
@@ -367,6 +375,7 @@ class Invocation:
             }
         if done.is_ok and self._has_metadata:
             self._is_done = True
+            self._left = _at_hand(self._out)
             return
         # A sandbox may blame its own tenant's code, never us or another.
         code = done.code if done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL else None
@@ -511,6 +520,11 @@ def _pipe(*, reader_is_ours: bool) -> tuple[int, int]:
     with contextlib.suppress(OSError):
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return reader, writer
+
+
+def _at_hand(pipe: int) -> int:
+    """How many bytes a read of ``pipe`` could give now."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
 
 
 def _clean_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, str]:

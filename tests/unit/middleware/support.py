@@ -105,6 +105,8 @@ class WorkerRun:
         self.connection.settimeout(seconds)
         try:
             return framing.receive(self.connection) is None
+        except ConnectionResetError:  # closed before it has read what this side sent
+            return True
         except OSError:
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,31 @@ def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
     assert time.monotonic() - began < 0.5
     assert invocation.read() == b"x"
     invocation.close()
+
+
+def test_what_is_written_after_the_end_is_no_output(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that a storlet leaves behind, or a lying worker, could else keep the filter reading into memory for hours."""
+    has_come, has_written = threading.Event(), threading.Event()
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"all")
+        child = os.dup(worker.out)
+        worker.succeed()
+        has_come.wait(5)
+        os.write(child, b"more" * 1000)
+        os.close(child)
+        has_written.set()
+
+    def take_done(self: Invocation, done: messages.Done) -> None:
+        original(self, done)
+        has_come.set()
+        assert has_written.wait(5)
+
+    original = Invocation._take_done
+    monkeypatch.setattr(Invocation, "_take_done", take_done)
+    workers.script = script
+    assert run(make(), workers) == b"all"
 
 
 def test_a_failure_that_is_at_hand_is_raised(workers: Workers) -> None:
