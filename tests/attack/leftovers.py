@@ -23,6 +23,8 @@ DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
 LOGS: Final = (*DAEMONS, "account-1", "container-1")
 #: Terminal escapes, and the one-character forms of them; the rest of the control characters but line ends.
 ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+#: The engine's client keeps some connections at hand, more after many containers at a time: only more than so many is a leak.
+ENGINE_CONNECTIONS: Final = 16
 #: Sockets of a supervisor besides two for each worker: listening ones, its control connection.
 ALLOWED_SOCKETS: Final = 8
 #: What a supervisor has of its own.
@@ -94,10 +96,10 @@ def _differences(host: Host, before: State) -> Iterator[str]:
 
 
 def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
-    """Connections, pipes, memory files and objects; sandboxd's one connection to each sandbox is meant to be."""
+    """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and to the engine."""
     counts = host.descriptors(name)
     if name == "sandboxd":
-        counts["socket"] = max(0, counts["socket"] - sandboxes)
+        counts["socket"] = max(0, counts["socket"] - sandboxes) // ENGINE_CONNECTIONS
     return +counts
 
 

@@ -428,7 +428,7 @@ class Hostile(Gremlin):
                 attempts[f"clone {name}"] = lambda flag=flag: self._clone(flag)
         attempts |= {
             "clone3 user": self._clone3, "x32": lambda: self._in_child(0x40000000 | 39), "i386": self._compat,
-            "setns self": lambda: call(308, os.open("/proc/self/ns/net", os.O_RDONLY), 0),
+            "setns self": self._enter,
             "personality unlimited": lambda: self._in_child(135, 0x0040000), "keyring": lambda: call(250, 0, -3, 1),
             "io_uring": lambda: call(425, 4, ctypes.create_string_buffer(120)), "userfaultfd": lambda: call(323, 1),
             "perf": lambda: call(298, ctypes.create_string_buffer(112), 0, -1, -1, 0), "bpf map": lambda: call(321, 0, ctypes.create_string_buffer(72), 72),
@@ -437,6 +437,14 @@ class Hostile(Gremlin):
             "terminal input": self._push_input,
         }  # fmt: skip
         self._report(attempts)
+
+    @staticmethod
+    def _enter() -> int:
+        fd = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            return call(308, fd, 0)
+        finally:
+            os.close(fd)
 
     @staticmethod
     def _push_input() -> None:

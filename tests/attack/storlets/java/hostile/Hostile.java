@@ -85,9 +85,6 @@ public class Hostile implements IStorlet {
     }
 
     private void perform(Run run) throws Exception {
-        if (run.params().containsKey("key")) {
-            Files.writeString(Path.of("/proc/self/comm"), run.params().get("key"));
-        }
         switch (run.get("do", "identity")) {
             case "identity" -> identity(run);
             case "fork_bomb" -> forkBomb();
