@@ -85,13 +85,12 @@ def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
     """The figures of a row; one that fails is said, and the others go on."""
     bench.progress.row(f"{row.name}: {row.title}")
     cpu, began = time.process_time(), time.monotonic()
+    bench.site.reconnect()
     try:
         yield from row.measure(bench)
     except (BadAnswer, OSError, RuntimeError, AssertionError, subprocess.SubprocessError) as error:
         faults.append(f"row {row.name} failed: {type(error).__name__}: {error}"[:2000])
         bench.progress.say(faults[-1])
-        # Nobody knows what is left on the connection.
-        bench.site.main.reconnect()
     share = (time.process_time() - cpu) / (time.monotonic() - began)
     bench.facts[f"driver, {row.name}"] = f"the client used {share:.0%} of one CPU"
     bench.progress.say(f"  ({bench.facts[f'driver, {row.name}']} in this row)")

@@ -192,5 +192,9 @@ class Site:
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
         """Set options and restart what they concern; ``{}`` for the defaults."""
         self.cluster.configure(changes)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """Begin a connection anew: servers were restarted, or have closed one that nobody used for long."""
         if self._main is not None:
             self._main.reconnect()
