@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from storlet_middleware.sandboxd.keys import tenant_key
 from tests.functional.client import Client
 from tests.functional.conftest import other_cluster  # noqa: F401
 from tests.functional.tools import unique, users_of
-from tests.probe.host import Host, Sandbox
+from tests.probe.host import Host, Sandbox, new_key
 from tests.probe.tenant import Tenant, make_tenant
 from tests.probe.test_daemons_end import first_success
 from tests.support.cluster import Cluster, wait_for
@@ -105,6 +106,32 @@ def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(th
     check_owners(there)
     assert not there.dead_containers()
     assert not there.run_sockets()
+
+
+def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, admin_there: Client) -> None:
+    """In a sandbox that was a spare: outdated by the first change, set aside, and found again by each later sandboxd."""
+    tenant, key = make_tenant(admin_there), new_key()
+    with ThreadPoolExecutor(1) as threads:
+        going = threads.submit(tenant.tool().get, tenant.path, "numbered", lines="1", trickle="45", key=key)
+        there.run_named(key)
+        conf = there.cluster.storlet_conf
+        before = conf.read_text()
+        try:
+            # Only sandboxd gets the new options: a server that is restarted would end its own invocations.
+            for pids in (300, 301):
+                conf.write_text(before.replace("[limits]", f"[limits]\npids = {pids}"))
+                there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
+                assert first_success(lambda: tenant.tool().get(tenant.path)).body == tenant.content
+            there.wait_back("sandboxd", there.kill_hard("sandboxd"))
+            assert first_success(lambda: tenant.tool().get(tenant.path)).body == tenant.content
+            assert not going.done()
+            answer = going.result()
+        finally:
+            conf.write_text(before)
+    there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    assert len(answer.body.splitlines()) == 47
+    check_owners(there)
 
 
 # --- twenty at once -------------------------------------------------------------------------------------------------------
