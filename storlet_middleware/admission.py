@@ -51,6 +51,8 @@ _LOCKED_OUT_SECONDS: Final = 1.0
 #: Weight of the last duration in the average of a tenant's.
 _RECENT: Final = 0.25
 _REMEMBERED: Final = 1024
+#: Each value of a limit in a request makes a worker group of its own: one tenant shall not take the rows of all others.
+_GROUPS_PER_TENANT: Final = ROWS // 4
 
 #: Seconds until the first beat and between further ones: how often whoever waits for a slot is heard of.
 Beats = tuple[float, float]
@@ -219,13 +221,18 @@ class Admission:
         self._publish(group)
 
     def _group(self, claim: Claim) -> _Group | None:
-        """This process's entry for a worker group; ``None`` when it has as many as can be published."""
+        """This process's entry for a worker group; ``None`` when it has as many as can be published, or the tenant has."""
         key = (claim.tenant, claim.group)
         group = self._groups.get(key)
-        if group is None and self._free_indexes:
+        if group is None and self._free_indexes and not self._has_all_groups(claim.tenant):
             index = heapq.heappop(self._free_indexes)
             group = self._groups[key] = _Group(claim, index, self._means.get(claim.tenant, 0.0))
         return group
+
+    def _has_all_groups(self, tenant: bytes) -> bool:
+        if len(self._groups) < _GROUPS_PER_TENANT:
+            return False
+        return sum(owner == tenant for owner, _ in self._groups) >= _GROUPS_PER_TENANT
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
@@ -238,6 +245,7 @@ class Admission:
             load = self._load(table, now)
             has_too_many = load.waiting_of(claim.tenant) >= self._queue_per_tenant
             waiter = None if has_too_many or load.waiting >= self._queue else self._join(claim, now)
+            has_too_many = has_too_many or (waiter is None and self._has_all_groups(claim.tenant))
         finally:
             if table is not None and is_locked:
                 table.unlock()

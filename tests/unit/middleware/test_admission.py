@@ -98,6 +98,29 @@ def test_waiters_of_a_tenant_go_first_come_first_served(run_dir: Path) -> None:
     assert order == list(range(6))
 
 
+def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(run_dir: Path) -> None:
+    one = new(run_dir, admission__queue="2048", admission__queue_per_tenant="2048", admission__invocations="100")
+    before = [take(one) for _ in range(50)]
+
+    def refused(number: int) -> StorletError | None:
+        try:
+            take(one, group=f"group {number}")
+        except StorletError as error:
+            return error
+        return None
+
+    waiting = [spawn(refused, number) for number in range(admission_table.ROWS)]
+    eventlet.sleep(0.01)
+    assert 0 < usage(run_dir)["a"].waiting < admission_table.ROWS // 2
+    late = [task.wait() for task in waiting[-10:]]
+    assert all(isinstance(error, TenantBusy) for error in late)
+    take(one, "b")
+    for task in waiting:
+        task.kill()
+    for slot in before:
+        slot.release()
+
+
 def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None:
     one, order = new(run_dir, admission__invocations="16", admission__weights="b:2, c:3"), []
     slots = [take(one, "c") for _ in range(12)]
