@@ -239,6 +239,18 @@ _LOWERED: Final = {
 }  # fmt: skip
 #: Options for which 0 means that there is no limit.
 _ZERO_IS_NONE: Final = ("cpus", "storlet_cpus", "output_bytes")
+#: With less of these a storlet that does nothing could not run, whatever the language.
+LEAST: Final = {
+    "memory_bytes": 16 << 20,
+    "pids": 4,
+    "open_files": 64,
+    "scratch_bytes": 64 << 10,
+    "storlet_memory_bytes": 16 << 20,
+    "storlet_cpus": 0.01,
+    "storlet_processes": 4,
+    "metadata_bytes": 16,
+    "log_bytes": 256,
+}
 CLASSES: Final = ("user", "admin")
 _IMAGE_SECTION: Final = "image:"
 USER_CLASS: Final = "user"
@@ -423,6 +435,7 @@ def parse(text: str, path: str = "") -> Config:
         raw = parser.get(option.section, option.name, fallback=option.default)
         values[option.section][option.name] = _read(option, raw, option.section, faults)
     if not faults:
+        faults += _too_little("limits", values["limits"])
         _fit_defaults(parser, values["limits"])
         faults += _contradictions(values)
     classes = {name: _trust_class(parser, name, values, faults) for name in CLASSES}
@@ -461,7 +474,7 @@ def _trust_class(
     faults += [
         f"[{section}] storlets = {entry}: want account/name"
         for entry in own["storlets"] or ()
-        if not all(entry.partition("/"))
+        if not all(entry.partition("/")) or entry.count("/") > 1
     ]
     lowered = {part: dict(values[part]) for part in _LOWERED}
     for option in OPTIONS:
@@ -470,6 +483,8 @@ def _trust_class(
             most = values[option.section].get(option.name)
             if value is not None and most is not None and _is_more(option.name, value, most):
                 faults.append(f"[{section}] {option.name} is more than [{option.section}] {option.name} = {most:g}")
+            elif value is not None:
+                faults += _too_little(section, {option.name: value})
             lowered[option.section][option.name] = value
     for part, whole in _PARTS if not faults else ():
         lowered["limits"][part] = min(lowered["limits"][part], lowered["limits"][whole])
@@ -487,6 +502,15 @@ def _is_more(name: str, value: float, most: float) -> bool:
     if name in _ZERO_IS_NONE:
         return bool(most) and (value > most or not value)
     return value > most
+
+
+def _too_little(section: str, values: Mapping[str, float]) -> list[str]:
+    """A fault for each limit with which nothing could run; in a class 0 would moreover mean none at all to the kernel."""
+    return [
+        f"[{section}] {name}: want at least {least:g}{' or 0 for no limit' if name in _ZERO_IS_NONE else ''}"
+        for name, least in LEAST.items()
+        if name in values and values[name] < least and (values[name] or name not in _ZERO_IS_NONE)
+    ]
 
 
 def _images(parser: configparser.ConfigParser, faults: list[str]) -> dict[str, str]:
@@ -537,12 +561,10 @@ def _contradictions(values: dict[str, dict[str, Any]]) -> list[str]:
     for part, whole in _PARTS:
         if limits[part] > limits[whole]:
             faults.append(f"[limits] {part} is more than {whole}, which is the whole sandbox's")
-    for section, name in (("limits", "storlet_memory_bytes"), ("limits", "storlet_processes"), ("limits", "scratch_bytes"),
-                          ("limits", "open_files"), ("node", "memory"), ("node", "cpu_shares"), ("node", "pids"),
+    for section, name in (("node", "memory"), ("node", "cpu_shares"), ("node", "pids"), ("limits", "inputs"),
                           ("admission", "queue"), ("admission", "queue_per_tenant"), ("sandbox", "code_cache_bytes"),
                           ("sandbox", "uid_first"), ("sandbox", "uid_count"), ("sandbox", "max_per_node"),
-                          ("limits", "pids"), ("limits", "inputs"), ("limits", "memory_bytes"),
-                          ("limits", "metadata_bytes"), ("limits", "log_bytes"), ("placement", "chunk_bytes"),
+                          ("placement", "chunk_bytes"),
                           ("invocation", "workers_python"), ("invocation", "workers_java"),
                           ("invocation", "max_inflight_per_tenant"), ("invocation", "runs_per_worker")):  # fmt: skip
         if not values[section][name]:

@@ -44,14 +44,14 @@ from typing import Final
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware import names
-from storlet_middleware.config import TrustClass, nearest
+from storlet_middleware.config import LEAST, TrustClass, nearest
 from storlet_middleware.engine.invocation import Deadlines, Limits
 
 #: Numbers by the name of their row.
 Values = Mapping[str, float]
 
-_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE)
-_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE | re.ASCII)
 _CPUS: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 #: A fault quotes no more of what was sent.
@@ -118,7 +118,7 @@ CPUS: Final = Form(read_cpus, show_number)
 class Row:
     """One limit: its name in headers, how it is written, where its maximum is, and the least that makes sense.
 
-    ``least_java`` is what a JVM needs beyond what a Python worker does.  An option that ``may_be_zero`` sets no maximum then.
+    ``least_java`` is what a JVM needs beyond what a Python worker does.
     """
 
     name: str
@@ -127,7 +127,6 @@ class Row:
     option: str
     least: float
     least_java: float = 0
-    may_be_zero: bool = False
 
     def most(self, trust_class: TrustClass) -> float:
         """The maximum in a trust class; 0 when it has none."""
@@ -138,16 +137,16 @@ class Row:
         return max(self.least, self.least_java if language == "java" else 0)
 
 
-_K, _M = 1 << 10, 1 << 20
+_M: Final = 1 << 20
 TABLE: Final = (
-    Row("Memory", SIZE, "limits", "storlet_memory_bytes", 16 * _M, 64 * _M),
-    Row("Cpu", CPUS, "limits", "storlet_cpus", 0.01, may_be_zero=True),
-    Row("Processes", COUNT, "limits", "storlet_processes", 4, 48),
-    Row("Open-Files", COUNT, "limits", "open_files", 64),
-    Row("Scratch", SIZE, "limits", "scratch_bytes", 64 * _K, 1 * _M),
-    Row("Output", SIZE, "limits", "output_bytes", 1, may_be_zero=True),
-    Row("Metadata", SIZE, "limits", "metadata_bytes", 16),
-    Row("Log", SIZE, "limits", "log_bytes", 256),
+    Row("Memory", SIZE, "limits", "storlet_memory_bytes", LEAST["storlet_memory_bytes"], 64 * _M),
+    Row("Cpu", CPUS, "limits", "storlet_cpus", LEAST["storlet_cpus"]),
+    Row("Processes", COUNT, "limits", "storlet_processes", LEAST["storlet_processes"], 48),
+    Row("Open-Files", COUNT, "limits", "open_files", LEAST["open_files"]),
+    Row("Scratch", SIZE, "limits", "scratch_bytes", LEAST["scratch_bytes"], 1 * _M),
+    Row("Output", SIZE, "limits", "output_bytes", 1),
+    Row("Metadata", SIZE, "limits", "metadata_bytes", LEAST["metadata_bytes"]),
+    Row("Log", SIZE, "limits", "log_bytes", LEAST["log_bytes"]),
     Row("Timeout-First-Byte", TIME, "invocation", "first_byte_seconds", 0.1),
     Row("Timeout-Idle", TIME, "invocation", "idle_seconds", 0.1),
     Row("Timeout-Total", TIME, "invocation", "total_seconds", 0.1),

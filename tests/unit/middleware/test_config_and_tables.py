@@ -12,7 +12,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import errors, limits, metrics, names
-from storlet_middleware.config import OPTIONS, Config, ConfigError, load, parse, sample
+from storlet_middleware.config import LEAST, OPTIONS, Config, ConfigError, load, parse, sample
 from tests.unit.middleware.support import Logger
 
 ROOT = Path(__file__).parents[3]
@@ -53,6 +53,22 @@ def test_every_fault_is_told_at_once_with_the_nearest_name() -> None:
 def test_values_that_cannot_be_meant_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse(text)
+
+
+@pytest.mark.parametrize("section", ["limits", "class:user", "class:admin"])
+@pytest.mark.parametrize("name", [name for name in LEAST if name != "storlet_cpus"])
+def test_a_limit_with_which_nothing_could_run_is_refused_wherever_it_stands(section: str, name: str) -> None:
+    """In a class, 0 was taken: to Docker and to a control group it means that there is no limit."""
+    parse(f"[{section}]\n{name} = {LEAST[name]}")
+    for value in (0, LEAST[name] - 1):
+        with pytest.raises(ConfigError, match=rf"\[{section}\] {name}: want at least "):
+            parse(f"[{section}]\n{name} = {value}")
+
+
+def test_no_limit_of_cpus_may_be_meant_but_hardly_any() -> None:
+    parse("[limits]\nstorlet_cpus = 0")
+    with pytest.raises(ConfigError, match=r"want at least 0\.01 or 0 for no limit"):
+        parse("[limits]\nstorlet_cpus = 0.001")
 
 
 @pytest.mark.parametrize(("text", "value"), [("1024", 1024), ("64K", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30)])

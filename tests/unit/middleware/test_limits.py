@@ -81,7 +81,25 @@ def test_units(form: limits.Form, text: str, value: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "-1", "1e3", "many", "1 2", "0x10", "1,5", ".5", "5.", "٣", "nan", "inf", "1Q", "10 MM", "9" * 40],
+    [
+        "",
+        " ",
+        "-1",
+        "1e3",
+        "many",
+        "1 2",
+        "0x10",
+        "1,5",
+        ".5",
+        "5.",
+        "٣",
+        "nan",
+        "inf",
+        "1Q",
+        "10 MM",
+        "9" * 40,
+        "5\u017f",
+    ],
 )
 def test_what_is_no_value_is_a_fault_that_says_what_is_wanted(text: str) -> None:
     for row in TABLE:
