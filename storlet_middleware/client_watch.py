@@ -15,11 +15,8 @@ from typing import Any, Final
 
 import greenlet
 
-from storlet_middleware.concurrency import Timer, call_later, has_hung_up
+from storlet_middleware.concurrency import Timer, call_later, has_hung_up, holds_pooled_connection
 
-#: Swift's memcache client gives a connection back to its pool on ``Exception`` and ``Timeout`` only. What is thrown into it
-#: while it holds one takes a place in the pool for good, and with the last place the proxy can check nobody's token any more.
-_NOT_WITHIN: Final = "/swift/common/memcached.py"
 #: Until the next look when it was the wrong moment; memcached answers within milliseconds.
 _AGAIN_SECONDS: Final = 0.02
 #: Proxy and object node each need one to notice, and a worker shall be dead within a second.
@@ -93,17 +90,7 @@ class ClientWatch:
         self._timer = None
         if not self._is_armed or not has_hung_up(self._fd):
             self._timer = call_later(_INTERVAL_SECONDS, self._look)
-        elif _is_within(self._thread, _NOT_WITHIN):
+        elif holds_pooled_connection(self._thread):
             self._timer = call_later(_AGAIN_SECONDS, self._look)
         else:
             self._thread.throw(ClientGone())
-
-
-def _is_within(thread: greenlet.greenlet, file: str) -> bool:
-    """Whether a green thread that waits does so in a function of ``file``, or in what such a function has called."""
-    frame = thread.gr_frame
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(file):
-            return True
-        frame = frame.f_back
-    return False

@@ -28,7 +28,7 @@ Timeout: Final[type[BaseException]] = eventlet.Timeout
 
 
 class GreenTask(Protocol):
-    """A green task; its owner waits for it or kills it."""
+    """A green task; its owner waits for it or ends it (:func:`end`)."""
 
     dead: bool
 
@@ -74,7 +74,7 @@ class Signal:
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
-    """Run ``function`` in a green task of its own; its owner waits for it or kills it."""
+    """Run ``function`` in a green task of its own; its owner waits for it or ends it (:func:`end`)."""
     task: GreenTask = eventlet.spawn(function, *args)
     return task
 
@@ -97,6 +97,37 @@ def wait_writable(fd: int, seconds: float | None = None) -> None:
     if seconds is not None and seconds <= 0:
         raise WaitExpired
     hubs.trampoline(fd, write=True, timeout=seconds, timeout_exc=WaitExpired)
+
+
+#: Swift's memcache client gives a connection back to its pool on ``Exception`` and ``Timeout`` only. What else is thrown into
+#: it while it holds one takes a place in the pool for good, and with the last place a proxy can check nobody's token any more.
+_POOLED: Final = "/swift/common/memcached.py"
+#: memcached answers within milliseconds, and Swift waits for it no longer than two seconds.
+_POOLED_PAUSE_SECONDS: Final = 0.01
+_POOLED_SECONDS: Final = 3.0
+
+
+def holds_pooled_connection(thread: Any) -> bool:
+    """Whether a green thread that waits may hold a connection to memcached, so that nothing may be thrown into it now."""
+    frame = thread.gr_frame
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_POOLED):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def end(task: GreenTask) -> None:
+    """Kill ``task`` where it waits, as soon as nobody else is harmed by that, and return when it has ended.
+
+    It may have got to its end meanwhile: its owner looks at what it leaves.
+    """
+    give_up = monotonic() + _POOLED_SECONDS
+    try:
+        while not task.dead and holds_pooled_connection(task) and monotonic() < give_up:
+            sleep(_POOLED_PAUSE_SECONDS)
+    finally:
+        task.kill()
 
 
 def wait_task(task: GreenTask, seconds: float) -> bool:

@@ -16,7 +16,7 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import limits
 from storlet_middleware.admission import Admission, Beats, Slot
 from storlet_middleware.code import CodeCache, Fetcher, StorletVersion
-from storlet_middleware.concurrency import GreenTask, spawn, wait_task
+from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
 from storlet_middleware.config import Config
 from storlet_middleware.engine.invocation import Invocation, Task
 from storlet_middleware.engine.sandbox_client import SandboxClient
@@ -109,9 +109,8 @@ class Launcher:
                 connection = _value(starting.wait())
             except BaseException:
                 # A task that is killed closes what it holds; one that has just ended left its connection to us.
-                if starting.dead:
-                    _close_result(starting)
-                starting.kill()
+                end(starting)
+                _close_result(starting)
                 raise
         invocation.start(connection)
 
@@ -136,7 +135,7 @@ class Launcher:
 
 
 def _close_result(starting: GreenTask) -> None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception, Killed):
         _value(starting.wait()).close()
 
 

@@ -34,7 +34,7 @@ from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
 from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
 from storlet_middleware.code import StorletVersion
-from storlet_middleware.concurrency import GreenTask, monotonic, spawn
+from storlet_middleware.concurrency import GreenTask, end, monotonic, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
 from storlet_middleware.errors import (
@@ -705,10 +705,8 @@ def _span_of(answer: Any) -> tuple[int, int, int] | None:
 
 
 def _give_up(task: GreenTask) -> None:
-    """Kill ``task``, which opens an answer, or close the answer that it has opened."""
-    if not task.dead:
-        task.kill()
-        return
+    """End ``task``, which opens an answer, and close the answer if it has got so far."""
+    end(task)
     with contextlib.suppress(BaseException):
         outcome = task.wait()
         if not isinstance(outcome, BaseException):

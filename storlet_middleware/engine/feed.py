@@ -14,6 +14,7 @@ from storlet_middleware.concurrency import (
     GreenTask,
     Killed,
     Timeout,
+    end,
     forget,
     monotonic,
     spawn,
@@ -75,7 +76,7 @@ class Feeder:
         self._is_stopping = True
         if self.drains and not wait_task(self._task, _LAST_READ_SECONDS):
             self._source.abandon()
-        self._task.kill()
+        end(self._task)
         # A task killed before its first step never reaches its own clean-up.
         self._close()
 

@@ -12,6 +12,7 @@ import eventlet.wsgi
 import pytest
 
 from storlet_middleware.client_watch import ClientGone, ClientWatch
+from storlet_middleware.concurrency import end, spawn
 from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
 from tests.unit.middleware.test_proxy import failing
 
@@ -154,3 +155,21 @@ def test_a_client_that_leaves_while_swift_holds_a_pooled_connection_is_noticed_a
     with here, eventlet.Timeout(5):
         eventlet.spawn(request).wait()
     assert seen == ["connection", "gone"]
+
+
+def test_a_task_that_holds_a_pooled_connection_is_ended_after_that() -> None:
+    seen: list[str] = []
+    source = "def get(wait):\n    wait(0.1)\n    returned.append('connection')\n"
+    memcached: dict[str, Any] = {"returned": seen}
+    exec(compile(source, "/x/site-packages/swift/common/memcached.py", "exec"), memcached)  # noqa: S102
+
+    def work() -> None:
+        memcached["get"](eventlet.sleep)
+        eventlet.sleep(5)
+        seen.append("never")
+
+    task = spawn(work)
+    eventlet.sleep(0)
+    with eventlet.Timeout(3):
+        end(task)
+    assert (seen, task.dead) == (["connection"], True)

@@ -138,7 +138,7 @@ def test_a_place_is_given_back_when_nobody_reads_the_answer(
 
 def test_who_waits_is_heard_of_and_tells_how_long_it_was(ask: Callable[..., Any], full: Full) -> None:
     answer = ask()
-    eventlet.spawn_after(0.15, full.end)
+    eventlet.spawn_after(0.3, full.end)
     body = b"".join(answer.app_iter)
     decoder = frames.Decoder()
     messages = {kind: payload for kind, payload in decoder.feed(body) if isinstance(payload, dict)}
@@ -256,7 +256,8 @@ def test_a_run_at_the_proxy_waits_for_the_proxys_node(
     assert answer.data == b"HELLO"
     waited = float(proxy.logger.text.partition("waited_ms=")[2].split()[0])
     assert 50 < waited < 5000
-    assert f"queue;dur={waited:.0f}"[:11] in answer.headers["Server-Timing"]
+    told = answer.headers["Server-Timing"].partition("queue;dur=")[2].partition(",")[0]
+    assert float(told) == pytest.approx(waited, abs=0.1)
     assert wait_until(lambda: snapshot(short_dir) == {})
 
 
