@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from tests.attack.arena import LOG_BYTES, METADATA_BYTES, OUTPUT_BYTES, SCRATCH_BYTES, Attacker, must, outcome
 from tests.attack.attack import BOTH, JAVA, PYTHON, Attack
+from tests.attack.names import raw
 from tests.functional.client import Answer
 from tests.functional.tools import unique
 from tests.probe.host import new_key
@@ -192,7 +193,7 @@ def large_metadata(attacker: Attacker) -> str:
 
 FORGERIES: Final = (
     {"a": "b\r\nX-Forged: yes"}, {"a\r\nX-Forged": "yes"}, {"a": "b\n\nbody"}, {"a\x00": "b"}, {"a": "\x00"}, {"": "b"}, {"a: b": "x"},
-    {"a": "\x7f"}, {"a": "\u2028\u4e2d\U0001f600"}, {"\u4e2d": "b"}, {"a": "\x1b[2J"}, {"a": "\x85X-Forged: yes"}, {"X-Timestamp": "1"},
+    {"a": "\x7f"}, {"a": "\u2028\u4e2d\U0001f600"}, {"a": "\x1b[2J"}, {"a": "\x85X-Forged: yes"}, {"X-Timestamp": "1"},
     {"Etag": "0" * 32}, {"Content-Length": "1"}, {"Transfer-Encoding": "chunked"}, {"X-Storlet-Error": "internal"}, {"Status": "500"},
 )  # fmt: skip
 
@@ -208,7 +209,20 @@ def forged_metadata(attacker: Attacker) -> str:
         must(answer.status == 422 or answer.body == b"metadata was set", (given, answer))
         must(answer.status == 422 or answer.error is None, (given, answer))
         seen.add(outcome(answer))
-    return f"{len(FORGERIES)} forgeries: {', '.join(sorted(seen))}"
+    check_wide_key(attacker)
+    return f"{len(FORGERIES) + 1} forgeries: {', '.join(sorted(seen))}"
+
+
+def check_wide_key(attacker: Attacker) -> None:
+    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked at as bytes."""
+    query = "do=metadata" + ("" if attacker.language == "python" else "&key0=%E4%B8%AD&value0=b")
+    headers = [b"X-Run-Storlet: " + attacker.tool.storlet.encode()]
+    if attacker.language == "python":
+        headers.append(b"X-Storlet-Parameter-1: " + quote('metadata:{"\u4e2d":"b"}').encode())
+    status, found, body = raw(attacker, "GET", attacker.client.target(attacker.path) + f"?{query}", headers)
+    must(status in (200, 422), (status, found, body))
+    must(status == 422 or found.get("transfer-encoding") == "chunked", found)
+    must(status == 422 or body == b"10\r\nmetadata was set\r\n0\r\n\r\n", body)
 
 
 def log_flood(attacker: Attacker) -> str:
