@@ -11,6 +11,7 @@ import hashlib
 import os
 import queue
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,13 +84,16 @@ class HostSandbox:
     def __enter__(self) -> Self:
         self._listen()
         as_user: dict[str, Any] = {}
+        daemon = REPOSITORY / "storlet_daemon"
         if self._user is not None:
+            # The checkout may be where no other user can read.
+            daemon = self._readable(daemon, "storlet_daemon")
             for path in (self.folder, Path(self._path)):
                 os.chown(path, self._user, self._user)
             as_user = {"user": self._user, "group": self._user, "extra_groups": []}
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-B", str(REPOSITORY / "storlet_daemon"), "--control", self._path),
+                *(sys.executable, "-B", str(daemon), "--control", self._path),
                 *("--code-root", str(self.code_root), *self._arguments),
             ],
             stdin=subprocess.DEVNULL,
@@ -108,6 +112,14 @@ class HostSandbox:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+
+    def _readable(self, folder: Path, name: str) -> Path:
+        """A copy that every user may read."""
+        copy = self.folder / name
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("java", "__pycache__"))
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755)
+        return copy
 
     @property
     def pid(self) -> int:
@@ -172,7 +184,7 @@ class HostSandbox:
         """Have a worker group for ``code``."""
         place = self.code_root / code.version
         if not place.exists():
-            place.symlink_to(code.folder)
+            place.symlink_to(code.folder if self._user is None else self._readable(code.folder, code.version[:12]))
         path = str(self.folder / f"{code.version[:24]}.sock")
         Path(path).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
