@@ -138,7 +138,7 @@ def test_a_place_is_given_back_when_nobody_reads_the_answer(
 
 def test_who_waits_is_heard_of_and_tells_how_long_it_was(ask: Callable[..., Any], full: Full) -> None:
     answer = ask()
-    eventlet.spawn_after(0.3, full.end)
+    eventlet.spawn_after(0.22, full.end)
     body = b"".join(answer.app_iter)
     decoder = frames.Decoder()
     messages = {kind: payload for kind, payload in decoder.feed(body) if isinstance(payload, dict)}
