@@ -69,7 +69,8 @@ def donated(attacker: Attacker) -> str:
     must(not got, got)
     after = leftovers.objects_of(attacker.host, attacker.tenant.account)
     # (One that Swift had not finished writing may be there besides.)
-    must({path: after.get(path) for path in before} == before, "a replica has changed")
+    changed = {path: (was, after.get(path)) for path, was in before.items() if after.get(path) != was}
+    must(not changed, f"replicas have changed: {changed}")
     must(attacker.client.get(attacker.path).body == attacker.tenant.content, "Swift serves other bytes")
     return f"{len(found)} tries, none worked; {len(before)} replicas unchanged"
 

@@ -29,7 +29,8 @@ ENGINE_CONNECTIONS: Final = 16
 ALLOWED_SOCKETS: Final = 8
 #: What a supervisor has of its own.
 AT_REST: Final = Counter({"object or pipe": 2})
-SCRATCH_SLACK: Final = 128 << 10
+#: Runs that sign themselves leave a page each there on purpose; what fills a scratch is far beyond.
+SCRATCH_SLACK: Final = 1 << 20
 _METADATA: Final = "user.swift.metadata"
 
 
