@@ -23,7 +23,7 @@ UPLOADS: Final = (
     "evil.py%2f..%2f..", "con%5c..%5cevil.py", "a%20b.py", "$(id).py", "`id`.py", "a;id.py", "%25s%25n.py", "{0.__class__}.py",
 )  # fmt: skip
 #: Names that are as good as any other, and must simply work: letters outside of ASCII, four bytes in UTF-8.
-GOOD: Final = ("caf\u00e9", "\u4e2d\u6587", "\U00010400\U00010428")
+GOOD: Final = ("\u00e9t\u00e9", "\u4e2d\u6587", "\U00010400\U00010428")
 INVOKED: Final = (
     b"../evil.py", b"/etc/passwd", b"..", b".", b"", b" ", b"-rf.py", b"a/b.py", b"evil\x00.py", b"esc\x1b[2J.py", b"\xff\xfe.py", b"\xed\xa0\x80.py",
     b"x" * 1024, "\u00e9".encode() * 512, "\U0001f600.py".encode(), b"%2e%2e%2fevil.py", b"a\x0bb.py", b"a\x85b.py", b"gremlin.py\tx", b"{0}", b"%s%n",
