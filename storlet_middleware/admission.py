@@ -53,6 +53,8 @@ _RECENT: Final = 0.25
 _REMEMBERED: Final = 1024
 #: Each value of a limit in a request makes a worker group of its own: one tenant shall not take the rows of all others.
 _GROUPS_PER_TENANT: Final = ROWS // 4
+#: Half of the requests that a server process of Swift's serves at a time, where it has Swift's own default.
+ROOM: Final = 512
 
 #: Seconds until the first beat and between further ones: how often whoever waits for a slot is heard of.
 Beats = tuple[float, float]
@@ -113,11 +115,16 @@ class Slot:
 
 
 class Admission:
-    """One per server process, made before the server forks; everything is opened at the first use."""
+    """One per server process, made before the server forks; everything is opened at the first use.
 
-    def __init__(self, config: Config, logger: Any) -> None:
+    :param room: invocations that may run or wait in this process: whoever waits holds one of the places that the server has for
+        requests of all kinds (``max_clients``).
+    """
+
+    def __init__(self, config: Config, logger: Any, room: int = ROOM) -> None:
         section = config.admission
         self._logger = logger
+        self._room = room
         self._path = Path(config.sandbox.run_dir) / admission_table.FILE_NAME
         self._queue_seconds = config.invocation.queue_seconds
         self._queue = section.queue
@@ -137,6 +144,8 @@ class Admission:
         self._groups: dict[tuple[bytes, bytes], _Group] = {}
         self._free_indexes = list(range(ROWS))  # a heap: what is published shall be near the beginning
         self._waiting = 0
+        #: Those that run or wait here.
+        self._held = 0
         #: How long a tenant's invocations took of late, in seconds.
         self._means: OrderedDict[bytes, float] = OrderedDict()
         self._timer: Timer | None = None
@@ -212,6 +221,7 @@ class Admission:
                 return None
         group = self._group(claim)
         if group is not None:
+            self._held += 1
             self._begin_run(group, now)
         return group
 
@@ -221,7 +231,10 @@ class Admission:
         self._publish(group)
 
     def _group(self, claim: Claim) -> _Group | None:
-        """This process's entry for a worker group; ``None`` when it has as many as can be published, or the tenant has."""
+        """This process's entry for one more invocation of a worker group; ``None`` when it has all that it can hold or publish,
+        or the tenant has."""
+        if self._held >= self._room:
+            return None
         key = (claim.tenant, claim.group)
         group = self._groups.get(key)
         if group is None and self._free_indexes and not self._has_all_groups(claim.tenant):
@@ -266,6 +279,7 @@ class Admission:
             return None
         waiter = _Waiter(group, now)
         group.waiters.append(waiter)
+        self._held += 1
         self._waiting += 1
         self._publish(group)
         return waiter
@@ -286,6 +300,7 @@ class Admission:
             self._give_back(group, None)
         elif waiter in group.waiters:
             group.waiters.remove(waiter)
+            self._held -= 1
             self._waiting -= 1
             self._publish_less(group)
 
@@ -349,6 +364,7 @@ class Admission:
         now = monotonic()
         group.began -= group.began / group.running if began is None else began
         group.running -= 1
+        self._held -= 1
         if began is not None:
             self._remember(group, now - began)
         self._publish_less(group)

@@ -31,6 +31,7 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import access, grants, limits, names, self_test
+from storlet_middleware.admission import ROOM
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.errors import REASONS, AccessDenied, BadRequest, InternalError, PreconditionFailed, StorletError
@@ -65,7 +66,7 @@ class ProxyFilter:
         self._config = config
         self._logger = logger
         self._is_legacy = config_true_value(options.get("legacy_status", "false"))
-        self._proxy = Proxy(app, config, logger, float(options.get("client_timeout", 60)))
+        self._proxy = Proxy(app, config, logger, float(options.get("client_timeout", 60)), _room(options))
         self._own_containers = self._proxy.catalog.containers
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -338,9 +339,14 @@ def _refuse_headers_without_storlet(environ: dict[str, Any]) -> Response:
     raise BadRequest("; ".join(faults))
 
 
-def _client_timeout(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
-    """``client_timeout`` as Swift's own servers have it, if it was set for all of them."""
-    return {"client_timeout": global_conf.get("client_timeout", "60"), **options}
+def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
+    """``options``, with those that Swift's own server has, if they were set for all of it."""
+    return {**{name: global_conf[name] for name in ("client_timeout", "max_clients") if name in global_conf}, **options}
+
+
+def _room(options: Mapping[str, str]) -> int:
+    """How many storlets a server process may have: half of its requests, so that others find a place whatever comes."""
+    return max(1, int(options.get("max_clients", 2 * ROOM)) // 2)
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], WSGIApp]:
@@ -361,10 +367,10 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     if faults:
         raise ConfigError("\n".join(faults))
     logger = get_logger({**global_conf, **local_conf}, log_route="storlets")
+    options = _of_server(global_conf, local_conf)
     if role == "object":
-        return lambda app: ObjectNode(app, config, logger)
+        return lambda app: ObjectNode(app, config, logger, _room(options))
     _publish(config)
-    options = _client_timeout(global_conf, local_conf)
     return lambda app: ProxyFilter(app, config, logger, options)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import limits
-from storlet_middleware.admission import Admission, Beats, Slot
+from storlet_middleware.admission import ROOM, Admission, Beats, Slot
 from storlet_middleware.code import CodeCache, Fetcher, StorletVersion
 from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
 from storlet_middleware.config import Config
@@ -28,11 +28,11 @@ _ANSWER_MARGIN_SECONDS: Final = 15.0
 
 
 class Launcher:
-    """One per server process."""
+    """One per server process; ``room`` is for its admission."""
 
-    def __init__(self, config: Config, logger: Any) -> None:
+    def __init__(self, config: Config, logger: Any, room: int = ROOM) -> None:
         self._config = config
-        self._admission = Admission(config, logger)
+        self._admission = Admission(config, logger, room)
         self._client = SandboxClient(
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )

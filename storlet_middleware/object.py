@@ -19,7 +19,7 @@ from swift.common.swob import HTTPConflict, Request, Response
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import frames, names, placement
-from storlet_middleware.admission import Slot
+from storlet_middleware.admission import ROOM, Slot
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import code_unavailable
 from storlet_middleware.client_watch import ClientGone, ClientWatch
@@ -57,13 +57,14 @@ class ObjectNode:
     """The filter's part at an object server.
 
     :param app: the object server.
+    :param room: storlets that may run or wait in this process.
     """
 
-    def __init__(self, app: WSGIApp, config: Config, logger: Any) -> None:
+    def __init__(self, app: WSGIApp, config: Config, logger: Any, room: int = ROOM) -> None:
         self._app = app
         self._config = config
         self._logger = logger
-        self._launcher = Launcher(config, logger)
+        self._launcher = Launcher(config, logger, room)
         self._fetcher = InternalFetcher(config.storlet.internal_client_conf_path)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:

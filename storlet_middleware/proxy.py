@@ -30,6 +30,7 @@ from swift.common.utils import close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
 from storlet_middleware import access, grants, limits, metrics, names, placement
+from storlet_middleware.admission import ROOM
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
 from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
@@ -42,6 +43,7 @@ from storlet_middleware.errors import (
     BadRequest,
     CodeReplaced,
     InternalError,
+    NodeBusy,
     RangeUnsatisfiable,
     StorletError,
     TenantBusy,
@@ -57,6 +59,8 @@ from storlet_middleware.sources import ClientBody, ObjectBody
 _RERUNS: Final = 2
 #: A storlet that is uploaded anew between its resolution and the fetch of its code: so often it is resolved again.
 _RESOLUTIONS: Final = 4
+#: Part of a process's room that only accounts without a storlet in it may use.
+_RESERVED: Final = 8
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 _counter: Final = itertools.count(1)
 
@@ -84,23 +88,29 @@ class Proxy:
     """The filter's part at a proxy server: what all requests share.
 
     :param app: the rest of the pipeline.
+    :param room: storlets that may run through this process, wherever they do: each holds one of its places for requests.
     """
 
-    def __init__(self, app: Any, config: Config, logger: Any, client_timeout_seconds: float) -> None:
+    def __init__(self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM) -> None:
         self.app = app
         self.config = config
         self.logger = logger
         self.client_timeout_seconds = client_timeout_seconds
         self.catalog = Catalog(app, config)
-        self.launcher = Launcher(config, logger)
+        self.launcher = Launcher(config, logger, room)
+        self._room = room
         self._inflight: dict[str, int] = {}
 
     def enter(self, account: str) -> None:
         """Count an invocation of ``account``; raises when it has its share already."""
         limit = self.config.invocation.max_inflight_per_tenant
-        if self._inflight.get(account, 0) >= limit:
+        own = self._inflight.get(account, 0)
+        if own >= limit:
             raise TenantBusy(f"the account has {limit} storlets running through this server")
-        self._inflight[account] = self._inflight.get(account, 0) + 1
+        # The last ones are for accounts that have none yet.
+        if sum(self._inflight.values()) >= self._room - (self._room // _RESERVED if own else 0):
+            raise NodeBusy("as many storlets run through this server as leave room for other requests")
+        self._inflight[account] = own + 1
 
     def leave(self, account: str) -> None:
         """Reverse of :meth:`enter`."""

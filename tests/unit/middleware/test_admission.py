@@ -121,6 +121,27 @@ def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(r
         slot.release()
 
 
+def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None:
+    one = Admission(make_config(run_dir, admission__invocations="8"), Logger(), room=6)
+    slots = [take(one) for _ in range(4)]
+    waiting = [spawn(take, one), spawn(take, one)]
+    eventlet.sleep(0.01)
+    for account in ("a", "b"):
+        assert one.acquire_at_once(one.claim(account, "g", MIB)) is None
+        with pytest.raises(NodeBusy, match="too many invocations wait"):
+            take(one, account)
+    waiting.pop().kill()
+    take(one, "b").release()
+    slots.pop(0).release()
+    slots.append(waiting.pop().wait())
+    for slot in slots * 2:
+        slot.release()
+    slots = [take(one, account) for account in "aabb"]
+    for slot in slots:
+        slot.release()
+    assert (usage(run_dir), one._held) == ({}, 0)
+
+
 def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None:
     one, order = new(run_dir, admission__invocations="16", admission__weights="b:2, c:3"), []
     slots = [take(one, "c") for _ in range(12)]

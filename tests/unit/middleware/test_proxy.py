@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import eventlet
@@ -12,11 +13,15 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import frames
-from storlet_middleware.errors import CodeReplaced, StorletError, Unprocessable
+from storlet_middleware import proxy as proxy_module
+from storlet_middleware.config import parse
+from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, Unprocessable
+from storlet_middleware.filter import filter_factory
 from tests.unit.middleware.support import (
     ACCOUNT,
     BrokenInput,
     FakeSwift,
+    Logger,
     Node,
     Proxy,
     WorkerRun,
@@ -271,6 +276,34 @@ def test_too_many_at_once_is_429_with_retry_after_and_gives_its_place_back(make_
     assert second.line == "429 Too Many Requests"
     first.app_iter.close()
     assert proxy.call("GET", "c/o", RUN).status == 200
+
+
+def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(swift: FakeSwift) -> None:
+    proxy = proxy_module.Proxy(swift, parse(""), Logger(), 60, room=16)
+    for _ in range(14):
+        proxy.enter("a")
+    with pytest.raises(NodeBusy):
+        proxy.enter("a")
+    proxy.enter("b")
+    proxy.enter("c")
+    with pytest.raises(NodeBusy):
+        proxy.enter("d")
+    proxy.leave("a")
+    proxy.enter("d")
+    with pytest.raises(NodeBusy):
+        proxy.enter("b")
+
+
+@pytest.mark.parametrize(("options", "room"), [({}, 512), ({"max_clients": "100"}, 50), ({"max_clients": "1"}, 1)])
+def test_the_room_is_half_of_what_the_server_takes(
+    swift: FakeSwift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], room: int
+) -> None:
+    monkeypatch.setattr("storlet_middleware.filter.get_logger", lambda *_, **__: Logger())
+    (tmp_path / "storlet.conf").write_text("")
+    for role in ("proxy", "object"):
+        app: Any = filter_factory(options, role=role, storlet_conf_path=str(tmp_path / "storlet.conf"))(swift)
+        launcher = app._proxy.launcher if role == "proxy" else app._launcher
+        assert launcher._admission._room == room
 
 
 def test_a_node_that_cannot_start_sandboxes_is_503_with_retry_after(proxy: Proxy, node: Node) -> None:
