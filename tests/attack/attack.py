@@ -20,7 +20,8 @@ class Attack:
     """``run`` does it and returns what was seen; it raises when the attack got through.
 
     ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make attack`` only, because it stops
-    servers that other tests share, and a probe of its own does the same in ``make test``.
+    servers that other tests share, and a probe of its own does the same in ``make test``.  ``flood``: the weapon is many requests
+    at once; how many a tenant may send is the business of Swift's ratelimit, so answers and leftovers are judged and times only shown.
     """
 
     name: str
@@ -29,4 +30,5 @@ class Attack:
     languages: tuple[str, ...] = PYTHON
     fresh: bool = False
     alone: bool = False
+    flood: bool = False
     placement: str = "object"
