@@ -50,12 +50,24 @@ def set_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal that arrived; ``sender`` is 0 when it came from outside this pid namespace (or from the kernel)."""
+    """A signal that arrived; ``code`` says by which call, and what ``sender`` is worth."""
 
     number: int
     sender: int
+    code: int
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether somebody outside of this pid namespace has sent it with ``kill``.
+
+        A number of 0 alone says nothing: ``rt_sigqueueinfo`` takes any sender that it is told, with codes below 0, and a
+        descriptor that signals its owner (``F_SETSIG``) has none, with codes above. Code 0 is the kernel's word for ``kill``.
+        It also stands for a signal whose details had no room, which only ``limit_process`` rules out.
+        """
+        return self.sender == 0 and self.code == _SI_USER
 
 
+_SI_USER = 0
 _SIGINFO_BYTES = 128
 _SIGINFO_HEAD = struct.Struct("=IiiI")  # ssi_signo, ssi_errno, ssi_code, ssi_pid
 _SIGSET_BYTES = 128
@@ -93,8 +105,8 @@ class SignalQueue:
             except BlockingIOError:
                 return
             for offset in range(0, len(data), _SIGINFO_BYTES):
-                number, _, _, sender = _SIGINFO_HEAD.unpack_from(data, offset)
-                yield Signal(number, sender)
+                number, _, code, sender = _SIGINFO_HEAD.unpack_from(data, offset)
+                yield Signal(number, sender, code)
 
 
 def unblock_all() -> None:
@@ -139,6 +151,9 @@ OPEN_FILES_MIN = 64
 """A worker with fewer could not take an invocation: 32 descriptors may come with one, a JVM holds some twenty."""
 FILE_BYTES_MIN = 1 << 20
 """The log of an invocation is a file too, and has its own limit."""
+SIGNALS_MAX = 1024
+"""Signals that wait for storlets, of a whole user id. Process 1 has the limit that it was born with, and must have more:
+with all places taken, the kernel delivers ``tkill`` to it without a sender, as if it came from outside."""
 
 
 def limit_process(open_files: int, file_bytes: int) -> None:
@@ -148,6 +163,8 @@ def limit_process(open_files: int, file_bytes: int) -> None:
     """
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _lower(resource.RLIMIT_CORE, 0)
+    soft, _ = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+    _lower(resource.RLIMIT_SIGPENDING, SIGNALS_MAX if soft == resource.RLIM_INFINITY else min(SIGNALS_MAX, soft // 2))
     if open_files:
         _lower(resource.RLIMIT_NOFILE, max(open_files, OPEN_FILES_MIN))
     if file_bytes:

@@ -240,8 +240,7 @@ class Supervisor:
 
     def _read_signals(self) -> None:
         for arrived in self._signals.read():
-            # As process 1, only the outside has pid 0 for us; a storlet's own SIGTERM has its pid.
-            if arrived.number in _ENDING and (arrived.sender == 0 or os.getpid() != 1):
+            if arrived.number in _ENDING and (arrived.is_from_outside or os.getpid() != 1):
                 self._is_ending = True
         self._reap()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import select
 import signal
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -39,6 +42,56 @@ def test_signals_come_with_their_senders() -> None:
         os.waitpid(child, 0)
         arrived = {one.number: one.sender for one in queue.read()}
         return arrived == {signal.SIGTERM: child, signal.SIGCHLD: child} and not list(queue.read())
+
+    assert in_child(check)
+
+
+def test_a_sender_that_is_made_up_is_not_taken_for_the_outside() -> None:
+    """Whatever a storlet sends to process 1: as if from pid 0 by a queued signal, or by a socket that signals its owner."""
+
+    def queued(libc: ctypes.CDLL, target: int) -> None:
+        info = struct.pack("iii116x", signal.SIGTERM, 0, -1)
+        number = {"x86_64": 129, "aarch64": 138}[os.uname().machine]
+        libc.syscall(number, target, signal.SIGTERM, info)  # rt_sigqueueinfo
+
+    def owned(_libc: ctypes.CDLL, target: int) -> None:
+        one, other = socket.socketpair()
+        fcntl.fcntl(one, 10, signal.SIGINT)  # F_SETSIG
+        fcntl.fcntl(one, fcntl.F_SETOWN, target)
+        fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        other.send(b"x")
+
+    def check() -> bool:
+        queue = kernel.SignalQueue((signal.SIGTERM, signal.SIGINT))
+        target = os.getpid()
+        child = os.fork()
+        if child == 0:
+            libc = ctypes.CDLL(None)
+            queued(libc, target)
+            owned(libc, target)
+            os._exit(0)
+        os.waitpid(child, 0)
+        arrived = list(queue.read())
+        return [(one.number, one.sender) for one in arrived] == [(signal.SIGINT, 0), (signal.SIGTERM, 0)] and not any(
+            one.is_from_outside for one in arrived
+        )
+
+    assert in_child(check)
+
+
+def test_kill_from_another_pid_namespace_is_from_outside() -> None:
+    assert kernel.Signal(signal.SIGTERM, sender=0, code=0).is_from_outside
+    assert not kernel.Signal(signal.SIGTERM, sender=7, code=0).is_from_outside
+
+
+def test_a_worker_cannot_take_all_places_for_signals() -> None:
+    """Else the kernel would tell process 1 of a signal without its sender."""
+
+    def check() -> bool:
+        before, _ = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+        kernel.limit_process(open_files=0, file_bytes=0)
+        after = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+        return after[0] == after[1] <= kernel.SIGNALS_MAX and (before < 0 or after[0] < before)
 
     assert in_child(check)
 
