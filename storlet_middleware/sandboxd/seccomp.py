@@ -26,6 +26,8 @@ the older and the newer forms of the same calls, other waits and clocks, schedul
                                        kernel to attack, also where no interface is
 ====================================== ==============================================================================
 
+``clone`` does not take ``CLONE_PARENT`` either: such a child would be the supervisor's, beside the worker that made it.
+
 ``clone3`` fails with ``ENOSYS``: its flags are in memory, where a filter cannot look, and the C library then takes
 ``clone``, whose flags are in a register: those that make namespaces are refused.
 """
@@ -35,7 +37,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 ALLOW: Final = "SCMP_ACT_ALLOW"
@@ -43,6 +45,7 @@ REFUSE: Final = "SCMP_ACT_ERRNO"
 
 #: Every ``CLONE_NEW*`` that ``clone`` knows; what is in its lowest byte is the signal at the end, not ``CLONE_NEWTIME``.
 NAMESPACE_FLAGS: Final = 0x7E020000
+CLONE_PARENT: Final = 0x8000
 _WORD: Final = 0xFFFFFFFF
 
 AF_UNIX: Final = 1
@@ -96,11 +99,12 @@ UNSUPPORTED: Final = {
         removexattr setxattr""",
 }  # fmt: skip
 
-#: Of the caller only, by the number of the argument that names whom: the supervisor has the same user id, and a storlet that
+#: Of the caller only, by the numbers of the arguments that must be 0 for that: the supervisor has the same user id, and a storlet that
 #: lowers its limits, its priority or its processors starves every other of its tenant.
 OWN_ONLY: Final = {
-    0: "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler",
-    1: "setpriority",
+    (0,): "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler",
+    # PRIO_PROCESS first: with PRIO_USER, the second 0 stands for every process of the user id.
+    (0, 1): "setpriority",
 }
 
 #: Requests of ``ioctl``: is it a terminal and how wide, bytes to read, blocking or not, close on exec or not.
@@ -140,11 +144,11 @@ def profile(*, has_network: bool) -> str:
     rules = [
         _rule(sorted(allowed()), ALLOW),
         # As registers hold them: the kernel looks at the lower half of each of these arguments.
-        _when(["clone"], 0, NAMESPACE_FLAGS, 0),
-        *(_when(["socket", "socketpair"], 0, _WORD, family) for family in families),
-        *(_when(["ioctl"], 1, _WORD, request) for request in requests),
-        *(_when(["personality"], 0, _WORD, value) for value in PERSONALITIES),
-        *(_when(names.split(), index, _WORD, 0) for index, names in OWN_ONLY.items()),
+        _when(["clone"], {0: 0}, NAMESPACE_FLAGS | CLONE_PARENT),
+        *(_when(["socket", "socketpair"], {0: family}) for family in families),
+        *(_when(["ioctl"], {1: request}) for request in requests),
+        *(_when(["personality"], {0: value}) for value in PERSONALITIES),
+        *(_when(names.split(), dict.fromkeys(indexes, 0)) for indexes, names in OWN_ONLY.items()),
         *(_rule(sorted(names.split()), REFUSE) | {"errnoRet": code} for code, names in UNSUPPORTED.items()),
     ]
     document = {
@@ -159,7 +163,10 @@ def _rule(names: Iterable[str], action: str) -> dict[str, Any]:
     return {"names": list(names), "action": action, "args": []}
 
 
-def _when(names: Iterable[str], index: int, mask: int, value: int) -> dict[str, Any]:
-    """Allowed where argument ``index`` has ``value`` in the bits of ``mask``."""
-    match = {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
-    return {**_rule(names, ALLOW), "args": [match]}
+def _when(names: Iterable[str], arguments: Mapping[int, int], mask: int = _WORD) -> dict[str, Any]:
+    """Allowed where each of ``arguments``, by number, has its value in the bits of ``mask``."""
+    match = [
+        {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+        for index, value in arguments.items()
+    ]
+    return {**_rule(names, ALLOW), "args": match}
