@@ -243,11 +243,11 @@ class Cgroups:
     # --- how --------------------------------------------------------------------------------------------------------
 
     def _make_group(self, container: _Tree, target: Path, limits: Resources) -> None:
-        if target.is_dir():
-            return  # other limits are another group
-        if sum(1 for _ in container.path.glob(f"{PREFIX}*")) >= GROUPS_MAX:
-            raise ValueError(f"{container.path} has {GROUPS_MAX} groups")
-        self._mkdir(target)
+        if not target.is_dir():
+            if sum(1 for _ in container.path.glob(f"{PREFIX}*")) >= GROUPS_MAX:
+                raise ValueError(f"{container.path} has {GROUPS_MAX} groups")
+            self._mkdir(target)
+        # Other limits are another group; but one that is there may have none yet: whoever made it was killed, or is about to.
         faults = _set(target, container.limits(limits))
         if faults:
             _remove(target)

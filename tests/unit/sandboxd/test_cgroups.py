@@ -366,3 +366,16 @@ def test_one_whose_control_groups_are_not_below_ours_is_not(tmp_path: Path, grou
         engine.bind(str(path))
         engine.listen()
         assert not cgroups.in_sight(f"unix://{path}", tmp_path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_group_that_was_made_and_not_yet_limited_gets_its_limits(
+    make_tree: Callable[[int], FakeTree], version: int
+) -> None:
+    """sandboxd was killed between the two."""
+    tree = make_tree(version)
+    tree.group(f"{CONTAINER}/{DIRECTORY}")
+    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    name = "memory.max" if version == 2 else "memory.limit_in_bytes"
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/{name}") == str(64 << 20)
+    assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == "20"
