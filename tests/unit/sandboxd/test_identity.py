@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pwd
 from pathlib import Path
 
@@ -147,3 +148,14 @@ def test_processes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> 
     by_name = dict(zip(names, uids, strict=True))
     assert len(set(by_name.values())) == 10
     assert all(by_name[name] == uid for name, uid in zip(names, uids, strict=True))
+
+
+def test_a_restart_waits_for_the_disk_once_however_many_tenants_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        identities(tmp_path).identity(f"AUTH_{number}", "user")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    identities(tmp_path).check()
+    assert len(synced) == 2  # identities.json and its directory
