@@ -49,6 +49,8 @@ PATIENCE_SECONDS: Final = 2.0
 #: What a load may take beyond the start of its sandbox.
 LOAD_SECONDS: Final = 12.0
 SWEEP_SECONDS: Final = 60.0
+#: Who looks for a sandbox to end waits so long for each of those that run; one that has more to do is not idle.
+LOOK_SECONDS: Final = 1.0
 #: Between attempts to adopt while Docker is away; a caller's own attempt does not wait for it.
 ADOPT_AGAIN_SECONDS: Final = 2.0
 #: An outdated sandbox whose supervisor has not come back by then cannot: its control directory is another one.
@@ -394,8 +396,11 @@ class Pool:
         return [e for e in self._entries.values() if e.sandbox is not None and e.sandbox.state is State.RUNNING]
 
     async def _idle_seconds(self, entry: Entry) -> float:
-        sandbox = entry.sandbox
-        groups = await self._groups(entry)
+        """How long nobody has used a sandbox; negative also when it does not answer soon: somebody waits for its place."""
+        sandbox, groups = entry.sandbox, None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                groups = await self._groups(entry)
         return sandbox.idle_seconds(groups) if sandbox is not None and groups is not None else -1.0
 
     async def _retire(self, entry: Entry, idle_seconds: float, why: str) -> asyncio.Task[None] | None:
@@ -510,7 +515,8 @@ class Pool:
             self._drop(entry)
             return
         try:
-            name = aside_name(container.name, container.id)
+            # Not of its present name: one that was a spare may never have been given the name that it should have.
+            name = aside_name(sandbox.plan.container_name, container.id)
             await self._node.threads.call(self._node.engine.rename, container.id, name)
         except EngineFault as fault:
             log.warning("sandbox cannot be set aside key=%s reason=%s", entry.key, shown(fault))

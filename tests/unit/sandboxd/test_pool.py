@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -370,3 +372,20 @@ def test_a_sandbox_that_came_up_weaker_than_configured_is_ended_before_it_gets_c
     until(lambda: not node.docker.containers)
     node.docker.weaker = []
     until(lambda: isinstance(node.load(), messages.Acquired))
+
+
+def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "LOOK_SECONDS", 0.1)
+    node = make_node(max_per_node=2)
+    pids = [greeting(loaded(node.load(account)))[1] for account in ("AUTH_a", "AUTH_b")]
+    time.sleep(0.2)
+    os.kill(pids[0], signal.SIGSTOP)
+    began = time.monotonic()
+    loaded(node.load("AUTH_c"))
+    waited = time.monotonic() - began
+    os.kill(pids[0], signal.SIGCONT)
+    assert waited < 5.0
+    assert {sandbox.account for sandbox in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}

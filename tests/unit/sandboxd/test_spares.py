@@ -251,6 +251,27 @@ def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_wor
     until(lambda: "draining" not in {sandbox.state for sandbox in one.status().sandboxes})
 
 
+def test_one_that_was_never_renamed_finishes_its_work_over_two_upgrades_too(one: FakeNode) -> None:
+    """sandboxd was killed, or Docker hung, between giving it away and its new name."""
+    path = loaded(one.load("AUTH_a", V1))
+    given = container_of(one, tenants(one)["AUTH_a"].container)
+    until(lambda: "spare" not in given.name)
+    await_spares(one, 1)
+    with work(path) as connection:
+        one.stop()
+        given.name = f"storlet-unit-spare-{Path(path).parent.name}"
+        for pids in (7, 8):
+            one.limits["pids"] = pids
+            one.start()
+            assert greeting(loaded(one.load("AUTH_a", V1)))
+            assert "draining" in {sandbox.state for sandbox in one.status().sandboxes}
+            one.stop()
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(10)
+    one.start()
+
+
 def test_a_given_sandbox_whose_image_was_removed_is_adopted(one: FakeNode) -> None:
     path = loaded(one.load("AUTH_a", V1))
     with work(path) as connection:
