@@ -341,6 +341,10 @@ class Lock:
             descriptor = os.open(self._path, flags, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(self._path, descriptor):
+                # Whoever held it has removed it meanwhile (``clear_run_dir``): the next one would lock another file.
+                os.close(descriptor)
+                raise StartupFault(f"{self._path} was removed while it was being locked: start again")
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         except BlockingIOError:
@@ -356,6 +360,13 @@ class Lock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -109,6 +109,11 @@ class Sandbox:
         return self._supervisor_pid
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._is_lost
+
+    @property
     def lived_seconds(self) -> float:
         """Since it was made or adopted."""
         return self._loop.time() - self._begun
@@ -243,13 +248,18 @@ class Sandbox:
     async def _place(self, place: messages.Place) -> str:
         """Move a new worker, which waits for it, into the control groups of its storlet."""
         directory = ""
-        if self._supervisor_pid:  # else it is out of sight, and so are its control groups
-            directory = await self._node.placing.call(
-                self._node.cgroups.place, self._supervisor_pid, place.pid, place.version, place.limits
-            )
+        if self._link is not None and self._supervisor_pid:  # else it is out of sight, and so are its control groups
+            with contextlib.suppress(SandboxLost), self._link.watched() as is_alive:
+                directory = await self._node.placing.call(self.placed, place, is_alive)
         if not directory:
             log.warning("worker not placed key=%s version=%s pid=%d", self.plan.key, place.version[:12], place.pid)
         return directory
+
+    def placed(self, place: messages.Place, is_alive: Callable[[], bool]) -> str:
+        """The same in its turn, which may be late: once the supervisor has ended, its pid may be that of another process."""
+        if not is_alive():
+            return ""
+        return self._node.cgroups.place(self._supervisor_pid, place.pid, place.version, place.limits)
 
     def _greeted(self, hello: asyncio.Future[messages.Hello]) -> None:
         if not hello.cancelled() and hello.exception() is None and not self._met.done():

@@ -36,7 +36,7 @@ from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CONFIG, LABE
 from storlet_middleware.sandboxd.errors import MountFault, SandboxdFault
 from storlet_middleware.sandboxd.plan import Demand, Given, Plan, Planner, aside_key
 from storlet_middleware.sandboxd.readback import OWN_KERNEL
-from storlet_middleware.sandboxd.sandbox import Node, Sandbox, State
+from storlet_middleware.sandboxd.sandbox import Node, Sandbox
 from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
@@ -157,7 +157,7 @@ class Spares:
             raise
         finally:
             self._starting = None
-        if spare.state is not State.SPARE or not self._is_room():
+        if spare.is_lost or not self._is_room():
             self._end(spare)
             return False
         self._ready[key] = spare

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
 
 from storlet_daemon.protocol import framing, messages
+from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import PLACING_MAX, ControlLink
+from storlet_middleware.sandboxd.sandbox import Sandbox
 
 VERSION = "ab" * 32
 Scene = Callable[[ControlLink, socket.socket, list[str]], Awaitable[None]]
@@ -100,3 +104,22 @@ def test_an_answer_after_the_end_is_dropped() -> None:
         assert not lost
 
     play(scene, place)
+
+
+def test_a_worker_of_a_sandbox_that_has_ended_is_not_looked_for() -> None:
+    """Its supervisor's pid may be that of another sandbox's by now."""
+    asked = []
+
+    class Groups(Cgroups):
+        def place(self, supervisor_pid: int, sandbox_pid: int, _group: str, _limits: messages.Resources) -> str:
+            asked.append((supervisor_pid, sandbox_pid))
+            return "group-ab"
+
+    async def run() -> list[str]:
+        node: Any = SimpleNamespace(cgroups=Groups())
+        sandbox = Sandbox(node, node, lambda *_: None)
+        place = messages.Place(VERSION, 7)
+        return [sandbox.placed(place, lambda: True), sandbox.placed(place, lambda: False)]
+
+    assert asyncio.run(run()) == ["group-ab", ""]
+    assert asked == [(0, 7)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -169,3 +170,16 @@ def test_clearing_the_run_dir_leaves_nothing_of_ours_and_everything_else(places:
     other.unlink()
     places.clear_run_dir()
     assert not places.run_dir.exists()
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_none(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--remove-all`` ends between the other's ``open`` and ``flock``: a third would lock a new file."""
+    real = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        places.lock_file.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(StartupFault, match="start again"):
+        Lock(places).acquire()

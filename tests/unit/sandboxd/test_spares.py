@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import pool, spares
+from storlet_middleware.sandboxd.sandbox import Sandbox
 from tests.unit.sandboxd.doubles import FakeContainer, FakeDocker, FakeNode, greeting, until, work
 from tests.unit.sandboxd.test_pool import loaded, refused
 
@@ -169,6 +171,23 @@ def test_a_spare_that_ends_is_replaced(one: FakeNode) -> None:
     process.wait()
     until(lambda: [s for s in waiting(one) if s.container != spare.container] != [])
     assert spare.container not in one.docker.containers
+
+
+def test_a_spare_that_ends_before_it_is_ready_is_none(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker = FakeDocker()
+    dead: list[str | None] = []
+
+    async def check(_: spares.Spares, spare: Sandbox) -> None:
+        if not dead:
+            dead.append(spare.container_id)
+            docker.kill()
+            while not spare.is_lost:  # noqa: ASYNC110  seen by the loop that we run in
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(spares.Spares, "_check_mounting", check)
+    node = make_node(docker, prewarmed=1)
+    until(lambda: dead and dead[0] not in docker.containers)
+    await_spares(node, 1)
 
 
 def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(one: FakeNode) -> None:
