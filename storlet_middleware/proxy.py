@@ -530,13 +530,16 @@ class Run:
         if self._watch is not None:
             self._watch.stop()
         result = self._result
-        if result is not None:
-            result.close()
-            self._is_usage_final = result.has_run
-        elif self._source_answer is not None:
-            close_if_possible(self._source_answer.app_iter)
-        if self._is_counted:
-            self._proxy.leave(self._request.account)
+        try:
+            if result is not None:
+                result.close()
+                self._is_usage_final = result.has_run
+            elif self._source_answer is not None:
+                close_if_possible(self._source_answer.app_iter)
+        finally:
+            # Whatever of Swift's fails to be closed: the account has its place back.
+            if self._is_counted:
+                self._proxy.leave(self._request.account)
         if result is None:
             return
         usage = result.usage

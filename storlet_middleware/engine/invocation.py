@@ -488,13 +488,22 @@ class Invocation:
         if connection is not None:
             forget(connection.fileno())
             connection.close()
+        try:
+            self._close_inputs()
+        finally:
+            self._close_files()
+
+    def _close_inputs(self) -> None:
         feeders, self._feeders = self._feeders, []
-        for feeder in feeders:
-            feeder.stop()
-        while self._inputs:
-            item = self._inputs.pop()
-            if isinstance(item, StreamInput):
-                item.source.close()
+        with contextlib.ExitStack() as all_of_them:
+            for feeder in feeders:
+                all_of_them.callback(feeder.stop)
+            while self._inputs:
+                item = self._inputs.pop()
+                if isinstance(item, StreamInput):
+                    all_of_them.callback(item.source.close)
+
+    def _close_files(self) -> None:
         watched, self._watched = self._watched, {}
         for fd in watched:
             os.close(fd)

@@ -597,6 +597,23 @@ def test_close_at_any_time_gives_every_descriptor_back_and_cancels(
     assert step == "new" or wait_until(lambda: cancelled == [True])
 
 
+def test_a_source_that_fails_to_be_closed_keeps_nothing_else_open(workers: Workers) -> None:
+    class Stubborn(Source):
+        def close(self) -> None:
+            super().close()
+            raise OSError("not now")
+
+    workers.script = silent_after("start")
+    before = open_descriptors()
+    sources = [Stubborn(b"x" * 65536 for _ in range(100)), Source(b"x" * 65536 for _ in range(100))]
+    invocation = make([StreamInput(source, {}) for source in sources], log=True)
+    invocation.start(workers.connect())
+    with pytest.raises(OSError, match="not now"):
+        invocation.close()
+    assert all(source.is_closed for source in sources)
+    assert wait_until(lambda: open_descriptors() == before)
+
+
 def test_a_start_that_fails_gives_every_descriptor_back(workers: Workers) -> None:
     before = open_descriptors()
     connection = workers.connect()

@@ -17,6 +17,7 @@ from storlet_middleware import proxy as proxy_module
 from storlet_middleware.config import parse
 from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, Unprocessable
 from storlet_middleware.filter import filter_factory
+from storlet_middleware.result import LocalResult
 from tests.unit.middleware.support import (
     ACCOUNT,
     BrokenInput,
@@ -276,6 +277,19 @@ def test_too_many_at_once_is_429_with_retry_after_and_gives_its_place_back(make_
     assert second.line == "429 Too Many Requests"
     first.app_iter.close()
     assert proxy.call("GET", "c/o", RUN).status == 200
+
+
+def test_an_answer_that_fails_to_be_closed_keeps_no_place(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close(self: Any) -> None:
+        original(self)
+        raise OSError("not now")
+
+    original = LocalResult.close
+    monkeypatch.setattr(LocalResult, "close", close)
+    answer = proxy.start("GET", "c/o", RUN)
+    with pytest.raises(OSError, match="not now"):
+        answer.app_iter.close()
+    assert not proxy.filter._proxy._inflight
 
 
 def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(swift: FakeSwift) -> None:
