@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,11 @@ def kernel() -> Path:
     if shutil.which("apt-get") is None or platform.machine() != "x86_64":
         pytest.skip(f"{PACKAGE} is missing")
     CACHE.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["apt-get", "download", PACKAGE], cwd=CACHE, capture_output=True, text=True, check=False)
+    fetch = ["apt-get", "download", PACKAGE]
+    done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
+    if done.returncode:  # a machine on which nothing had to be installed has no lists of packages, or old ones
+        subprocess.run(["apt-get", "update"], capture_output=True, check=False)
+        done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
     packages = sorted(CACHE.glob("*.deb"))
     if done.returncode or not packages:
         pytest.skip(f"{PACKAGE} is missing and cannot be fetched: {done.stderr.strip()[-200:]}")
@@ -53,7 +58,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     program = kernel()
     folder = tmp_path_factory.mktemp("kernel")
     init = folder / "init"
-    init.write_text(INIT.format(checkout=CHECKOUT, python=Path(sys.executable).resolve()))
+    words = {"checkout": str(CHECKOUT), "python": str(Path(sys.executable).resolve())}
+    init.write_text(INIT.format_map({name: shlex.quote(word) for name, word in words.items()}))
     init.chmod(0o755)
     command = [
         str(program), "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "mem=512M",
