@@ -122,11 +122,10 @@ class Gate:
             await self._first(trust_class)
         result = self._results[trust_class]
         if result.state == FAIL:
-            name, fault = next(self._closing(result))
+            # The answer goes to tenants: what was reached, and by which path of the host, is for operators.
+            name, _ = next(self._closing(result))
             raise SandboxUnavailable(
-                messages.one_line(
-                    f"sandboxes of class {trust_class} are closed on this node: self-test {name}: {fault}"
-                )
+                f"sandboxes of class {trust_class} are closed on this node: self-test {name} has failed"
             )
 
     async def run(self) -> None:

@@ -117,7 +117,8 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
     with other_cluster.configured({"storlet.conf:class:admin": admin}):
         answer = tool.get("c/object")
         assert (answer.status, answer.error) == (503, "sandbox.unavailable")
-        assert b"sandboxes of class admin are closed on this node: self-test files-no-sockets: " in answer.body
+        assert b"sandboxes of class admin are closed on this node: self-test files-no-sockets has failed" in answer.body
+        assert b"/host" not in answer.body
         assert info_of(other_cluster)["self_test"] == {"user": "pass", "admin": "fail"}
         done = storlet(other_cluster, "sandboxes")
         assert done.returncode == 1
