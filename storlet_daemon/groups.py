@@ -623,7 +623,11 @@ class WorkerGroup:
         for one in list(self.workers.values()):
             used = cpu_seconds.get(one.pid)
             if one.has_loaded and used is not None and one.meter.is_over(used):
-                self._kill_for_computing(one)
+                if one.state is State.BUSY:
+                    # What it runs now is somebody else's invocation and may be honest: it ends that, and then itself.
+                    self._retire(one)
+                else:
+                    self._kill_for_computing(one)
             elif one.meter.is_quiet and one.state is State.IDLE and time.monotonic() - one.since > QUIET_SECONDS:
                 _forget_ended(one)
         # Who loads may use what he likes; so may have done who is not there any more, or was not at the last look.

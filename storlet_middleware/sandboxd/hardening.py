@@ -45,6 +45,10 @@ CGROUPS_IN_SIGHT: Final = "CgroupsInSight"
 SPARE_CAPABILITIES: Final = ("SETGID", "SETPCAP", "SETUID")
 NO_NETWORK: Final = "none"
 
+#: Pools of OpenMP and OpenBLAS sleep when they have nothing to do. By default they spin for up to 0.2 s on each processor, which
+#: the supervisor would take for a storlet that goes on computing after it has reported its end.
+QUIET_THREADS: Final = ("OMP_WAIT_POLICY=PASSIVE", "KMP_BLOCKTIME=0", "OPENBLAS_THREAD_TIMEOUT=20")
+
 #: Docker's own list, then what tells a tenant of the host's disks, devices and load. No more than that: each is a mount, which
 #: takes more than half a millisecond of every start; most other files of this kind are for root only, or empty for others.
 MASKED_PATHS: Final = (
@@ -170,6 +174,7 @@ TABLE: Final = (
     Row("Healthcheck", _fixed({"Test": ["NONE"]}), "commands that an image would have the engine run inside"),
     Row("WorkingDir", _fixed(SCRATCH), "relative paths that fail because / is read-only"),
     Row("Env", _fixed(["LANG=C.UTF-8", f"HOME={SCRATCH}"]), "names of files and text that break on the C locale"),
+    Row("Env", _fixed(list(QUIET_THREADS)), "threads of numerical libraries that spin after each run: computing that is nobody's"),
     Row("Tty", _fixed(value=False), "terminal escapes"),
     Row("OpenStdin", _fixed(value=False), "a writer to the supervisor's input"),
     Row("HostConfig.Runtime", lambda f: f.runtime, "the kernel's own attack surface, when the operator names runsc or kata"),
