@@ -181,7 +181,10 @@ def _escapes(host: Host, name: str, start: int) -> list[bytes]:
 
 
 def objects_of(host: Host, account: str) -> dict[str, dict[str, Any]]:
-    """Every replica of an account's data on disk: bytes, attributes, mode, owner and times, by path."""
+    """Every replica of an account's data on disk: bytes, attributes, mode, owner and times, by path.
+
+    The mode without what it gives to others: the object filter takes that away before it donates a file.
+    """
     found = {}
     for path in Path(host.cluster.home, "disks").rglob("*.data"):
         with contextlib.suppress(OSError):
@@ -190,7 +193,7 @@ def objects_of(host: Host, account: str) -> dict[str, dict[str, Any]]:
                 continue
             status = path.stat()
             found[str(path)] = {
-                "bytes": hashlib.sha256(path.read_bytes()).hexdigest(), "attributes": attributes, "mode": oct(status.st_mode),
+                "bytes": hashlib.sha256(path.read_bytes()).hexdigest(), "attributes": attributes, "mode": oct(status.st_mode & ~0o007),
                 "owner": (status.st_uid, status.st_gid), "links": status.st_nlink, "changed": status.st_mtime_ns,
             }  # fmt: skip
     return found
