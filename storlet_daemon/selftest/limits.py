@@ -156,6 +156,9 @@ def _priority(_facts: Facts) -> str:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -1)
         return "the priority could be raised"
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_USER, 0, 0)  # as it is
+        return "the priority of all processes of the user could be set, the supervisor's too"
     return ""
 
 

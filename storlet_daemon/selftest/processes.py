@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
+import socket
+import struct
 import time
 
 from storlet_daemon.selftest.calls import Call, call, refused
@@ -15,6 +18,10 @@ _CLOSED = ("mem", "maps", "environ", "auxv", "io", "syscall", "stack", "pagemap"
 _LINKS = ("root", "cwd", "exe", "ns/mnt")
 _PTRACE = Call("ptrace", (101, 117), (), "")
 _READ_MEMORY = Call("process_vm_readv", (310, 270), (), "")
+_QUEUE = Call("rt_sigqueueinfo", (129, 138), (), "")
+_SIGINFO = struct.Struct("iii116x")
+_SI_QUEUE = -1
+_F_SETSIG = 10
 _SEIZE = 0x4206
 _WRONG_STATES = ("T", "t", "Z", "X")
 
@@ -79,9 +86,22 @@ def _signals(facts: Facts) -> str:
     for number in sorted(set(signal.valid_signals()) - {signal.SIGCHLD}):
         with contextlib.suppress(OSError):
             os.kill(1, number)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        _pretend(number)
     time.sleep(0.02)
     state = read("/proc/1/stat").rpartition(")")[2].split()[:1]
     return f"process 1 is in state {state}" if not state or state[0] in _WRONG_STATES else ""
+
+
+def _pretend(number: int) -> None:
+    """Send it as if from outside: with a sender that is made up, and with none. A supervisor that believes it ends."""
+    call(_QUEUE.number(), 1, number, _SIGINFO.pack(number, 0, _SI_QUEUE))
+    one, other = socket.socketpair()
+    with one, other, contextlib.suppress(OSError):
+        fcntl.fcntl(one, _F_SETSIG, number)
+        fcntl.fcntl(one, fcntl.F_SETOWN, 1)
+        fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        other.send(b"x")
 
 
 TESTS = (

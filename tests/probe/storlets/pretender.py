@@ -1,0 +1,54 @@
+"""Signals process 1 of its sandbox as if from outside, in every way that the kernel has for it."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import platform
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+_F_SETSIG = 10
+_NUMBERS = {"x86_64": (129, 200, 234), "aarch64": (138, 130, 131)}  # rt_sigqueueinfo, tkill, tgkill
+_REAL_TIME = 40
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Pretender:
+    """With ``do=pretend`` it does so; else it says what the run before has left in the scratch."""
+
+    def __init__(self, logger: Any) -> None:
+        """Nothing to remember."""
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        if params.get("do") == "pretend":
+            with Path("/tmp/before").open("w") as file:
+                file.write("the same sandbox")
+            for number in (signal.SIGTERM, signal.SIGINT):
+                _pretend(number)
+            time.sleep(0.1)
+        out_files[0].set_metadata({})
+        with Path("/tmp/before").open() as file:
+            out_files[0].write(file.read().encode())
+
+
+def _pretend(number: int) -> None:
+    queue, tkill, tgkill = _NUMBERS[platform.machine()]
+    _LIBC.syscall(queue, 1, number, struct.pack("iii116x", number, 0, -1))  # from process 0, it says
+    one, other = socket.socketpair()
+    with one, other:
+        fcntl.fcntl(one, _F_SETSIG, number)
+        fcntl.fcntl(one, fcntl.F_SETOWN, 1)
+        fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        other.send(b"x")  # from a descriptor: from nobody
+    # With as many signals waiting as may, the kernel forgets who has sent the next one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [_REAL_TIME])
+    while _LIBC.sigqueue(os.getpid(), _REAL_TIME, None) == 0:
+        pass
+    _LIBC.syscall(tkill, 1, number)
+    _LIBC.syscall(tgkill, 1, 1, number)
