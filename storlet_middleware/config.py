@@ -120,6 +120,22 @@ def read_weights(text: str) -> dict[str, float]:
     return weights
 
 
+#: What a sandbox has there already: its control directory, its code, its scratch, the supervisor, the kernel's.
+SANDBOX_PATHS: Final = (
+    "/run/storlets",
+    "/var/lib/storlets",
+    "/tmp",  # noqa: S108  the sandbox has one of its own
+    "/usr/local/lib/storlets",
+    "/dev",
+    "/proc",
+    "/sys",
+)
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
 def read_mounts(text: str) -> tuple[Mount, ...]:
     """``/srv/models:/models:ro, /srv/out:/out:rw``: directories of the host that a sandbox sees."""
     mounts = []
@@ -127,7 +143,12 @@ def read_mounts(text: str) -> tuple[Mount, ...]:
         match = re.fullmatch(r"(/[^:]*):(/[^:]+)(?::(ro|rw))?", part)
         if not match or ".." in Path(match[1]).parts or ".." in Path(match[2]).parts:
             raise ValueError("want host directories such as /srv/models:/models:ro, separated by commas")
-        mounts.append(Mount(match[1], match[2], is_writable=match[3] == "rw"))
+        # As the kernel names it: what becomes of the mount is read back by its path.
+        target = str(Path(f"/{match[2].lstrip('/')}"))
+        taken = [path for path in SANDBOX_PATHS if _overlap(Path(path), Path(target))]
+        if taken:
+            raise ValueError(f"{target} cannot be a mount of a sandbox: {taken[0]} is its own")
+        mounts.append(Mount(match[1], target, is_writable=match[3] == "rw"))
     return tuple(mounts)
 
 

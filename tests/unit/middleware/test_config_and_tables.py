@@ -12,7 +12,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import errors, limits, metrics, names
-from storlet_middleware.config import LEAST, OPTIONS, Config, ConfigError, load, parse, sample
+from storlet_middleware.config import LEAST, OPTIONS, Config, ConfigError, load, parse, read_mounts, sample
 from tests.unit.middleware.support import Logger
 
 ROOT = Path(__file__).parents[3]
@@ -149,3 +149,17 @@ def test_names_are_written_once_each() -> None:
     values = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
     # The one header that is both asked with and answered with.
     assert sorted({value for value in values if values.count(value) > 1}) == [names.GRANTS]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "/run", "/var/lib/storlets", "/var/lib/storlets/x", "//run/storlets/", "/tmp/x", "/proc", "/usr/local"],
+)
+def test_no_mount_covers_what_a_sandbox_is_made_of(target: str) -> None:
+    with pytest.raises(ValueError, match=r"is its own|want host directories"):
+        read_mounts(f"/srv/x:{target}:rw")
+
+
+def test_a_mount_is_named_as_the_kernel_names_it() -> None:
+    (mount,) = read_mounts("/srv/out:/out//deep/:rw")
+    assert mount.target == "/out/deep"
