@@ -558,7 +558,7 @@ class Pool:
         log.info("stale sandbox removed key=%s account=%s container=%s", shown(key), shown(account), container.id[:12])
 
         async def remove() -> None:
-            await self._node.threads.call(self._node.engine.remove, container.id)
+            await self._node.removing.call(self._node.engine.remove, container.id)
 
         self._end_in_background(key, remove())
 

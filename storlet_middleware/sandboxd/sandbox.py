@@ -42,6 +42,8 @@ LOOK_SECONDS: Final = 0.25
 GROUPS_MAX: Final = 128
 #: Workers of the whole node that are moved into their control groups at a time.
 PLACING_MAX: Final = 4
+#: Containers of the whole node that are being removed at a time.
+REMOVING_MAX: Final = 4
 #: What was used this recently is not idle: its filter may hold the socket's path and be about to connect.
 RECENT_SECONDS: Final = 2.0
 #: By then a waiting connection has been taken by a worker, and its group says that it is busy.
@@ -75,6 +77,8 @@ class Node:
     cgroups: Cgroups = field(default_factory=Cgroups)
     #: Places for placing workers, which Docker's slowness must not take away.
     placing: Threads = field(default_factory=lambda: Threads(PLACING_MAX))
+    #: Places for removals: the kernel frees a large one slowly, or not while the disk hangs, and starts must not wait for that.
+    removing: Threads = field(default_factory=lambda: Threads(REMOVING_MAX))
     mount: Mounter = mounting.mount_read_only
 
 
@@ -464,7 +468,7 @@ class Sandbox:
     async def remove(self) -> None:
         """Remove its container; raises :class:`EngineFault` when Docker cannot."""
         if self.container_id is not None:
-            await self._node.threads.call(self._node.engine.remove, self.container_id)
+            await self._node.removing.call(self._node.engine.remove, self.container_id)
 
     async def remove_lost(self) -> None:
         """The same for one that ended by itself; how it ended goes to the log."""

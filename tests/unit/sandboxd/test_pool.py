@@ -14,7 +14,7 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import backoff, pool
 from storlet_middleware.sandboxd.keys import tenant_key
-from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, make_storlet, until, work
+from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, make_storlet, until, work
 
 MakeNode = Callable[..., FakeNode]
 V1, V2 = "1" * 64, "2" * 64
@@ -389,3 +389,24 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
     os.kill(pids[0], signal.SIGCONT)
     assert waited < 5.0
     assert {sandbox.account for sandbox in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
+
+
+def test_removals_that_take_long_hold_up_no_start(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, go = make_node(), threading.Event()
+    for number in range(7):
+        loaded(node.load(f"AUTH_{number}"))
+    real = FakeEngine.remove
+
+    def slow(engine: FakeEngine, container_id: str) -> None:
+        go.wait(10)
+        real(engine, container_id)
+
+    monkeypatch.setattr(FakeEngine, "remove", slow)
+    try:
+        node.docker.kill()
+        until(lambda: not node.status().sandboxes)
+        assert greeting(loaded(node.load("AUTH_new")))
+        assert len(node.docker.containers) == 8
+    finally:
+        go.set()
+    until(lambda: len(node.docker.containers) == 1)
