@@ -169,3 +169,11 @@ def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Te
     assert tenant.tool().get(tenant.path, "orphans", child=child).status == 200
     wait_for(lambda: not host.runs_named(child), 5, "the orphans' end")
     assert tenant.is_well()
+
+
+def test_copies_that_could_still_write_make_the_run_a_failure_and_are_ended(host: Host, tenant: Tenant) -> None:
+    child = new_key()
+    answer = tenant.tool().get(tenant.path, "copies", child=child)
+    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+    wait_for(lambda: not host.runs_named(child), 5, "the copies' end")
+    assert tenant.is_well()

@@ -112,8 +112,8 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, ad
     """In a sandbox that was a spare: outdated by the first change, set aside, and found again by each later sandboxd."""
     tenant, key = make_tenant(admin_there), new_key()
     with ThreadPoolExecutor(1) as threads:
-        going = threads.submit(tenant.tool().get, tenant.path, "numbered", lines="1", trickle="45", key=key)
-        there.run_named(key)
+        going = threads.submit(tenant.tool().get, tenant.path, "hold", key=key)
+        run = there.run_named(key)
         conf = there.cluster.storlet_conf
         before = conf.read_text()
         try:
@@ -125,12 +125,13 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, ad
             there.wait_back("sandboxd", there.kill_hard("sandboxd"))
             assert first_success(lambda: tenant.tool().get(tenant.path)).body == tenant.content
             assert not going.done()
-            answer = going.result()
         finally:
             conf.write_text(before)
+            # By way of its own root: no worker is free for it, and Docker does not know whose the sandbox is.
+            Path(f"/proc/{run.pid}/root/tmp/go-{key}").touch()
+        answer = going.result()
     there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
-    assert (answer.status, answer.is_broken) == (200, False), answer
-    assert len(answer.body.splitlines()) == 47
+    assert (answer.status, answer.is_broken, len(answer.body.splitlines())) == (200, False, 1), answer
     check_owners(there)
 
 
