@@ -582,6 +582,9 @@ def _contradictions(values: dict[str, dict[str, Any]]) -> list[str]:
     for part, whole in _PARTS:
         if limits[part] > limits[whole]:
             faults.append(f"[limits] {part} is more than {whole}, which is the whole sandbox's")
+    node = values["node"]["memory"]
+    if isinstance(node, int) and 0 < node < limits["memory_bytes"]:
+        faults.append("[limits] memory_bytes is more than [node] memory, which is all sandboxes' together")
     for section, name in (("node", "memory"), ("node", "cpu_shares"), ("node", "pids"), ("limits", "inputs"),
                           ("admission", "queue"), ("admission", "queue_per_tenant"), ("sandbox", "code_cache_bytes"),
                           ("sandbox", "uid_first"), ("sandbox", "uid_count"), ("sandbox", "max_per_node"),

@@ -35,6 +35,7 @@ from storlet_middleware.sandboxd.errors import (
     LoadRefused,
     SandboxdFault,
     SandboxLost,
+    SandboxWeak,
 )
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.plan import Demand, Plan, Planner, aside_name
@@ -629,6 +630,9 @@ class Pool:
             return SandboxUnavailable(text, retry_after=UNAVAILABLE_RETRY_SECONDS)
         if isinstance(fault, ImageMissing):
             return SandboxUnavailable(f"{text}; build it as sandbox_images/README.rst says, or run 'make up'")
+        if isinstance(fault, SandboxWeak):
+            # In what it was weaker is for the operator, whose log has it, and for nobody who could use it.
+            return SandboxUnavailable("the sandbox came up weaker than configured; the operator's log says in what")
         return SandboxUnavailable(text)
 
     def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

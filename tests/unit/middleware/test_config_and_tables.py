@@ -163,3 +163,9 @@ def test_no_mount_covers_what_a_sandbox_is_made_of(target: str) -> None:
 def test_a_mount_is_named_as_the_kernel_names_it() -> None:
     (mount,) = read_mounts("/srv/out:/out//deep/:rw")
     assert mount.target == "/out/deep"
+
+
+def test_a_sandbox_fits_into_the_node() -> None:
+    with pytest.raises(ConfigError, match=r"\[limits\] memory_bytes is more than \[node\] memory"):
+        parse("[node]\nmemory = 512M\n")
+    assert parse("[node]\nmemory = 512M\n[limits]\nmemory_bytes = 512M\n").node.memory == 512 << 20
