@@ -65,6 +65,8 @@ NAMES: Final = frozenset({*selftest.OUTSIDE, *(test.name for test in selftest.TE
 AGAIN_SECONDS: Final = 2.0
 #: After a fault that will not go away by itself; Docker's absence is asked for anew by each load.
 REST_SECONDS: Final = 10.0
+#: Between tests of a class whose sandboxes ended in the test and did nothing else: the host may have been out of memory.
+RETEST_SECONDS: Final = 60.0
 #: A load waits at most so long for the first result.
 WAIT_SECONDS: Final = 20.0
 
@@ -134,13 +136,15 @@ class Gate:
         for name in sorted(self._accepted - NAMES):
             log.warning("no self-test of that name accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES)))
         while not self._is_closing:
-            untested = [name for name in CLASSES if self.is_untested(name)]
-            if not untested:
+            due = [name for name in CLASSES if self.is_untested(name) or self._may_pass_later(name)]
+            if not due:
                 return
-            await asyncio.wait([self._begin(name) for name in untested])
-            if any(self.is_untested(name) for name in untested):
+            await asyncio.wait([self._begin(name) for name in due])
+            if any(self.is_untested(name) for name in due):
                 is_away = all(isinstance(known.fault, EngineUnavailable) for known in self._faults.values())
                 await asyncio.sleep(AGAIN_SECONDS if is_away else REST_SECONDS)
+            elif any(self._may_pass_later(name) for name in due):
+                await asyncio.sleep(RETEST_SECONDS)
 
     async def check(self) -> None:
         """Test each class now; raises a :class:`SandboxdFault` when one cannot be tested."""
@@ -175,6 +179,11 @@ class Gate:
         if self.is_untested(trust_class):
             raise SandboxUnavailable("storlet-sandboxd ends", retry_after=math.ceil(AGAIN_SECONDS))
 
+    def _may_pass_later(self, name: str) -> bool:
+        """Whether a class is closed for nothing but the end of its sandbox, which need not be the sandbox's doing."""
+        result = self._results[name]
+        return result.state == FAIL and [test for test, _ in self._closing(result)] == [SURVIVES]
+
     def _begin(self, name: str) -> asyncio.Task[None]:
         """The task that tests a class: the one under way, if there is one."""
         task = self._tasks.get(name)
@@ -192,6 +201,10 @@ class Gate:
                 if name not in self._faults or str(self._faults[name].fault) != str(fault):
                     log.warning("self-test not possible class=%s reason=%s", name, shown(fault))
                 self._faults[name] = _Fault(fault, time.monotonic())
+                return
+            except Exception:
+                log.exception("self-test broke off class=%s", name)
+                self._faults[name] = _Fault(SandboxdFault("the self-test broke off; see sandboxd's log"), time.monotonic())
                 return
             self._faults.pop(name, None)
             result = messages.SelfTest(name, PASS, faults, time.time())

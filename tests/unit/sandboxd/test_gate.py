@@ -124,6 +124,28 @@ def test_what_is_seen_from_outside_has_a_name_too(gated: MakeGated, behaviour: s
     assert f"self-test {name} has failed" in refusal(node).message
 
 
+def test_a_class_whose_sandbox_only_ended_is_tested_again_by_itself(
+    gated: MakeGated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "RETEST_SECONDS", 0.1)
+    node = gated(FakeDocker(behaviour="dies"))
+    assert refusal(node)
+    node.docker.behaviour = "good"
+    until(lambda: states(node) == {"user": PASS, "admin": PASS})
+    assert is_loaded(node)
+
+
+def test_a_defect_of_the_self_test_leaves_the_class_untested_and_says_so(
+    gated: MakeGated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(gates, "donated", broken)
+    assert "the self-test broke off" in refusal(gated()).message
+    assert "self-test broke off class=user" in caplog.text
+
+
 def test_a_sandbox_that_came_up_weaker_closes_its_class(gated: MakeGated) -> None:
     node = gated(FakeDocker(weaker=["CapDrop: 1"]))
     assert "self-test sandbox-as-configured has failed" in refusal(node).message
