@@ -204,7 +204,9 @@ class Gate:
                 return
             except Exception:
                 log.exception("self-test broke off class=%s", name)
-                self._faults[name] = _Fault(SandboxdFault("the self-test broke off; see sandboxd's log"), time.monotonic())
+                self._faults[name] = _Fault(
+                    SandboxdFault("the self-test broke off; see sandboxd's log"), time.monotonic()
+                )
                 return
             self._faults.pop(name, None)
             result = messages.SelfTest(name, PASS, faults, time.time())
