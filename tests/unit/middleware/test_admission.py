@@ -246,7 +246,7 @@ def test_retry_after_grows_with_the_queue_and_with_what_runs_take(
 
 
 def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:
-    one = new(run_dir, node__memory="100M")
+    one = new(run_dir, node__memory="100M", limits__memory_bytes="100M")
     held = [take(one, "a", "x", 40 * MIB), take(one, "a", "x", 40 * MIB), take(one, "b", "x", 40 * MIB)]
     assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None
     held[1].release()
