@@ -108,7 +108,10 @@ class Battle:
         try:
             row.seen = row.attack.run(attacker)
             while time.monotonic() < begin + ATTACK_SECONDS and not row.attack.alone:
-                row.attack.run(attacker)
+                if row.attack.once:
+                    time.sleep(0.1)
+                else:
+                    row.attack.run(attacker)
         except Exception as error:  # noqa: BLE001  whatever goes wrong is a line of the report
             row.seen = row.seen or "see below"
             row.faults.append(f"{type(error).__name__}: {error}")

@@ -22,6 +22,7 @@ class Attack:
     ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make attack`` only, because it stops
     servers that other tests share, and a probe of its own does the same in ``make test``.  ``flood``: the weapon is many requests
     at once; how many a tenant may send is the business of Swift's ratelimit, so answers and leftovers are judged and times only shown.
+    ``once``: each run makes worker groups that stay until they are idle, so ``make attack`` does not repeat it.
     """
 
     name: str
@@ -31,4 +32,5 @@ class Attack:
     fresh: bool = False
     alone: bool = False
     flood: bool = False
+    once: bool = False
     placement: str = "object"

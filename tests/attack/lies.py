@@ -119,7 +119,7 @@ ROWS: Final = (
     Attack("forged done while the output is open", "an error or all of it", lie("forge_done", *ANY, lines=10), PYTHON),
     Attack("forged end", "an error or all of it", lie("forge_end", *ANY, lines=10), PYTHON),
     Attack("forged begin with descriptors", "an error or all of it", lie("forge_begin", *ANY, lines=10), PYTHON),
-    Attack("3,000 descriptors for the supervisor", "an error or 200", lie("forge_many_descriptors", *ANY), PYTHON),
+    Attack("3,000 descriptors for the supervisor", "an error or 200", lie("forge_many_descriptors", *ANY, "503 sandbox.unavailable"), PYTHON),
     Attack("flood for the supervisor", "an error or 200", lie("forge_reports", *ANY), PYTHON),
     Attack("closes the supervisor's channel", "an error or all of it", lie("channel_close", *ANY, lines=10), PYTHON),
     Attack("done and then death", "all of it or nothing", partial, PYTHON),

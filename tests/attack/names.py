@@ -177,8 +177,8 @@ def account_names(attacker: Attacker) -> str:
 ROWS: Final = (
     Attack("names at upload: paths, options, NUL, CR/LF, escapes", "201 or 4xx, nothing outside", uploads, HTTP),
     Attack("names at invocation, byte for byte", "400 to 404", invocations, HTTP),
-    Attack("names in letters of 2, 3 and 4 bytes", "work", good_names, HTTP),
-    Attack("storlet metadata: paths, CR/LF, non-Latin-1", "400", manifests, HTTP),
+    Attack("names in letters of 2, 3 and 4 bytes", "work", good_names, HTTP, once=True),
+    Attack("storlet metadata: paths, CR/LF, non-Latin-1", "400", manifests, HTTP, once=True),
     Attack("backend headers from a client", "ignored", backend_headers, HTTP),
     Attack("limits raised by a request", "400, or no more than before", raised_limits, HTTP),
     Attack("account names", "work", account_names, HTTP),

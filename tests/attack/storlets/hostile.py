@@ -332,11 +332,19 @@ class Hostile(Gremlin):
         for pid in others:
             attempts |= {
                 f"ptrace {pid}": lambda pid=pid: call(101, 16, pid, 0, 0), f"memory {pid}": lambda pid=pid: os.open(f"/proc/{pid}/mem", os.O_RDWR),
-                f"vm {pid}": lambda pid=pid: self._read_other(pid), f"getfd {pid}": lambda pid=pid: call(438, os.pidfd_open(pid), 3, 0),
+                f"vm {pid}": lambda pid=pid: self._read_other(pid), f"getfd {pid}": lambda pid=pid: self._getfd(pid),
                 f"descriptors {pid}": lambda pid=pid: [os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR) for fd in os.listdir(f"/proc/{pid}/fd")] or self._empty(),
                 f"which {pid}": lambda pid=pid: self._name_of(pid), f"environment {pid}": lambda pid=pid: open(f"/proc/{pid}/environ").read() or self._empty(),
             }  # fmt: skip
         self._report(attempts)
+
+    @staticmethod
+    def _getfd(pid: int) -> int:
+        descriptor = os.pidfd_open(pid)
+        try:
+            return call(438, descriptor, 3, 0)
+        finally:
+            os.close(descriptor)
 
     @staticmethod
     def _name_of(pid: int) -> None:
