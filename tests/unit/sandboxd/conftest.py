@@ -27,3 +27,18 @@ def make_node() -> Iterator[Callable[..., FakeNode]]:
 def node(make_node: Callable[..., FakeNode]) -> FakeNode:
     """A started node with default options."""
     return make_node()
+
+
+@pytest.fixture
+def with_options() -> Iterator[Callable[..., FakeNode]]:
+    """Makes started nodes with these sections at the end of their options."""
+    nodes: list[FakeNode] = []
+
+    def make(more_options: str, docker: FakeDocker | None = None, **options: object) -> FakeNode:
+        nodes.append(FakeNode(docker or FakeDocker(), **options))
+        nodes[-1].more_options = more_options
+        return nodes[-1].start()
+
+    yield make
+    for node in nodes:
+        node.remove()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,21 +14,6 @@ from tests.unit.sandboxd.test_pool import loaded, refused
 
 V1, V2 = "1" * 64, "2" * 64
 MakeClasses = Callable[..., FakeNode]
-
-
-@pytest.fixture
-def with_options() -> Iterator[MakeClasses]:
-    """Makes started nodes with these sections at the end of their options."""
-    nodes: list[FakeNode] = []
-
-    def make(more_options: str, docker: FakeDocker | None = None, **options: object) -> FakeNode:
-        nodes.append(FakeNode(docker or FakeDocker(), **options))
-        nodes[-1].more_options = more_options
-        return nodes[-1].start()
-
-    yield make
-    for node in nodes:
-        node.remove()
 
 
 def test_an_admin_storlet_has_a_sandbox_and_a_uid_of_its_own_beside_its_neighbours(with_options: MakeClasses) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,21 +32,6 @@ def one(make_node: MakeNode) -> FakeNode:
     node = make_node(prewarmed=1)
     await_spares(node, 1)
     return node
-
-
-@pytest.fixture
-def with_options() -> Iterator[MakeNode]:
-    """Makes started nodes with these sections at the end of their options."""
-    nodes: list[FakeNode] = []
-
-    def make(more_options: str, docker: FakeDocker | None = None, **options: object) -> FakeNode:
-        nodes.append(FakeNode(docker or FakeDocker(), **options))
-        nodes[-1].more_options = more_options
-        return nodes[-1].start()
-
-    yield make
-    for node in nodes:
-        node.remove()
 
 
 def waiting(node: FakeNode) -> list[messages.Sandbox]:
