@@ -36,6 +36,7 @@ from storlet_middleware.admission_table import ROWS, Table, TableFault
 from storlet_middleware.concurrency import Signal, Timer, call_later, monotonic
 from storlet_middleware.config import Config
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
+from storlet_middleware.sandboxd.cgroups import host_memory, memory_total
 from storlet_middleware.sandboxd.keys import tenant_key
 from storlet_middleware.shares import Capacity, Claim, Load, Obstacle, Row
 
@@ -131,7 +132,7 @@ class Admission:
         self._queue_per_tenant = section.queue_per_tenant
         self._weights = section.weights
         self._capacity = Capacity(
-            section.invocations or _PER_CPU * (os.cpu_count() or 1), memory_of(config.node.memory)
+            section.invocations or _PER_CPU * (os.cpu_count() or 1), memory_total(config.node, host_memory())
         )
         self._pid = 0
         self._table: Table | None = None
@@ -448,13 +449,3 @@ class Admission:
 def tenant_hash(account: str) -> bytes:
     """16 bytes: the key of an account's code directory, as the table has it."""
     return bytes.fromhex(tenant_key(account))
-
-
-def memory_of(share: float) -> int:
-    """``[node] memory`` in bytes."""
-    if isinstance(share, int):
-        return share
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(int(line.split()[1]) * 1024 * share)
-    raise OSError("/proc/meminfo has no MemTotal")

@@ -106,6 +106,14 @@ class _Tree:
         return rows
 
 
+def host_memory(proc: Path = PROC) -> int:
+    """Bytes of memory that the host has."""
+    for line in _read(proc / "meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(errno.EINVAL, "no MemTotal in /proc/meminfo")
+
+
 def memory_total(node: NodeSection, host_memory: int) -> int:
     """``[node] memory`` in bytes: as it is, or that share of the host's."""
     return node.memory if isinstance(node.memory, int) else int(node.memory * host_memory)
@@ -150,7 +158,7 @@ class Cgroups:
         somebody else wrote.
         """
         if name.endswith(".slice"):
-            return _make_slice(name, node, self._host_memory())
+            return _make_slice(name, node, host_memory(self._proc))
         faults = []
         for tree in self._trees():
             try:
@@ -160,7 +168,7 @@ class Cgroups:
                     _write(group / "memory.use_hierarchy", "1")
                 if tree.is_unified:
                     faults += _enable(tree.path, tree.controllers)
-                faults += _set(group, tree.totals(node, self._host_memory()))
+                faults += _set(group, tree.totals(node, host_memory(self._proc)))
             except OSError as error:
                 faults.append(f"{tree.path}/{name.lstrip('/')}: {error.strerror}")
         present = {controller for tree in self._trees() for controller in tree.controllers}
@@ -332,12 +340,6 @@ class Cgroups:
         with contextlib.suppress(OSError):
             return {path.resolve() for path in self._root.iterdir() if path.is_dir()}
         return []
-
-    def _host_memory(self) -> int:
-        for line in _read(self._proc / "meminfo").splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) * 1024
-        raise OSError(errno.EINVAL, "no MemTotal in /proc/meminfo")
 
 
 def directory_of(group: str) -> str:

@@ -18,10 +18,12 @@ import eventlet
 import pytest
 
 from storlet_middleware import admission_table
-from storlet_middleware.admission import Admission, Slot, memory_of, snapshot, tenant_hash
+from storlet_middleware.admission import Admission, Slot, snapshot, tenant_hash
 from storlet_middleware.admission_table import Table, TableFault, Usage
 from storlet_middleware.concurrency import spawn
+from storlet_middleware.config import NodeSection
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
+from storlet_middleware.sandboxd.cgroups import host_memory, memory_total
 from tests.unit.middleware.support import Logger, make_config, open_descriptors, wait_until
 
 MIB = 1 << 20
@@ -256,8 +258,10 @@ def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:
 
 
 def test_the_node_has_the_memory_that_the_operator_says() -> None:
-    assert memory_of(5) == 5
-    assert memory_of(0.5) == pytest.approx(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2, rel=0.02)
+    assert memory_total(NodeSection(5, 0, 256, 1), host_memory()) == 5
+    assert memory_total(NodeSection(0.5, 0, 256, 1), host_memory()) == pytest.approx(
+        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2, rel=0.02
+    )
 
 
 def test_what_is_published_shrinks_again(run_dir: Path) -> None:
