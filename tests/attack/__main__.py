@@ -76,7 +76,8 @@ class Row:
 
     def details(self) -> list[str]:
         kinds = (("got through", self.faults), ("neighbour", self.errors[:5]), ("left", self.left))
-        return [f"{kind}: {text}" for kind, texts in kinds for text in texts]
+        slow = [f"slow: storlet {self.storlet_ratio:.2f}x, plain GET {self.plain_ratio:.2f}x"] if self.is_slow else []
+        return [f"{kind}: {text}" for kind, texts in kinds for text in texts] + slow
 
 
 class Battle:
@@ -195,6 +196,9 @@ def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[
                 began = time.monotonic()
                 rows.append(battle.fight(attack, language))
                 print(f"{rows[-1].verdict} {time.monotonic() - began:.1f} s: {rows[-1].seen[:100]}", flush=True)
+                # At once: a run that is broken off has said what it found until then.
+                for detail in rows[-1].details():
+                    print(f"    {detail[:1000]}", flush=True)
         damaged = escape.audit(arena.attacker("python"))
     return rows, damaged
 
