@@ -1,0 +1,181 @@
+"""Globs: ``*`` any characters (also ``/``, also none), ``?`` one character, ``[abc]`` one of these, ``[!a-z]`` none of these.
+
+Every other character stands for itself; ``[*]`` is a star, ``[[]`` a bracket.  A glob is always of the whole name.
+
+Globs come from tenants and are matched in a proxy that all tenants share, so no glob may be slow.  A regular expression
+would be: ``*a*a*a*a*b`` makes it try every way to share a name out among the stars.  :func:`matcher` cuts the glob at its
+stars instead and looks for each piece where it first occurs.  What comes before never has to be tried again: a piece found
+earlier leaves more for those that follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+#: A longer one is refused; no name in Swift is longer either.
+MAX_CHARACTERS: Final = 1024
+
+
+class GlobError(ValueError):
+    """This is no glob; the text says why."""
+
+
+class Wild(Enum):
+    """Pieces that take any character."""
+
+    ANY = "?"
+    MANY = "*"
+
+
+#: One character, whichever.
+ANY: Final = Wild.ANY
+#: Any number of characters, whichever; never twice in a row in what :func:`parse` gives.
+MANY: Final = Wild.MANY
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One character out of ``ranges`` (first and last, both inclusive), or with ``is_negated`` one that is in none of them."""
+
+    ranges: frozenset[tuple[str, str]]
+    is_negated: bool = False
+
+    def __contains__(self, character: str) -> bool:
+        return any(first <= character <= last for first, last in self.ranges) != self.is_negated
+
+
+#: A ``str`` is one literal character.
+Piece: TypeAlias = str | Wild | OneOf
+
+
+def parse(glob: str) -> tuple[Piece, ...]:
+    """The pieces of ``glob``; raises :class:`GlobError`."""
+    if len(glob) > MAX_CHARACTERS:
+        raise GlobError(f"a glob has at most {MAX_CHARACTERS} characters")
+    pieces: list[Piece] = []
+    position = 0
+    while position < len(glob):
+        if glob[position] == "[":
+            end = _end_of_set(glob, position)
+            pieces.append(_one_of(glob[position + 1 : end]))
+            position = end
+        elif glob[position] == "?":
+            pieces.append(ANY)
+        elif glob[position] == "*":
+            pieces += [] if pieces[-1:] == [MANY] else [MANY]
+        else:
+            pieces.append(glob[position])
+        position += 1
+    return tuple(pieces)
+
+
+def _end_of_set(glob: str, start: int) -> int:
+    end = glob.find("]", start)
+    if end < 0:
+        raise GlobError("a '[' has no ']'; a bracket itself is written [[]")
+    return end
+
+
+def _one_of(inside: str) -> OneOf:
+    is_negated = inside.startswith("!")
+    characters = inside[1:] if is_negated else inside
+    if not characters:
+        raise GlobError("nothing is between '[' and ']'; a ']' itself needs no brackets")
+    ranges = set()
+    position = 0
+    while position < len(characters):
+        first = last = characters[position]
+        if characters[position + 1 : position + 2] == "-" and position + 2 < len(characters):
+            last = characters[position + 2]
+            position += 2
+        if last < first:
+            raise GlobError(f"the range {first}-{last} is the wrong way round")
+        ranges.add((first, last))
+        position += 1
+    return OneOf(frozenset(ranges), is_negated)
+
+
+def matcher(glob: str) -> Callable[[str], bool]:
+    """Whether a whole name is what ``glob`` describes; raises :class:`GlobError`."""
+    segments = _segments(parse(glob))
+    if all(isinstance(piece, str) for segment in segments for piece in segment):
+        return _literal_matcher(["".join(map(str, segment)) for segment in segments])
+    return _matcher([_Segment.of(segment) for segment in segments])
+
+
+def _segments(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """What stands between the stars; the first is at the beginning of a name, the last at its end."""
+    segments: list[list[Piece]] = [[]]
+    for piece in pieces:
+        if piece is MANY:
+            segments.append([])
+        else:
+            segments[-1].append(piece)
+    return segments
+
+
+def _literal_matcher(segments: list[str]) -> Callable[[str], bool]:
+    """The usual globs, such as ``*.csv``, ``logs/*`` and ``*/raw/*``, without a regular expression."""
+    first, *middle, last = segments if len(segments) > 1 else [segments[0], ""]
+    if len(segments) == 1:
+        return first.__eq__
+    least = len(first) + len(last)
+
+    def matches(name: str) -> bool:
+        if len(name) < least or not (name.startswith(first) and name.endswith(last)):
+            return False
+        position, end = len(first), len(name) - len(last)
+        for text in middle:
+            position = name.find(text, position, end)
+            if position < 0:
+                return False
+            position += len(text)
+        return True
+
+    return matches
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Pieces without a star: they take exactly ``length`` characters."""
+
+    pattern: re.Pattern[str]
+    length: int
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> _Segment:
+        return cls(re.compile("".join(map(_as_pattern, pieces)), re.DOTALL), len(pieces))
+
+
+def _matcher(segments: list[_Segment]) -> Callable[[str], bool]:
+    first, last, middle = segments[0], segments[-1], segments[1:-1]
+    if len(segments) == 1:
+        return lambda name: first.pattern.fullmatch(name) is not None
+    least = first.length + last.length
+
+    def matches(name: str) -> bool:
+        end = len(name) - last.length
+        if len(name) < least or not first.pattern.match(name) or not last.pattern.match(name, end):
+            return False
+        position = first.length
+        for segment in middle:
+            found = segment.pattern.search(name, position, end)
+            if not found:
+                return False
+            position = found.end()
+        return True
+
+    return matches
+
+
+def _as_pattern(piece: Piece) -> str:
+    if isinstance(piece, str):
+        return re.escape(piece)
+    if isinstance(piece, OneOf):
+        ranges = "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in sorted(piece.ranges))
+        return f"[{'^' if piece.is_negated else ''}{ranges}]"
+    return "."
