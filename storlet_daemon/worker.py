@@ -39,6 +39,8 @@ from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFaile
 
 RECEIVE_SECONDS = 10
 """How long a new connection has to bring its message."""
+BEGIN_SECONDS = 5
+"""How long the kernel may refuse to pass a descriptor to the supervisor."""
 
 _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _OUTER_FRAMES = ("<frozen importlib", "<frozen runpy")
@@ -208,7 +210,13 @@ class _Worker:
                 streams.abandon()
                 _tell(connection, Done.error(messages.PROTOCOL, str(error)))
                 return
-            framing.send(self._channel, Begin(invoke.id), [connection.fileno()])
+            if not self._begin(invoke, connection):
+                streams.abandon()
+                _tell(
+                    connection,
+                    Done.error(messages.FAILED, "the account's storlets hold too many descriptors in messages"),
+                )
+                return
             _tell_bytes(connection, _STARTED)
             before = _cpu_seconds()
             done = self._run(streams)
@@ -220,6 +228,25 @@ class _Worker:
         _tell(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
         if is_last:
             os._exit(0)
+
+    def _begin(self, invoke: Invoke, connection: socket.socket) -> bool:
+        """Tell the supervisor; False when that was not possible for a while.
+
+        How many descriptors may be under way in messages the kernel counts for a user, so another storlet of the account
+        can use them all up.  That one is killed soon, or it ends.
+        """
+        give_up = time.monotonic() + BEGIN_SECONDS
+        while True:
+            try:
+                framing.send(self._channel, Begin(invoke.id), [connection.fileno()])
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+                if time.monotonic() > give_up:
+                    return False
+                time.sleep(0.005)
+            else:
+                return True
 
     def _end_if_forked(self) -> None:
         """A copy that the storlet has forked, and that left the storlet's code like the original, must not report in its name:

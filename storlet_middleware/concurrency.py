@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import socket
 import time
 from collections.abc import Callable
@@ -79,17 +80,96 @@ def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
     return task
 
 
+#: A clock that ticks so often wakes what waits for longer than :data:`_COARSE_SECONDS`.
+_TICK_SECONDS: Final = 0.1
+_COARSE_SECONDS: Final = 0.2
+
+
+class _Clock:
+    """All long waits of a hub on one timer, which runs while there are any.
+
+    eventlet's hub (the one that Swift chooses) rounds a wait down to milliseconds and spins for what is left, before each
+    timer that it has, also before one that was cancelled.  With a timer or two for each request, a server under load spends
+    more time there than in many a storlet.  So a wait that is hardly ever over by time has no timer of its own, and may
+    last a tick longer.
+    """
+
+    def __init__(self, hub: Any) -> None:
+        self.hub = hub
+        self._calls: dict[_CoarseTimer, float] = {}
+        self._is_ticking = False
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> _CoarseTimer:
+        timer = _CoarseTimer(self._calls, function)
+        self._calls[timer] = monotonic() + seconds
+        if not self._is_ticking:
+            self._is_ticking = True
+            self.hub.schedule_call_global(_TICK_SECONDS, self._tick)
+        return timer
+
+    def _tick(self) -> None:
+        """Runs in the hub.  What is called may end a wait, which may begin or cancel others."""
+        now = monotonic()
+        try:
+            for timer in [timer for timer, due in self._calls.items() if due <= now]:
+                if self._calls.pop(timer, None) is not None:
+                    timer.function()
+        finally:
+            self._is_ticking = bool(self._calls)
+            if self._is_ticking:
+                self.hub.schedule_call_global(_TICK_SECONDS, self._tick)
+
+
+class _CoarseTimer:
+    """A call that :class:`_Clock` has still to make."""
+
+    __slots__ = ("_calls", "function")
+
+    def __init__(self, calls: dict[_CoarseTimer, float], function: Callable[[], None]) -> None:
+        self._calls = calls
+        self.function = function
+
+    def cancel(self) -> None:
+        self._calls.pop(self, None)
+
+
+_local = eventlet.patcher.original("threading").local()
+
+
+def _clock() -> _Clock:
+    """The clock of this thread's hub, which a server may replace after it has forked."""
+    hub = hubs.get_hub()
+    clock: _Clock | None = getattr(_local, "clock", None)
+    if clock is None or clock.hub is not hub:
+        clock = _local.clock = _Clock(hub)
+    return clock
+
+
 def call_later(seconds: float, function: Callable[[], None]) -> Timer:
-    """Call ``function`` from the hub, where it must not wait, unless the timer is cancelled before."""
+    """Call ``function`` from the hub, where it must not wait, unless the timer is cancelled before.
+
+    From :data:`_COARSE_SECONDS` on it may come a tick later.
+    """
+    if seconds >= _COARSE_SECONDS:
+        return _clock().call_later(seconds, function)
     timer: Timer = hubs.get_hub().schedule_call_global(seconds, function)
     return timer
 
 
 def wait_readable(fd: int, seconds: float | None) -> None:
-    """Return when ``fd`` can be read (data, end or error); raises :class:`WaitExpired` after ``seconds``."""
-    if seconds is not None and seconds <= 0:
+    """Return when ``fd`` can be read (data, end or error); raises :class:`WaitExpired` after ``seconds``, or a tick more."""
+    if seconds is None:
+        hubs.trampoline(fd, read=True)
+    elif seconds >= _COARSE_SECONDS:
+        timer = _clock().call_later(seconds, functools.partial(greenlet.getcurrent().throw, WaitExpired))
+        try:
+            hubs.trampoline(fd, read=True)
+        finally:
+            timer.cancel()
+    elif seconds > 0:
+        hubs.trampoline(fd, read=True, timeout=seconds, timeout_exc=WaitExpired)
+    else:
         raise WaitExpired
-    hubs.trampoline(fd, read=True, timeout=seconds, timeout_exc=WaitExpired)
 
 
 def wait_writable(fd: int, seconds: float | None = None) -> None:

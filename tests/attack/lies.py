@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from tests.attack.arena import Attacker, must, outcome
-from tests.attack.attack import PYTHON, Attack
+from tests.attack.arena import NAMES, Attacker, must, outcome
+from tests.attack.attack import BOTH, PYTHON, Attack
 from tests.functional.tools import Tool, unique
 from tests.probe.host import check_numbered
 
@@ -79,6 +79,23 @@ def lie(do: str, *allowed: str, lines: int | None = None, **parameters: str) -> 
     return run
 
 
+def held(attacker: Attacker) -> str:
+    """Who holds all descriptors that may be under way in messages delays the account's other storlets, and fails none."""
+    holder = Tool(attacker.client, NAMES["python"])
+    holding = attacker.arena.pool.submit(holder.get, attacker.path, "hold_descriptors")
+    honest = [Tool(attacker.client, "gremlin.py"), *([attacker.tool] if attacker.language == "java" else [])]
+    runs = 0
+    while not holding.done():
+        for tool in honest:
+            good = tool.get(attacker.path, "identity")
+            must((outcome(good), good.body) == ("200", attacker.tenant.content), good)
+            runs += 1
+    answer = holding.result()
+    must(outcome(answer) == "200" and answer.body.startswith(b"full"), answer)
+    attacker.recovers()
+    return f"{runs} runs beside {answer.text.split()[-1]} descriptors under way"
+
+
 def forked(attacker: Attacker) -> str:
     """A copy of the worker that returns does not speak for the original, which fails."""
     path = f"data/{unique('forked')}"
@@ -120,6 +137,7 @@ ROWS: Final = (
     Attack("forged end", "an error or all of it", lie("forge_end", *ANY, lines=10), PYTHON),
     Attack("forged begin with descriptors", "an error or all of it", lie("forge_begin", *ANY, lines=10), PYTHON),
     Attack("3,000 descriptors for the supervisor", "an error or 200", lie("forge_many_descriptors", *ANY, "503 sandbox.unavailable"), PYTHON),
+    Attack("holds all descriptors that may be under way", "others wait, none fails", held, BOTH),
     Attack("flood for the supervisor", "an error or 200", lie("forge_reports", *ANY), PYTHON),
     Attack("closes the supervisor's channel", "an error or all of it", lie("channel_close", *ANY, lines=10), PYTHON),
     Attack("done and then death", "all of it or nothing", partial, PYTHON),

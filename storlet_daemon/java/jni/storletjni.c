@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MESSAGE_MAX 65536
@@ -137,6 +138,14 @@ static bool wait_readable(int connection) {
     return ready > 0;
 }
 
+/* Whether a refused message should be tried again: at most for five seconds. */
+static bool pause_for_room(int *refusals) {
+    struct timespec pause = {.tv_sec = 0, .tv_nsec = 5 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    errno = ETOOMANYREFS;
+    return ++*refusals < 1000;
+}
+
 static int take_descriptors(struct msghdr *message, jint *descriptors) {
     int count = 0;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL; part = CMSG_NXTHDR(message, part)) {
@@ -236,9 +245,11 @@ JNIEXPORT void JNICALL NATIVE(send)(JNIEnv *env, jclass self, jint socket, jbyte
         memcpy(CMSG_DATA(part), &passed, sizeof passed);
     }
     ssize_t sent;
+    int refusals = 0;
     do {
         sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
+        /* How many descriptors may be under way the kernel counts for a user: another storlet of the account can use them up. */
+    } while (sent < 0 && (errno == EINTR || (errno == ETOOMANYREFS && pause_for_room(&refusals))));
     if (sent < 0) {
         throw_io(env, "sendmsg");
     }

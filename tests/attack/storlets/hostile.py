@@ -6,6 +6,7 @@ Ways that try many things give a report as JSON: for each try ``no: <refusal>`` 
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -744,6 +745,29 @@ class Hostile(Gremlin):
             except OSError:
                 break
         self.out.write(b"sent")
+
+    def hold_descriptors(self) -> None:
+        """Leave as many descriptors in unread messages as the kernel allows this user, for a while."""
+        sockets = [socket.socketpair() for _ in range(4)]
+        null = os.open("/dev/null", os.O_RDONLY)
+        held = 0
+        try:
+            for ours, _ in sockets:
+                ours.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null]))])
+                        held += 1
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            self.out.write(b"full\n")
+        time.sleep(1.0)
+        self.out.write(b"%d" % held)
+        for pair in sockets:
+            for end in pair:
+                end.close()
+        os.close(null)
 
     def channel_garbage(self) -> None:
         """One message to the supervisor that is none (``packed``), then on as if nothing were."""

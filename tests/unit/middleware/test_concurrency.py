@@ -1,0 +1,104 @@
+"""Long waits share one timer of the hub, end in time, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from eventlet import hubs
+
+from storlet_middleware.concurrency import WaitExpired, call_later, end, monotonic, sleep, spawn, wait_readable
+
+LONG = 30.0
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end_ in ends:
+        os.close(end_)
+
+
+@pytest.fixture(autouse=True)
+def timers_before() -> Iterator[int]:
+    """Timers of the hub that are others'; none is added for longer than the next tick."""
+    sleep(0.25)
+    before = timers()
+    yield before
+    sleep(0.25)
+    assert timers() <= before
+
+
+def timers() -> int:
+    """How many timers the hub has that nobody cancelled."""
+    hub = hubs.get_hub()
+    hub.prepare_timers()
+    return sum(not timer.called for _, timer in hub.timers)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
+def test_a_wait_expires_not_before_its_time(pipe: tuple[int, int], seconds: float) -> None:
+    began = monotonic()
+    with pytest.raises(WaitExpired):
+        wait_readable(pipe[0], seconds)
+    assert monotonic() - began >= seconds
+
+
+def test_a_wait_that_is_over_expires_at_once(pipe: tuple[int, int]) -> None:
+    with pytest.raises(WaitExpired):
+        wait_readable(pipe[0], 0)
+
+
+def test_a_hundred_long_waits_have_one_timer(timers_before: int) -> None:
+    pipes = [os.pipe() for _ in range(100)]
+    tasks = [spawn(wait_readable, reader, LONG) for reader, _ in pipes]
+    sleep(0.01)
+    assert timers() <= timers_before + 1
+    for _, writer in pipes:
+        os.write(writer, b"x")
+    for task in tasks:
+        task.wait()
+    for ends in pipes:
+        os.close(ends[0])
+        os.close(ends[1])
+
+
+def test_a_wait_that_is_killed_leaves_no_timer(pipe: tuple[int, int]) -> None:
+    task = spawn(wait_readable, pipe[0], LONG)
+    sleep(0.01)
+    end(task)
+
+
+def test_what_was_cancelled_is_not_called() -> None:
+    called: list[str] = []
+    call_later(0.2, lambda: called.append("no")).cancel()
+    call_later(0.2, lambda: called.append("yes"))
+    sleep(0.5)
+    assert called == ["yes"]
+
+
+def test_a_call_that_raises_keeps_no_other_from_coming(capsys: pytest.CaptureFixture[str]) -> None:
+    called: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    call_later(0.2, fail)
+    call_later(0.2, lambda: called.append("yes"))
+    sleep(0.6)
+    assert called == ["yes"]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_call_may_begin_another() -> None:
+    called: list[str] = []
+
+    def begin() -> None:
+        called.append("first")
+        call_later(0.2, lambda: called.append("second"))
+
+    call_later(0.2, begin)
+    sleep(0.9)
+    assert called == ["first", "second"]
