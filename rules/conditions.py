@@ -202,28 +202,31 @@ TABLE: Final[Mapping[str, Fact]] = {row.name: row for row in _ROWS}
 
 # --- comparison -------------------------------------------------------------------------------------------------------
 
-_COMPARISONS: Final[Mapping[Operator, Callable[[Anything, Anything], bool]]] = {
-    Operator.EXACT: lambda value, operand: bool(value == operand),
-    Operator.PREFIX: lambda value, operand: bool(value.startswith(operand)),
-    Operator.SUFFIX: lambda value, operand: bool(value.endswith(operand)),
-    Operator.ONE_OF: lambda value, operand: value in operand,
-    Operator.HAS: lambda value, operand: not operand.isdisjoint(value),
-    Operator.AT_LEAST: lambda value, operand: bool(value >= operand),
-    Operator.AT_MOST: lambda value, operand: bool(value <= operand),
-    Operator.IS: lambda value, operand: value is operand,
-    Operator.PRESENT: lambda _, operand: operand is True,
+_COMPARISONS: Final[Mapping[Operator, Callable[[Anything], Callable[[Anything], bool]]]] = {
+    Operator.EXACT: lambda operand: operand.__eq__,
+    Operator.GLOB: glob.matcher,
+    Operator.PREFIX: lambda operand: lambda value: value.startswith(operand),
+    Operator.SUFFIX: lambda operand: lambda value: value.endswith(operand),
+    Operator.ONE_OF: lambda operand: operand.__contains__,
+    Operator.HAS: lambda operand: lambda value: not operand.isdisjoint(value),
+    Operator.AT_LEAST: lambda operand: operand.__le__,
+    Operator.AT_MOST: lambda operand: operand.__ge__,
+    Operator.IS: lambda operand: lambda value: value is operand,
+    Operator.PRESENT: lambda operand: lambda _: operand is True,
 }
 
 
 def comparison(test: Test) -> Callable[[Anything], bool]:
     """What ``test`` makes of a value that is there."""
     operand: Anything = test.operand
-    if test.operator is Operator.GLOB:
-        return glob.matcher(operand)
     if test.operator is Operator.WITHIN:
         return _within_networks(operand) if TABLE[test.fact].kind is Kind.NETWORK else _within_minutes(operand)
-    compare = _COMPARISONS[test.operator]
-    return lambda value: compare(value, operand)
+    return _COMPARISONS[test.operator](operand)
+
+
+def holds_of_missing(test: Test) -> bool:
+    """What ``test`` makes of a value that is not there."""
+    return test.operator is Operator.PRESENT and test.operand is False
 
 
 def _within_networks(networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]) -> Callable[[Address], bool]:
@@ -263,7 +266,7 @@ def holds_test(test: Test, facts: Facts) -> bool | None:
     if value is UNKNOWN:
         return None
     if value is None:
-        return test.operator is Operator.PRESENT and test.operand is False
+        return holds_of_missing(test)
     return comparison(test)(value)
 
 

@@ -1,50 +1,318 @@
-"""Skeleton; filled in next."""
+"""Decides what the rules say about a request: the first rule that matches.
+
+::
+
+    compiled = engine.compile(rules)          # once for a version of the rules
+    answer = compiled.decide(facts)           # Decision, or Needs: look these facts up and ask again
+    compiled.explain(facts).lines()           # the same, with the reasons
+
+It is pure: the same rules and facts give the same answer, on every proxy.
+
+**How it is fast.**  Rules are asked in their order, so the cost is at most linear in their number.  Most rules are about some
+methods and often about a container by its exact name; those that cannot match by these two are never asked: for each method
+there is a list of rules without, and lists of rules with the name of a container.  What these lists have settled is not
+tested again.  A rule that is asked is a tree of closures.  Each fact is read once for a request, tests of what the request
+itself says come first, and what has to be looked up is looked at last.
+
+**What is asked for.**  Facts of the object and of its container cost something.  :class:`Needs` names only groups that some test
+of the first undecided rule depends on, when everything known is taken into account: a request from somebody whom no rule
+concerns costs no HEAD.  Filling in the cheaper group alone and asking again is fine.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from rules.conditions import TABLE, Group, groups_of, holds, tests_of, value_of
-from rules.facts import UNKNOWN, Facts
-from rules.model import Rule, RuleSet
+from rules import template
+from rules.conditions import METHODS, TABLE, Group, Value, comparison, groups_of, holds, holds_of_missing
+from rules.explanation import Considered, Explanation, observe
+from rules.facts import UNKNOWN, Facts, Unknown
+from rules.model import All, Any, Condition, Not, Operator, Reverse, Rule, RuleSet, Run, Step, Test
 
 
 @dataclass(frozen=True)
 class Needs:
+    """The decision depends on facts of these groups, which are :data:`rules.facts.UNKNOWN`."""
+
     groups: frozenset[Group]
 
 
 @dataclass(frozen=True)
 class Decision:
+    """``rule`` decides; ``None`` when no rule matches.  What its parameters speak of is known."""
+
     rule: Rule | None
 
 
-@dataclass(frozen=True)
-class Explanation:
-    decision: Decision | Needs
-
-    def lines(self) -> tuple[str, ...]:
-        return ()
-
-
 class Compiled:
+    """A rule set, ready to be asked; ``needs`` are the groups, besides the request, that any of its rules may ask for."""
+
     def __init__(self, rules: RuleSet) -> None:
-        self._rules = rules
-        self.needs = frozenset(group for rule in rules.rules for group in groups_of(rule.condition)) - {Group.REQUEST}
+        compiler = _Compiler()
+        self.rules: Final = rules
+        self.needs: Final = frozenset(group for rule in rules.rules for group in _groups_of_rule(rule)) - {
+            Group.REQUEST
+        }
+        self._entries: Final = [_Entry.of(rule, compiler) for rule in rules.rules]
+        self._readers: Final = compiler.readers
+        self._of_method: Final = {method: self._lists(method) for method in METHODS}
+        self._of_other_method: Final = self._lists(None)
 
     def decide(self, facts: Facts) -> Decision | Needs:
-        for rule in self._rules.rules:
-            match holds(rule.condition, facts):
-                case True:
-                    return Decision(rule)
-                case None:
-                    unknown = [test for test in tests_of(rule.condition) if value_of(test, facts) is UNKNOWN]
-                    return Needs(frozenset(TABLE[test.fact].group for test in unknown))
+        """What the rules say."""
+        values = _Values(self._readers, facts)
+        entries = self._entries
+        for number in self._of_method.get(facts.method, self._of_other_method).of(facts.container):
+            entry = entries[number]
+            holds_here = entry.check(values)
+            if holds_here is None:
+                return Needs(_unknown_groups(entry.rule.condition, facts))
+            if holds_here:
+                return _carried_out(entry, facts)
         return Decision(None)
 
+    def reverse(self, name: str, facts: Facts) -> Reverse | Needs | None:
+        """What undoes, for this request, what the rule of that name did on the way in."""
+        for rule in self.rules.rules:
+            if rule.name == name and isinstance(rule.action, Run) and rule.action.reverse:
+                return _reversed(rule.action.reverse, facts)
+        return None
+
     def explain(self, facts: Facts) -> Explanation:
-        return Explanation(self.decide(facts))
+        """The same answer as :meth:`decide`, and how it comes about."""
+        considered = []
+        for rule in self.rules.rules:
+            outcome = holds(rule.condition, facts)
+            considered.append(Considered(rule, outcome, observe(rule.condition, facts)))
+            if outcome is not False:
+                break
+        answer = self.decide(facts)
+        needs = answer.groups if isinstance(answer, Needs) else frozenset()
+        decider = answer.rule if isinstance(answer, Decision) else None
+        return Explanation(decider, needs, tuple(considered), len(self.rules.rules) - len(considered))
+
+    def _lists(self, method: str | None) -> _Lists:
+        everywhere: list[int] = []
+        by_container: dict[str, list[int]] = {}
+        for number, entry in enumerate(self._entries):
+            if entry.methods is not None and method not in entry.methods:
+                continue
+            if entry.containers is None:
+                everywhere.append(number)
+            for container in entry.containers or ():
+                by_container.setdefault(container, []).append(number)
+        return _Lists(everywhere, by_container)
 
 
-def compile(rules: RuleSet) -> Compiled:  # noqa: A001
+def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) is what it is
+    """``rules`` in a form that is quick to ask."""
     return Compiled(rules)
+
+
+# --- which rules are asked --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Numbers of rules, in order: those about any container, and those about containers by name."""
+
+    everywhere: list[int]
+    by_container: dict[str, list[int]]
+
+    def of(self, container: str | None) -> list[int]:
+        named = self.by_container.get(container) if container is not None else None
+        return sorted(self.everywhere + named) if named else self.everywhere
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A rule: ``methods`` and ``containers`` it is about (``None`` for all), and ``check`` for the rest of its condition."""
+
+    rule: Rule
+    methods: frozenset[str] | None
+    containers: frozenset[str] | None
+    check: _Check
+    speaks_of_stored: bool
+
+    @classmethod
+    def of(cls, rule: Rule, compiler: _Compiler) -> _Entry:
+        parts = list(_conjuncts(rule.condition))
+        rest = [part for part in parts if _names(part, "method") is None and _names(part, "container") is None]
+        steps = rule.action.steps if isinstance(rule.action, Run) else ()
+        return cls(
+            rule,
+            _common(_names(part, "method") for part in parts),
+            _common(_names(part, "container") for part in parts),
+            compiler.condition(All(tuple(rest))),
+            Group.STORED in _groups_of_steps(steps),
+        )
+
+
+def _conjuncts(condition: Condition) -> Iterable[Condition]:
+    """What all has to hold."""
+    if isinstance(condition, All):
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _names(condition: Condition, fact: str) -> frozenset[str] | None:
+    """The only values of ``fact`` of which ``condition`` holds, when it is a test of that kind."""
+    if not isinstance(condition, Test) or condition.fact != fact:
+        return None
+    if condition.operator is Operator.EXACT:
+        return frozenset((str(condition.operand),))
+    if condition.operator is Operator.ONE_OF and isinstance(condition.operand, frozenset):
+        return condition.operand
+    return None
+
+
+def _common(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    common = None
+    for names in sets:
+        if names is not None:
+            common = names if common is None else common & names
+    return common
+
+
+# --- facts that are missing yet ---------------------------------------------------------------------------------------
+
+
+def _unknown_groups(condition: Condition, facts: Facts) -> frozenset[Group]:
+    return frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts) if seen.value is UNKNOWN)
+
+
+def _carried_out(entry: _Entry, facts: Facts) -> Decision | Needs:
+    if entry.speaks_of_stored and _is_stored_unknown(facts):
+        return Needs(frozenset((Group.STORED,)))
+    return Decision(entry.rule)
+
+
+def _reversed(reverse: Reverse, facts: Facts) -> Reverse | Needs | None:
+    outcome = holds(reverse.condition, facts)
+    if outcome is None:
+        return Needs(_unknown_groups(reverse.condition, facts))
+    if outcome and Group.STORED in _groups_of_steps(reverse.steps) and _is_stored_unknown(facts):
+        return Needs(frozenset((Group.STORED,)))
+    return reverse if outcome else None
+
+
+def _is_stored_unknown(facts: Facts) -> bool:
+    return facts.stored is UNKNOWN and facts.object is not None and facts.container is not None
+
+
+def _groups_of_steps(steps: tuple[Step, ...]) -> frozenset[Group]:
+    texts = [text for step in steps for _, text in step.parameters]
+    return frozenset(group for text in texts for group in template.groups(text))
+
+
+def _groups_of_rule(rule: Rule) -> frozenset[Group]:
+    groups = groups_of(rule.condition)
+    if not isinstance(rule.action, Run):
+        return groups
+    groups |= _groups_of_steps(rule.action.steps)
+    reverse = rule.action.reverse
+    return groups | groups_of(reverse.condition) | _groups_of_steps(reverse.steps) if reverse else groups
+
+
+# --- conditions as closures -------------------------------------------------------------------------------------------
+
+_Reader: TypeAlias = Callable[[Facts], Value | Unknown]
+
+
+class _Values(dict[int, Value | Unknown]):
+    """What was read of the facts so far, by the number of the reader."""
+
+    def __init__(self, readers: list[_Reader], facts: Facts) -> None:
+        super().__init__()
+        self._readers = readers
+        self._facts = facts
+
+    def __missing__(self, number: int) -> Value | Unknown:
+        value = self[number] = self._readers[number](self._facts)
+        return value
+
+
+_Check: TypeAlias = Callable[[_Values], bool | None]
+
+
+class _Compiler:
+    """Makes closures; those of one rule set share their readers."""
+
+    def __init__(self) -> None:
+        self.readers: list[_Reader] = []
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def condition(self, condition: Condition) -> _Check:
+        if isinstance(condition, Test):
+            return self._test(condition)
+        if isinstance(condition, Not):
+            return _not(self.condition(condition.part))
+        parts = [self.condition(part) for part in sorted(condition.parts, key=_cost)]
+        if len(parts) == 1:
+            return parts[0]
+        return _any(parts) if isinstance(condition, Any) else _all(parts)
+
+    def _test(self, test: Test) -> _Check:
+        number, compare, of_missing = self._reader(test), comparison(test), holds_of_missing(test)
+
+        def check(values: _Values) -> bool | None:
+            value = values[number]
+            if value is None:
+                return of_missing
+            return None if value is UNKNOWN else compare(value)
+
+        return check
+
+    def _reader(self, test: Test) -> int:
+        slot = (test.fact, test.key or "")
+        if slot not in self._numbers:
+            self._numbers[slot] = len(self.readers)
+            read = TABLE[test.fact].read
+            self.readers.append(lambda facts: read(facts, slot[1]))
+        return self._numbers[slot]
+
+
+def _cost(condition: Condition) -> int:
+    """What is at hand comes first, then what Swift caches; the order of parts does not change a condition's value."""
+    groups = groups_of(condition)
+    return 2 if Group.STORED in groups else 1 if Group.HOLDER in groups else 0
+
+
+def _not(part: _Check) -> _Check:
+    def check(values: _Values) -> bool | None:
+        value = part(values)
+        return None if value is None else not value
+
+    return check
+
+
+def _all(parts: list[_Check]) -> _Check:
+    def check(values: _Values) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(values)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return check
+
+
+def _any(parts: list[_Check]) -> _Check:
+    def check(values: _Values) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(values)
+            if value:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return check

@@ -127,6 +127,8 @@ def _decode(text: bytes | str, faults: Faults) -> str | None:
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
 
 def _place_after(before: str) -> Place:
     lines = before.split("\n")
@@ -179,7 +181,7 @@ class _Composer:
             return Scalar("", Guess.STRING, place)
         self._refuse_decoration(event, place)
         if isinstance(event, yaml.ScalarEvent):
-            return Scalar(event.value, _guess(event), place)
+            return self._scalar(event, place)
         if isinstance(event, yaml.SequenceStartEvent):
             return Sequence(tuple(self._items(depth)), place)
         return Mapping(tuple(self._entries(depth)), place)
@@ -201,6 +203,11 @@ class _Composer:
         if event.tag:
             help_ = "leave it away, or quote the value when it is meant as a string"
             self._faults.add("syntax.unsupported", place, f"the tag {event.tag} is not supported", help_)
+
+    def _scalar(self, event: Any, place: Place) -> Scalar:
+        if _LONE_SURROGATE.search(event.value):  # libyaml refuses these itself
+            self._faults.add("syntax", place, "an escape here is half a character", "write the character itself")
+        return Scalar(event.value, _guess(event), place)
 
     def _items(self, depth: int) -> Iterator[Node]:
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):

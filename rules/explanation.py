@@ -1,0 +1,190 @@
+"""Why the rules decide as they do: values that say it, and lines that tell it.
+
+For every rule that was considered there are the tests that settle it, with the values they saw: of an ``all`` that does not hold
+the first part that does not, of an ``any`` that does not hold every part, and so on.  They are a proof: whatever the other
+tests said, the rule's condition would have the same value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any as Anything
+from typing import Final
+
+from rules import template
+from rules.conditions import TABLE, Group, Kind, Value, holds, value_of
+from rules.facts import UNKNOWN, Facts, Unknown
+from rules.model import Action, Any, Condition, Deny, Not, Operator, Rule, Run, Step, Test
+
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+#: A line names no more values of a list.
+_NAMED: Final = 8
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A test and the value it saw: ``None`` when that is missing, ``UNKNOWN`` when it has not been looked up."""
+
+    test: Test
+    value: Value | Unknown
+
+    def line(self) -> str:
+        return f"{_subject(self.test)} {_seen(self.test, self.value)} (asked for: {wanted(self.test)})"
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A rule that was looked at.  ``outcome`` is ``None`` when it depends on facts that are not known."""
+
+    rule: Rule
+    outcome: bool | None
+    observations: tuple[Observation, ...]
+
+    def line(self) -> str:
+        said = {True: "matches", False: "does not match", None: "is not decided yet"}[self.outcome]
+        reasons = "; ".join(seen.line() for seen in self.observations) or "it has no condition"
+        return f"rule {self.rule.name} (line {self.rule.place.line}) {said}: {reasons}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What was decided and how.
+
+    :param rule: decides; ``None`` when no rule matches, or when ``needs`` have to be looked up first.
+    :param needs: groups of facts that the decision depends on and that are not known.
+    :param considered: the rules that were looked at, in order; the last is the one that matches, if any does.
+    :param left: how many rules come after it and were not looked at.
+    """
+
+    rule: Rule | None
+    needs: frozenset[Group]
+    considered: tuple[Considered, ...]
+    left: int = 0
+
+    def lines(self) -> tuple[str, ...]:
+        """For people; one thing a line."""
+        lines = [considered.line() for considered in self.considered]
+        if self.left:
+            lines.append(f"{self.left} rule{'s' if self.left > 1 else ''} after it not considered")
+        return (*lines, *self._verdict())
+
+    def _verdict(self) -> tuple[str, ...]:
+        if self.needs:
+            return (f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}",)
+        if self.rule is None:
+            return ("no rule matches: the request goes on as if there were none",)
+        return tuple(f"decision: {line}" for line in describe(self.rule))
+
+
+_SOURCES: Final = {
+    Group.REQUEST: "the request",
+    Group.STORED: "the object's size, content type or metadata",
+    Group.HOLDER: "the container's metadata or policy",
+}
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def observe(condition: Condition, facts: Facts) -> tuple[Observation, ...]:
+    """The tests that settle ``condition``, or that keep it from being settled."""
+    if isinstance(condition, Test):
+        return (Observation(condition, value_of(condition, facts)),)
+    if isinstance(condition, Not):
+        return observe(condition.part, facts)
+    outcomes = [holds(part, facts) for part in condition.parts]
+    decisive = isinstance(condition, Any)
+    if decisive in outcomes:
+        return observe(condition.parts[outcomes.index(decisive)], facts)
+    open_ = None in outcomes
+    parts = [part for part, outcome in zip(condition.parts, outcomes, strict=True) if outcome is None or not open_]
+    return tuple(seen for part in parts for seen in observe(part, facts))
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def describe(rule: Rule) -> tuple[str, ...]:
+    """What a rule does, a line for each storlet."""
+    kind = "mandatory rule" if rule.is_mandatory else "rule"
+    return tuple(f"{kind} {rule.name}: {line}" for line in _action(rule.action))
+
+
+def _action(action: Action) -> tuple[str, ...]:
+    if isinstance(action, Run):
+        return tuple(_step(number, step) for number, step in enumerate(action.steps))
+    if isinstance(action, Deny):
+        return (f"deny: {action.message}",)
+    return ("allow, and ask no further rule",)
+
+
+def _step(number: int, step: Step) -> str:
+    words = [f"{'then ' if number else ''}run {step.storlet}"]
+    words += [f"on the {step.on}{' node' if step.on == 'object' else ''}"] if step.on else []
+    parameters = ", ".join(f"{name}={template.describe(text)!r}" for name, text in step.parameters)
+    words += [f"with parameters {parameters}"] if parameters else []
+    limits = ", ".join(f"{name}={value}" for name, value in step.limits)
+    words += [f"with limits {limits}"] if limits else []
+    return " ".join(words)
+
+
+def _subject(test: Test) -> str:
+    return test.fact if test.key is None else f"{test.fact} {test.key}"
+
+
+def _seen(test: Test, value: Value | Unknown) -> str:
+    if value is UNKNOWN:
+        return "has not been looked up"
+    if value is None:
+        return "is missing"
+    if isinstance(value, frozenset):
+        return f"are {_listed(value)}" if value else "are none"
+    if isinstance(value, bool):
+        return f"is {str(value).lower()}"
+    if TABLE[test.fact].kind is Kind.TIME and isinstance(value, int):
+        return f"is {_moment(value)}"
+    return f"is {value!r}" if isinstance(value, str) else f"is {value}"
+
+
+def wanted(test: Test) -> str:
+    """What a test asks for, such as ``prefix 'patients-'``."""
+    return _WANTED[test.operator](test.operand)
+
+
+def _listed(values: frozenset[str]) -> str:
+    names = sorted(values)
+    shown = ", ".join(map(repr, names[:_NAMED]))
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+
+
+def _within(operand: Sequence[Anything]) -> str:
+    shown = [
+        str(part)
+        if isinstance(part, ipaddress.IPv4Network | ipaddress.IPv6Network)
+        else f"{_moment(part[0])} to {_moment(part[1] + 1)}"
+        for part in operand
+    ]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return f"within {', '.join(shown[:_NAMED])}{more}"
+
+
+def _moment(minute_of_week: int) -> str:
+    day, minute = divmod(minute_of_week, 24 * 60)
+    return f"{_DAYS[day % 7]} {minute // 60:02}:{minute % 60:02}"
+
+
+_WANTED: Final[dict[Operator, Callable[[Anything], str]]] = {
+    Operator.EXACT: repr,
+    Operator.GLOB: lambda operand: f"glob {operand!r}",
+    Operator.PREFIX: lambda operand: f"prefix {operand!r}",
+    Operator.SUFFIX: lambda operand: f"suffix {operand!r}",
+    Operator.ONE_OF: lambda operand: f"one of {_listed(operand)}",
+    Operator.HAS: lambda operand: f"one of {_listed(operand)}",
+    Operator.AT_LEAST: lambda operand: f"at least {operand}",
+    Operator.AT_MOST: lambda operand: f"at most {operand}",
+    Operator.WITHIN: _within,
+    Operator.IS: lambda operand: str(operand).lower(),
+    Operator.PRESENT: lambda operand: "any value" if operand else "no value",
+}

@@ -1,0 +1,283 @@
+"""Reads ``when``: the text of a condition, by the condition table.
+
+A mapping means all of its entries.  The keys are the facts of :data:`rules.conditions.TABLE`, and ``all`` and ``any`` (lists of
+conditions) and ``not`` (a condition).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from rules import glob, values
+from rules.conditions import TABLE, WEEK, Fact, Kind
+from rules.faults import Faults, quoted
+from rules.model import All, Any, Condition, Not, Operator, Test
+from rules.text import Guess, Mapping, Node, Scalar, Sequence
+
+_KEYS: Final = (*TABLE, "all", "any", "not")
+_KEY_PATTERN: Final = re.compile(r"[!-~]{1,128}")
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LONG_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])")
+_DAY: Final = 24 * 60
+
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: What stands for a condition that could not be read; with a fault there are no rules anyway.
+_NOTHING: Final = All()
+
+
+def read(node: Node, faults: Faults, what: str = "when") -> Condition:
+    """The condition; whatever is wrong goes to ``faults``."""
+    entries = values.mapping(node, what, faults, "{method: GET, container: logs}, or all: and any: for lists")
+    known = values.fields(entries, "a condition", _KEYS, faults)
+    return _all([_entry(name, value, faults) for name, value in known.items()])
+
+
+def _all(parts: list[Condition]) -> Condition:
+    return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+
+def _entry(name: str, node: Node, faults: Faults) -> Condition:
+    if name in ("all", "any"):
+        return _list(name, node, faults)
+    if name == "not":
+        return Not(_part(node, faults))
+    fact = TABLE[name]
+    return _READERS[fact.kind](fact, node, faults)
+
+
+def _list(name: str, node: Node, faults: Faults) -> Condition:
+    if not isinstance(node, Sequence) or not node.items:
+        text = f"{name} wants a list of conditions, and this is {'empty' if isinstance(node, Sequence) else values.describe(node)}"
+        faults.add("value.type", node.place, text, f"write {name}: [{{method: GET}}, {{container: logs}}]")
+        return _NOTHING
+    parts = tuple(_part(item, faults) for item in node.items)
+    return All(parts) if name == "all" else Any(parts)
+
+
+def _part(node: Node, faults: Faults) -> Condition:
+    if isinstance(node, Mapping) and not node.entries:
+        text = "an empty condition holds of every request"
+        faults.add("value.bad", node.place, text, "write what it is about, or leave it away")
+    return read(node, faults, "a condition")
+
+
+# --- one reader for each kind of fact ---------------------------------------------------------------------------------
+
+
+def _string(fact: Fact, node: Node, faults: Faults) -> Condition:
+    return _string_test(fact, None, fact.name, node, faults)
+
+
+def _strings(fact: Fact, node: Node, faults: Faults) -> Condition:
+    entries = values.mapping(node, fact.name, faults, f"{fact.name}: {{name: value}}")
+    if isinstance(node, Mapping) and not node.entries:
+        faults.add("value.bad", node.place, f"{fact.name} is empty", f"write {fact.name}: {{name: value}}")
+    seen: set[str] = set()
+    parts = []
+    for key, value in entries.entries:
+        name = _map_key(fact, key, seen, faults)
+        parts.append(_string_test(fact, name, f"{fact.name} {name}", value, faults))
+    return _all(parts)
+
+
+def _map_key(fact: Fact, key: Scalar, seen: set[str], faults: Faults) -> str:
+    name = key.text.lower() if fact.keys_ignore_case else key.text
+    if fact.keys_ignore_case and not _KEY_PATTERN.fullmatch(name):
+        text = f"{quoted(key.text)} cannot be a name in {fact.name}"
+        faults.add("value.bad", key.place, text, "write 1 to 128 visible ASCII characters")
+    if name in seen:
+        text = f"{quoted(key.text)} is here a second time, as upper and lower case are the same"
+        faults.add("key.duplicate", key.place, text, "leave one of them")
+    seen.add(name)
+    return name
+
+
+def _string_test(fact: Fact, key: str | None, what: str, node: Node, faults: Faults) -> Condition:
+    if isinstance(node, Mapping):
+        return _operators(fact, key, what, node, faults)
+    if isinstance(node, Sequence):
+        return Test(fact.name, Operator.ONE_OF, _one_of(fact, what, node, faults), key, node.place)
+    return Test(fact.name, Operator.EXACT, _operand(fact, what, node, faults), key, node.place)
+
+
+def _operators(fact: Fact, key: str | None, what: str, node: Mapping, faults: Faults) -> Condition:
+    names = {operator.value: operator for operator in fact.operators}
+    known = values.fields(node, what, names, faults)
+    if not node.entries:
+        faults.add("value.bad", node.place, f"{what} is empty", f"write one of {', '.join(names)}")
+    parts: list[Condition] = [
+        Test(fact.name, names[name], _OPERANDS[names[name]](fact, f"{name} of {what}", value, faults), key, value.place)
+        for name, value in known.items()
+    ]
+    return _all(parts)
+
+
+def _operand(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    text = values.choice(node, what, fact.choices, faults) if fact.choices else values.string(node, what, faults)
+    text = text or ""
+    return text.lower() if fact.ignores_case else text
+
+
+def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]:
+    return frozenset(_operand(fact, what, item, faults) for item in values.scalars(node, what, faults))
+
+
+def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    """A prefix or suffix."""
+    text = _operand(fact, what, node, faults)
+    if not text and isinstance(node, Scalar) and node.guess is Guess.STRING:
+        faults.add(
+            "value.bad", node.place, f"{what} is empty, so it holds of every value", "write present: true for that"
+        )
+    return text
+
+
+def _glob(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    text = _operand(fact, what, node, faults)
+    try:
+        glob.parse(text)
+    except glob.GlobError as error:
+        help_ = "a glob has * for any characters, ? for one, [abc], [a-z] and [!abc] for one of some"
+        faults.add("value.bad", node.place, f"{what}: {error}", help_)
+        return ""
+    return text
+
+
+def _present(fact: Fact, what: str, node: Node, faults: Faults) -> bool:
+    return bool(values.truth(node, what, faults))
+
+
+def _number(fact: Fact, what: str, node: Node, faults: Faults) -> int:
+    return values.size(node, what, faults) or 0
+
+
+_OPERANDS: Final[dict[Operator, Callable[[Fact, str, Node, Faults], object]]] = {
+    Operator.EXACT: _operand,
+    Operator.ONE_OF: _one_of,
+    Operator.GLOB: _glob,
+    Operator.PREFIX: _edge,
+    Operator.SUFFIX: _edge,
+    Operator.AT_LEAST: _number,
+    Operator.AT_MOST: _number,
+    Operator.PRESENT: _present,
+}
+
+
+def _bounds(fact: Fact, node: Node, faults: Faults) -> Condition:
+    entries = values.mapping(node, fact.name, faults, "{at-least: 1K, at-most: 2G}")
+    return _operators(fact, None, fact.name, entries, faults) if entries is node else _NOTHING
+
+
+def _set(fact: Fact, node: Node, faults: Faults) -> Condition:
+    return Test(fact.name, Operator.HAS, _one_of(fact, fact.name, node, faults), None, node.place)
+
+
+def _truth(fact: Fact, node: Node, faults: Faults) -> Condition:
+    return Test(fact.name, Operator.IS, bool(values.truth(node, fact.name, faults)), None, node.place)
+
+
+def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
+    found = [_network(item, faults) for item in values.scalars(node, fact.name, faults)]
+    networks = tuple(network for network in found if network is not None)
+    return Test(fact.name, Operator.WITHIN, networks, None, node.place)
+
+
+def _network(node: Scalar, faults: Faults) -> _Network | None:
+    try:
+        network = ipaddress.ip_network(node.text, strict=False)
+    except ValueError:
+        help_ = "write an address or a network such as 10.0.0.0/8 or 2001:db8::/32"
+        faults.add("value.bad", node.place, f"{quoted(node.text)} is no network", help_)
+        return None
+    if "/" in node.text and ipaddress.ip_interface(node.text).ip != network.network_address:
+        text = f"{node.text} has bits set behind the network's length"
+        faults.add("value.bad", node.place, text, f"did you mean {network}?")
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped:
+        text = f"{node.text} never holds: IPv4 addresses in IPv6 form are compared as IPv4"
+        faults.add("value.bad", node.place, text, f"write the IPv4 network, such as {mapped}/32")
+    return network
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def _time(fact: Fact, node: Node, faults: Faults) -> Condition:
+    windows = node.items if isinstance(node, Sequence) else (node,)
+    if not windows:
+        faults.add("value.bad", node.place, "the list of times is empty", _TIME_HELP)
+    minutes = [part for window in windows for part in _window(window, faults)]
+    return Test(fact.name, Operator.WITHIN, _merged(minutes), None, node.place)
+
+
+_TIME_HELP: Final = 'write {days: [mon, tue], from: "22:00", to: "06:00"}, in UTC'
+
+
+def _window(node: Node, faults: Faults) -> list[tuple[int, int]]:
+    """First and last minutes of the week.  A day's window is the one that begins on that day."""
+    entries = values.mapping(node, "time", faults, _TIME_HELP.removeprefix("write "))
+    known = values.fields(entries, "time", ("days", "from", "to"), faults)
+    if isinstance(node, Mapping) and not node.entries:
+        faults.add("value.bad", node.place, "time is empty", _TIME_HELP)
+    days = _days(known["days"], faults) if "days" in known else list(range(7))
+    first = _minute(known["from"], "from", faults) if "from" in known else 0
+    end = _minute(known["to"], "to", faults) if "to" in known else _DAY
+    if first in (end, _DAY):
+        help_ = "leave from and to away for the whole day; to is the first minute that is no longer in it"
+        place = known["from"].place if "from" in known else node.place
+        faults.add("value.bad", place, "from and to leave no time between them", help_)
+    length = (end - first) % _DAY or _DAY
+    return [part for day in days for part in _of_week(day * _DAY + first, length)]
+
+
+def _of_week(first: int, length: int) -> list[tuple[int, int]]:
+    last = first + length - 1
+    return [(first, last)] if last < WEEK else [(first, WEEK - 1), (0, last - WEEK)]
+
+
+def _days(node: Node, faults: Faults) -> list[int]:
+    found = []
+    for item in values.scalars(node, "days", faults):
+        text = item.text.lower()
+        day = values.choice(Scalar(text, item.guess, item.place), "a day", (*_DAYS, *_LONG_DAYS), faults)
+        found += [_DAYS.index(day[:3])] if day else []
+    return found
+
+
+def _minute(node: Node, what: str, faults: Faults) -> int:
+    """Of the day.  YAML takes an unquoted 22:00 for a number; its text is as clear."""
+    match = _CLOCK.fullmatch(node.text) if isinstance(node, Scalar) else None
+    minute = int(match[1]) * 60 + int(match[2]) if match else _DAY + 1
+    if minute > _DAY:
+        said = quoted(node.text) if isinstance(node, Scalar) else values.describe(node)
+        faults.add(
+            "value.bad", node.place, f"{what} of time is {said}", 'write a time of the day such as "22:00", in UTC'
+        )
+        return 0
+    return minute
+
+
+def _merged(windows: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """In order and apart from one another."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(windows):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+_READERS: Final[dict[Kind, Callable[[Fact, Node, Faults], Condition]]] = {
+    Kind.STRING: _string,
+    Kind.STRINGS: _strings,
+    Kind.NUMBER: _bounds,
+    Kind.SET: _set,
+    Kind.NETWORK: _networks,
+    Kind.TIME: _time,
+    Kind.BOOL: _truth,
+}
