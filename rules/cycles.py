@@ -1,0 +1,188 @@
+"""Rules that are triggered by one another's results, round in a circle.
+
+What a rule makes of a PUT or COPY is stored, with the content type of the last storlet's output.  Stored content can be
+copied, and can be put again: then rules look at that type.  Rules a, b, ... form a circle when there is one request for
+which, with nothing changed but its content type and whether it is a PUT or a COPY,
+
+* with the output type of the last rule, a decides;
+* with the output type of a, b decides; and so on until the last one.
+
+Two rules in a circle undo one another (``compress`` and ``expand`` both on PUT); more go round.  That is a warning: it is
+legal, but what an object holds then depends on how often it was copied.  Rules that do it on GET are no circle: what they
+make leaves, and undoing on the way out what was done on the way in is what GET rules are for.  Neither is a rule that is
+triggered by its own result, as every rule is that does not look at the content type.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rules.budget import UndecidedError
+from rules.conditions import comparison, tests_of
+from rules.example import describe
+from rules.facts import Facts, Unknown
+from rules.model import All, Any, Condition, Finding, Not, Rule, Severity, Test
+from rules.pipelines import StorletFacts, output_type
+from rules.questions import Outlines, Questions, present
+
+_METHODS: Final = ("COPY", "PUT")
+_CHANGING: Final = ("content-type", "method")
+#: Longer circles are not looked for, nor more than so many of them reported.
+_LONGEST: Final = 4
+_REPORTED: Final = 20
+
+_ALWAYS: Final = All()
+_NEVER: Final = Any(())
+
+
+def at(condition: Condition, fixed: Mapping[str, str]) -> Condition:
+    """``condition`` with the tests of some facts replaced by what they say of these values, and what follows from that."""
+    if isinstance(condition, Test):
+        if condition.fact not in fixed:
+            return condition
+        return _ALWAYS if comparison(condition)(fixed[condition.fact]) else _NEVER
+    if isinstance(condition, Not):
+        part = at(condition.part, fixed)
+        return _NEVER if part == _ALWAYS else _ALWAYS if part == _NEVER else Not(part)
+    parts = [at(part, fixed) for part in condition.parts]
+    decisive, neutral = (_ALWAYS, _NEVER) if isinstance(condition, Any) else (_NEVER, _ALWAYS)
+    if decisive in parts:
+        return decisive
+    kept = tuple(part for part in parts if part != neutral)
+    return kept[0] if len(kept) == 1 else replace(condition, parts=kept)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One rule of a circle, at the type and method with which it is reached."""
+
+    index: int
+    content_type: str
+    method: str
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        return {"content-type": self.content_type, "method": self.method}
+
+    def facts(self, shared: Facts) -> Facts:
+        stored = shared.stored
+        if isinstance(stored, Unknown):
+            raise TypeError("examples know their object")
+        return replace(shared, method=self.method, stored=replace(stored, content_type=self.content_type))
+
+
+class CycleCheck:
+    """Looks for circles among the rules that run something and can match.
+
+    :param indices: of these rules.
+    """
+
+    def __init__(
+        self, questions: Questions, outlines: Outlines, storlets: Mapping[str, StorletFacts], indices: Sequence[int]
+    ) -> None:
+        self._questions = questions
+        self._outlines = outlines
+        rules = questions.rules
+        types = {index: output_type(rules[index], storlets) for index in indices}
+        # Only a rule that looks at the type is triggered by it.
+        self._types = {index: each for index, each in types.items() if each and _looks_at_type(rules[index])}
+        self._conditions: dict[_Stage, Condition] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """Circles of two first; a longer one is not reported when two of its rules are a circle by themselves."""
+        found: list[frozenset[int]] = []
+        for length in range(2, _LONGEST + 1):
+            for indices in self._paths(length):
+                if len(found) >= _REPORTED:
+                    return
+                if any(known <= set(indices) for known in found):
+                    continue
+                finding = self._finding(indices)
+                if finding is not None:
+                    found.append(frozenset(indices))
+                    yield finding
+
+    def _paths(self, length: int) -> Iterator[tuple[int, ...]]:
+        """Candidates: the smallest index first, so that each circle comes once."""
+        for first in self._types:
+            yield from self._longer((first,), length)
+
+    def _longer(self, path: tuple[int, ...], length: int) -> Iterator[tuple[int, ...]]:
+        if len(path) == length:
+            if self._triggers(path[-1], path[0]):
+                yield path
+            return
+        for following in self._types:
+            if following <= path[0] or following in path or not self._triggers(path[-1], following):
+                continue
+            if all(self._outlines.may_meet(each, following, but_for=_CHANGING) for each in path):
+                yield from self._longer((*path, following), length)
+
+    def _triggers(self, one: int, other: int) -> bool:
+        """Whether nothing speaks against it but what the solver has to find."""
+        return any(self._condition(stage) != _NEVER for stage in self._stages(other, self._types[one]))
+
+    def _stages(self, index: int, content_type: str) -> list[_Stage]:
+        return [_Stage(index, content_type, method) for method in _METHODS]
+
+    def _condition(self, stage: _Stage) -> Condition:
+        known = self._conditions.get(stage)
+        if known is None:
+            known = self._conditions[stage] = at(self._questions.rules[stage.index].condition, stage.fixed)
+        return known
+
+    def _finding(self, indices: tuple[int, ...]) -> Finding | None:
+        reached_by = [indices[-1], *indices[:-1]]
+        options = [
+            [stage for stage in self._stages(index, self._types[before]) if self._condition(stage) != _NEVER]
+            for index, before in zip(indices, reached_by, strict=True)
+        ]
+        for stages in itertools.islice(itertools.product(*options), 4):
+            shared = self._questions.joint(
+                [present("object"), *map(self._condition, stages)], _Refinement(self._questions, stages).refine
+            )
+            if shared is not None:
+                return self._describe(stages, stages[0].facts(shared))
+        return None
+
+    def _describe(self, stages: Sequence[_Stage], facts: Facts) -> Finding:
+        rules = [self._questions.rules[stage.index] for stage in stages]
+        steps = [
+            f"{rule.name} makes {self._types[stage.index]} of {stage.content_type} ({stage.method})"
+            for rule, stage in zip(rules, stages, strict=True)
+        ]
+        is_pair = len(stages) == 2
+        names = " and ".join(rule.name for rule in rules) if is_pair else ", ".join(rule.name for rule in rules)
+        what = "undo one another" if is_pair else "trigger one another in a circle"
+        return Finding(
+            Severity.WARNING,
+            "rules.undo-one-another" if is_pair else "rules.cycle",
+            rules[-1].place,
+            f"rules {names} {what}: {'; '.join(steps)}; it begins with this request",
+            "let one of them match less: another container, or only GET for what is undone on the way out",
+            describe(facts),
+        )
+
+
+class _Refinement:
+    """Takes a shared request when at every stage its own rule decides."""
+
+    def __init__(self, questions: Questions, stages: Sequence[_Stage]) -> None:
+        self._questions = questions
+        self._stages = stages
+
+    def refine(self, shared: Facts) -> Condition | None:
+        for stage in self._stages:
+            decider = self._questions.decider(stage.facts(shared))
+            if decider is None or decider > stage.index:
+                raise UndecidedError  # the engine and the solver disagree
+            if decider < stage.index:
+                return Not(at(self._questions.rules[decider].condition, stage.fixed))
+        return None
+
+
+def _looks_at_type(rule: Rule) -> bool:
+    return any(test.fact == "content-type" for test in tests_of(rule.condition))

@@ -1,0 +1,283 @@
+"""Which values of one fact pass several tests of it: a table of the kinds of facts, each solved exactly.
+
+A :class:`Literal` is a test or its opposite.  All literals of one fact (and one key) are solved together, apart from all
+other facts, into a :class:`Solution`: whether the value may be missing, and a value that may be there.
+
+========  ============================================================================
+kind      solved as
+========  ============================================================================
+strings   intersection of languages (:mod:`rules.automata`)
+number    one interval after another cut out of the numbers from 0
+network   the same of the addresses, IPv4 before IPv6
+time      the same of the minutes of a week
+set       what is forbidden, taken off from each of the sets that want one of theirs
+bool      like a value that is there (true) or missing (false)
+========  ============================================================================
+
+The world is the one of :mod:`rules.conditions` and :mod:`rules.facts`: names are not empty and a container's has no slash,
+a content type is in lower case and without parameters, methods are those of the table, a request always has a time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any as Anything
+from typing import Final, TypeAlias, cast
+
+from rules import automata, glob
+from rules.automata import EVERY, MANY, Language, Universe
+from rules.budget import Budget
+from rules.conditions import TABLE, WEEK, Kind
+from rules.model import Operator, Test
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: Sorted, disjoint, both ends inclusive.
+Intervals: TypeAlias = tuple[tuple[int, int], ...]
+#: A fact and, of a map, its key.
+Dimension: TypeAlias = tuple[str, str | None]
+
+
+@dataclass(frozen=True)
+class Literal:
+    """``test`` holds, or with ``is_negated`` it does not."""
+
+    test: Test
+    is_negated: bool = False
+
+    @property
+    def dimension(self) -> Dimension:
+        return self.test.fact, self.test.key
+
+    @cached_property
+    def language(self) -> Language:
+        """Of a test of strings: those that are there and pass; made once for all the questions it is in."""
+        found = language(self.test)
+        return found.complement() if self.is_negated else found
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What passes all literals of a dimension.
+
+    :param may_be_missing: no value passes; of a bool, false does.
+    :param value: a value that passes, or ``None`` when none does.
+    """
+
+    may_be_missing: bool
+    value: Anything = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.may_be_missing and self.value is None
+
+
+def solve(dimension: Dimension, literals: Iterable[Literal], budget: Budget) -> Solution:
+    """What passes all ``literals``, which are of ``dimension``."""
+    fact = TABLE[dimension[0]]
+    may_be_missing, may_be_there = fact.is_optional or fact.kind in {Kind.SET, Kind.BOOL}, True
+    if fact.name == "time":
+        may_be_missing = False  # Facts allow it, requests do not have it
+    compared = []
+    for literal in literals:
+        if literal.test.operator in {Operator.PRESENT, Operator.IS}:
+            wants_value = literal.test.operand is not literal.is_negated
+            may_be_missing, may_be_there = may_be_missing and not wants_value, may_be_there and wants_value
+        else:
+            may_be_missing = may_be_missing and literal.is_negated
+            compared.append(literal)
+    budget.spend()
+    value = _SOLVERS[fact.kind](fact.name, compared, budget) if may_be_there else None
+    return Solution(may_be_missing, value)
+
+
+# --- strings ----------------------------------------------------------------------------------------------------------
+
+_UNIVERSES: Final[Mapping[str, Universe]] = {
+    "container": Universe(without="/", is_never_empty=True),
+    "content-type": Universe(without=";" + string.ascii_uppercase, is_never_empty=True),
+    **dict.fromkeys(("metadata", "container-metadata", "header", "query"), Universe()),
+}
+_NAMES: Final = Universe(is_never_empty=True)
+#: What to try first, because an example with it reads well.
+_FRIENDLY: Final[Mapping[str, str]] = {
+    "container": "container",
+    "object": "object",
+    "content-type": "text/plain",
+    "policy": "policy",
+    "user": "someone",
+    "project": "project",
+    "domain": "domain",
+}
+
+
+def language(test: Test) -> Language:
+    """The strings that pass ``test``, which is of a string."""
+    operand: Anything = test.operand
+    match test.operator:
+        case Operator.EXACT:
+            return automata.words([operand])
+        case Operator.ONE_OF:
+            return automata.words(operand)
+        case Operator.PREFIX:
+            return automata.prefix(operand)
+        case Operator.SUFFIX:
+            return automata.suffix(operand)
+        case Operator.GLOB:
+            return automata.pattern(map(_piece, glob.parse(operand)))
+    raise ValueError(f"{test.operator} is not of strings")
+
+
+def _piece(piece: glob.Piece) -> automata.Piece:
+    if piece is glob.MANY:
+        return MANY
+    if isinstance(piece, glob.OneOf):
+        return automata.ranges(piece.ranges, is_negated=piece.is_negated)
+    return ((ord(piece), ord(piece)),) if isinstance(piece, str) else EVERY
+
+
+def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | None:
+    wanted = [each.language for each in literals if not each.is_negated]
+    ruled_out = [each.language for each in literals if each.is_negated]
+    universe = _UNIVERSES.get(fact, _NAMES)
+    if choices := TABLE[fact].choices:
+        wanted.append(automata.words(choices))
+        # In the order of the table: a GET is the plainest example.
+        return next((each for each in choices if all(one.contains(each) for one in wanted + ruled_out)), None)
+    budget.spend(len(literals) // 4)
+    for guess in _guesses(fact, wanted):
+        if universe.contains(guess) and all(one.contains(guess) for one in wanted + ruled_out):
+            return guess
+    return automata.shortest(wanted + ruled_out, universe, budget)
+
+
+def _guesses(fact: str, wanted: Sequence[Language]) -> list[str]:
+    """Strings that often pass: the walk through all of them is only for the others."""
+    if not wanted:
+        return [_FRIENDLY.get(fact, "x")]
+    if any(one.words is not None for one in wanted):
+        return []  # shortest() looks through these words anyway
+    samples = [one.sample() for one in wanted]
+    open_end = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[-1:] == (MANY,)]
+    open_start = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[:1] == (MANY,)]
+    both = max(open_end, key=len, default="") + max(open_start, key=len, default="")
+    return [*samples, both]
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+#: More than any size; sizes have no bound of their own.
+_HUGE: Final = 1 << 200
+
+
+def cut(intervals: Intervals, out: Intervals) -> Intervals:
+    """What is in ``intervals`` and not in ``out``."""
+    left = list(intervals)
+    for low, high in out:
+        kept = []
+        for first, last in left:
+            if last < low or high < first:
+                kept.append((first, last))
+                continue
+            kept += [(first, low - 1)] if first < low else []
+            kept += [(high + 1, last)] if high < last else []
+        left = kept
+    return tuple(sorted(left))
+
+
+def _remaining(all_of_them: Intervals, literals: Iterable[Literal], of: Callable[[Test], Intervals]) -> Intervals:
+    left = all_of_them
+    for each in literals:
+        passing = of(each.test)
+        left = cut(left, passing if each.is_negated else cut(all_of_them, passing))
+    return left
+
+
+def _number_intervals(test: Test) -> Intervals:
+    bound = cast("int", test.operand)
+    if test.operator is Operator.AT_LEAST:
+        return ((max(bound, 0), _HUGE),)
+    return ((0, bound),) if bound >= 0 else ()
+
+
+def _number(_fact: str, literals: Sequence[Literal], _budget: Budget) -> int | None:
+    left = _remaining(((0, _HUGE),), literals, _number_intervals)
+    return left[0][0] if left else None
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+#: IPv4 addresses are their numbers, IPv6 ones come after them; IPv4 in IPv6 clothes is read as IPv4.
+_SIX: Final = 1 << 32
+_MAPPED: Final = _SIX + int(ipaddress.IPv6Address("::ffff:0:0"))
+_ADDRESSES: Final = cut(((0, _SIX + (1 << 128) - 1),), ((_MAPPED, _MAPPED + _SIX - 1),))
+#: Reserved for documentation.
+_FRIENDLY_ADDRESSES: Final = ("192.0.2.1", "2001:db8::1")
+
+
+def _address_number(text: str) -> int:
+    found = ipaddress.ip_address(text)
+    return int(found) + (_SIX if found.version == 6 else 0)
+
+
+def _network_intervals(test: Test) -> Intervals:
+    numbered = []
+    for network in cast("tuple[Network, ...]", test.operand):
+        base = _SIX if network.version == 6 else 0
+        numbered.append((base + int(network.network_address), base + int(network.broadcast_address)))
+    return tuple(numbered)
+
+
+def _network(_fact: str, literals: Sequence[Literal], budget: Budget) -> str | None:
+    budget.spend(sum(len(cast("tuple[Network, ...]", each.test.operand)) for each in literals))
+    left = _remaining(_ADDRESSES, literals, _network_intervals)
+    for friendly in _FRIENDLY_ADDRESSES:
+        if any(low <= _address_number(friendly) <= high for low, high in left):
+            return friendly
+    if not left:
+        return None
+    first = min(left[0][0] + 1, left[0][1])  # the first of a network is seldom anybody's
+    return str(ipaddress.IPv4Address(first) if first < _SIX else ipaddress.IPv6Address(first - _SIX))
+
+
+# --- times, sets, bools -----------------------------------------------------------------------------------------------
+
+
+def _time(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | None:
+    windows = cast("Callable[[Test], Intervals]", lambda test: test.operand)
+    budget.spend(sum(len(windows(each.test)) for each in literals))
+    left = _remaining(((0, WEEK - 1),), literals, windows)
+    return left[0][0] if left else None
+
+
+def _set(_fact: str, literals: Sequence[Literal], _budget: Budget) -> frozenset[str] | None:
+    """The smallest set is a hard question and nobody's; a small one is one member of each set that has none yet."""
+    wanted = [cast("frozenset[str]", each.test.operand) for each in literals if not each.is_negated]
+    forbidden = frozenset[str]().union(
+        *(cast("frozenset[str]", each.test.operand) for each in literals if each.is_negated)
+    )
+    chosen: set[str] = set()
+    for one_of in sorted((each - forbidden for each in wanted), key=lambda each: (len(each), sorted(each))):
+        if not one_of:
+            return None
+        if chosen.isdisjoint(one_of):
+            chosen.add(min(one_of))
+    return frozenset(chosen)
+
+
+def _bool(_fact: str, _literals: Sequence[Literal], _budget: Budget) -> bool:
+    return True
+
+
+_SOLVERS: Final[Mapping[Kind, Callable[[str, Sequence[Literal], Budget], Anything]]] = {
+    Kind.STRING: _string,
+    Kind.STRINGS: _string,
+    Kind.NUMBER: _number,
+    Kind.SET: _set,
+    Kind.NETWORK: _network,
+    Kind.TIME: _time,
+    Kind.BOOL: _bool,
+}

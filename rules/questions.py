@@ -1,0 +1,202 @@
+"""What may be asked about a rules object: can this rule match, what covers it, who decides instead.
+
+Answers are requests, and every one of them has been evaluated by the engine before it is given; one that the engine sees
+otherwise counts as not decided, never as an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rules import engine
+from rules.budget import Budget, UndecidedError
+from rules.conditions import holds, tests_of
+from rules.facts import Facts
+from rules.model import All, Any, Condition, Not, Operator, Rule, RuleSet, Run, Test
+from rules.solver import Solver
+
+#: Steps for all questions about a rules object together, and for one of them.
+TOTAL_STEPS: Final = 600_000
+QUESTION_STEPS: Final = 40_000
+#: Covers of more rules than this are not made smaller: nobody reads them.
+_SMALL_COVER: Final = 12
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A request, and the rule that decides it.
+
+    :param index: of the rule; ``None`` when none matches.
+    """
+
+    facts: Facts
+    index: int | None
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Rules before one that together take every request that it would match.
+
+    :param indices: of these rules; without any single one of them it could match, unless there are many.
+    """
+
+    indices: tuple[int, ...]
+
+
+class Questions:
+    """Questions about one rules object.  Each may raise :class:`rules.budget.UndecidedError`.
+
+    :param total_steps: see :data:`TOTAL_STEPS`.
+    """
+
+    def __init__(self, rules: RuleSet, total_steps: int = TOTAL_STEPS) -> None:
+        self.rules = rules.rules
+        self._solver = Solver()
+        self._compiled = engine.compile(rules)
+        self._indices = {rule.name: index for index, rule in enumerate(rules.rules)}
+        self._negations = [Not(rule.condition) for rule in rules.rules]
+        self._has_times = any(test.fact == "time" for rule in rules.rules for test in _all_tests(rule))
+        self._total = Budget(total_steps)
+
+    def budget(self) -> Budget:
+        """For one question."""
+        return Budget(QUESTION_STEPS, self._total)
+
+    def decider(self, facts: Facts) -> int | None:
+        """The index of the rule that decides."""
+        decision = self._compiled.decide(facts)
+        if isinstance(decision, engine.Needs):
+            raise UndecidedError
+        return None if decision.rule is None else self._indices[decision.rule.name]
+
+    def example(self, *conditions: Condition) -> Answer | None:
+        """A request of which all of these hold."""
+        facts = self._solver.solve(conditions, self.budget())
+        return None if facts is None else self._verified(facts, conditions)
+
+    def match(self, index: int, *also: Condition) -> Answer | None:
+        """A request that this rule decides, and of which the others hold."""
+        return self.match_of({index}, self.rules[index].condition, *also)
+
+    def match_of(self, deciders: Collection[int], *conditions: Condition) -> Answer | None:
+        """A request of which ``conditions`` hold and that one of these rules decides."""
+        search = _FirstMatch(self, deciders)
+        facts = self._solver.solve(conditions, self.budget(), search.refine)
+        return None if facts is None else self._verified(facts, conditions)
+
+    def cover(self, index: int) -> Answer | Cover:
+        """A request that this rule decides, or what covers it."""
+        condition = self.rules[index].condition
+        search = _FirstMatch(self, {index})
+        facts = self._solver.solve([condition], self.budget(), search.refine)
+        if facts is not None:
+            return self._verified(facts, [condition])
+        covering = search.in_the_way
+        with contextlib.suppress(UndecidedError):  # a cover that is larger than it need be is one
+            covering = self._minimal(condition, covering)
+        return Cover(tuple(sorted(covering)))
+
+    def joint(self, conditions: Iterable[Condition], refine: Callable[[Facts], Condition | None]) -> Facts | None:
+        """A request of which ``conditions`` hold and that ``refine`` takes, which has to look at it with the engine."""
+        facts = self._solver.solve(conditions, self.budget(), refine)
+        return None if facts is None else self._plain(facts)
+
+    def negation(self, index: int) -> Condition:
+        """Always the same value, which the solver then knows already."""
+        return self._negations[index]
+
+    def _minimal(self, condition: Condition, covering: list[int]) -> list[int]:
+        """One rule is a better answer than many; otherwise without those that are not needed."""
+        for each in covering[: -_SMALL_COVER - 1 : -1]:  # the last that was found ended the search
+            if self._solver.solve([condition, self._negations[each]], self.budget()) is None:
+                return [each]
+        if len(covering) > _SMALL_COVER:
+            return covering
+        for each in list(covering):
+            fewer = [other for other in covering if other != each]
+            if self._solver.solve([condition, *map(self.negation, fewer)], self.budget()) is None:
+                covering = fewer
+        return covering
+
+    def _plain(self, facts: Facts) -> Facts:
+        """Shorter to read where no rule looks at the time."""
+        return facts if self._has_times else replace(facts, minute_of_week=None)
+
+    def _verified(self, facts: Facts, conditions: Sequence[Condition]) -> Answer:
+        facts = self._plain(facts)
+        if not all(holds(each, facts) for each in conditions):
+            raise UndecidedError
+        return Answer(facts, self.decider(facts))
+
+
+class _FirstMatch:
+    """Takes requests that one of some rules decides; of the others, tells the rule that is in the way."""
+
+    def __init__(self, questions: Questions, deciders: Collection[int]) -> None:
+        self._questions = questions
+        self._deciders = deciders
+        self.in_the_way: list[int] = []
+
+    def refine(self, facts: Facts) -> Condition | None:
+        index = self._questions.decider(facts)
+        if index in self._deciders:
+            return None
+        if index is None or index in self.in_the_way:
+            raise UndecidedError  # the engine and the solver disagree
+        self.in_the_way.append(index)
+        return self._questions.negation(index)
+
+
+def _all_tests(rule: Rule) -> Iterable[Test]:
+    yield from tests_of(rule.condition)
+    if isinstance(rule.action, Run) and rule.action.reverse:
+        yield from tests_of(rule.action.reverse.condition)
+
+
+def one_of(rules: Sequence[Rule], indices: Iterable[int]) -> Condition:
+    """One of these rules' conditions holds."""
+    return Any(tuple(rules[index].condition for index in indices))
+
+
+def present(fact: str) -> Test:
+    return Test(fact, Operator.PRESENT, operand=True)
+
+
+def parts_of(condition: Condition) -> tuple[Condition, ...]:
+    """What has to hold for ``condition`` to hold, as apart as it is written."""
+    if isinstance(condition, All):
+        return tuple(part for each in condition.parts for part in parts_of(each))
+    return (condition,)
+
+
+# --- a look at two rules that is cheap --------------------------------------------------------------------------------
+
+
+class Outlines:
+    """For each rule the few words that some facts must be one of: most pairs of rules differ in one already."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._words = [_words(rule.condition) for rule in rules]
+
+    def may_meet(self, one: int, other: int, *, but_for: Collection[str] = ()) -> bool:
+        """Not ``False`` by a look at words alone; facts in ``but_for`` are not looked at."""
+        theirs = self._words[other]
+        for dimension, words in self._words[one].items():
+            others = theirs.get(dimension)
+            if others is not None and dimension[0] not in but_for and words.isdisjoint(others):
+                return False
+        return True
+
+
+def _words(condition: Condition) -> dict[tuple[str, str | None], frozenset[str]]:
+    found: dict[tuple[str, str | None], frozenset[str]] = {}
+    for part in parts_of(condition):
+        if isinstance(part, Test) and part.operator in {Operator.EXACT, Operator.ONE_OF}:
+            operand = part.operand
+            words = operand if isinstance(operand, frozenset) else frozenset({str(operand)})
+            key = (part.fact, part.key)
+            found[key] = found[key] & words if key in found else words
+    return found
