@@ -108,6 +108,7 @@ class Language:
                 break
         return self.machine.is_final(state) != self.is_complement
 
+    @cached_property
     def sample(self) -> str:
         """Some string of the pattern (not of its complement), readable where it can be."""
         if self.words is not None:

@@ -26,7 +26,7 @@ the bound is no answer: it is reported as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -35,7 +35,7 @@ from rules.cycles import CycleCheck
 from rules.example import describe, show
 from rules.model import Allow, Condition, Finding, Place, Rule, RuleSet, Run, Severity, Test
 from rules.pipelines import PipelineCheck, StorletFacts
-from rules.questions import Answer, Outlines, Questions, one_of, parts_of
+from rules.questions import Answer, Questions, parts_of
 
 __all__ = ["StorletFacts", "check"]
 
@@ -60,7 +60,6 @@ class _Checker:
         self._rules = rules.rules
         self._storlets = storlets
         self._questions = Questions(rules)
-        self._outlines = Outlines(rules.rules)
         #: Rules that can match, each with a request that it decides.
         self._alive: dict[int, Answer] = {}
         self._undecided: list[tuple[Place, str]] = []
@@ -73,7 +72,7 @@ class _Checker:
             self._check_alive(index)
         if self._storlets is not None:
             running = [index for index in self._alive if isinstance(self._rules[index].action, Run)]
-            circles = CycleCheck(self._questions, self._outlines, self._storlets, running)
+            circles = CycleCheck(self._questions, self._storlets, running)
             self._collect(circles.findings, Place(), "whether rules trigger one another in a circle")
         self._report_undecided()
 
@@ -152,7 +151,7 @@ class _Checker:
     # --- mandatory rules ----------------------------------------------------------------------------------------------
 
     def _got_past(self, index: int) -> Iterator[Finding]:
-        earlier = [each for each in self._alive if each < index and self._outlines.may_meet(each, index)]
+        earlier = [each for each in self._alive if each < index and self._questions.may_meet(each, index)]
         allowing = [each for each in earlier if isinstance(self._rules[each].action, Allow)]
         running = [each for each in earlier if isinstance(self._rules[each].action, Run)]
         ordinary = [each for each in running if not self._rules[each].is_mandatory]
@@ -177,19 +176,20 @@ class _Checker:
                 describe(answer.facts),
             )
 
-    def _deciding(self, index: int, candidates: Collection[int]) -> Iterator[tuple[Answer, str]]:
+    def _deciding(self, index: int, candidates: Iterable[int]) -> Iterator[tuple[Answer, str]]:
         """At most one: a request that rule ``index`` would match and one of the candidates decides, and who else does."""
         condition = self._rules[index].condition
-        left = list(candidates)
         found: list[Answer] = []
-        while left and len(found) <= _NAMED:
-            answer = self._questions.match_of(left, condition, one_of(self._rules, left))
-            if answer is None or answer.index is None:
+        deciders: list[Rule] = []
+        for each in candidates:
+            answer = self._questions.match(each, condition)
+            if answer is not None:
+                found.append(answer)
+                deciders.append(self._rules[each])
+            if len(found) > _NAMED:
                 break
-            found.append(answer)
-            left.remove(answer.index)
         if found:
-            yield found[0], _names([self._rules[each.index] for each in found if each.index is not None])
+            yield found[0], _names(deciders)
 
     # --- what is run --------------------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ def _names(rules: Sequence[Rule]) -> str:
     more = len(rules) - len(names)
     if len(rules) == 1:
         return f"rule {names[0]}"
-    return f"rules {', '.join(names)}" + (f" and {more} more" if more > 0 else " together")
+    return f"rules {', '.join(names)}" + (f" and {more} more" if more else "")
 
 
 def _s(names: str) -> str:

@@ -26,7 +26,7 @@ from rules.example import describe
 from rules.facts import Facts, Unknown
 from rules.model import All, Any, Condition, Finding, Not, Rule, Severity, Test
 from rules.pipelines import StorletFacts, output_type
-from rules.questions import Outlines, Questions, present
+from rules.questions import Questions, present
 
 _METHODS: Final = ("COPY", "PUT")
 _CHANGING: Final = ("content-type", "method")
@@ -80,11 +80,8 @@ class CycleCheck:
     :param indices: of these rules.
     """
 
-    def __init__(
-        self, questions: Questions, outlines: Outlines, storlets: Mapping[str, StorletFacts], indices: Sequence[int]
-    ) -> None:
+    def __init__(self, questions: Questions, storlets: Mapping[str, StorletFacts], indices: Sequence[int]) -> None:
         self._questions = questions
-        self._outlines = outlines
         rules = questions.rules
         types = {index: output_type(rules[index], storlets) for index in indices}
         # Only a rule that looks at the type is triggered by it.
@@ -118,7 +115,7 @@ class CycleCheck:
         for following in self._types:
             if following <= path[0] or following in path or not self._triggers(path[-1], following):
                 continue
-            if all(self._outlines.may_meet(each, following, but_for=_CHANGING) for each in path):
+            if all(self._questions.may_meet(each, following, _CHANGING) for each in path):
                 yield from self._longer((*path, following), length)
 
     def _triggers(self, one: int, other: int) -> bool:

@@ -31,7 +31,8 @@ from typing import Final, TypeAlias, cast
 from rules import automata, glob
 from rules.automata import EVERY, MANY, Language, Universe
 from rules.budget import Budget
-from rules.conditions import TABLE, WEEK, Kind
+from rules.conditions import TABLE, WEEK, Kind, comparison, holds_of_missing, value_of
+from rules.facts import Facts
 from rules.model import Operator, Test
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -51,6 +52,15 @@ class Literal:
     @property
     def dimension(self) -> Dimension:
         return self.test.fact, self.test.key
+
+    @cached_property
+    def _passes(self) -> Callable[[Anything], bool]:
+        return comparison(self.test)
+
+    def holds(self, facts: Facts) -> bool:
+        """Of facts that are known."""
+        value = value_of(self.test, facts)
+        return (holds_of_missing(self.test) if value is None else self._passes(value)) is not self.is_negated
 
     @cached_property
     def language(self) -> Language:
@@ -160,7 +170,7 @@ def _guesses(fact: str, wanted: Sequence[Language]) -> list[str]:
         return [_FRIENDLY.get(fact, "x")]
     if any(one.words is not None for one in wanted):
         return []  # shortest() looks through these words anyway
-    samples = [one.sample() for one in wanted]
+    samples = [one.sample for one in wanted]
     open_end = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[-1:] == (MANY,)]
     open_start = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[:1] == (MANY,)]
     both = max(open_end, key=len, default="") + max(open_start, key=len, default="")

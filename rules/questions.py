@@ -15,7 +15,7 @@ from rules import engine
 from rules.budget import Budget, UndecidedError
 from rules.conditions import holds, tests_of
 from rules.facts import Facts
-from rules.model import All, Any, Condition, Not, Operator, Rule, RuleSet, Run, Test
+from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
 from rules.solver import Solver
 
 #: Steps for all questions about a rules object together, and for one of them.
@@ -58,6 +58,7 @@ class Questions:
         self._compiled = engine.compile(rules)
         self._indices = {rule.name: index for index, rule in enumerate(rules.rules)}
         self._negations = [Not(rule.condition) for rule in rules.rules]
+        self._outlines = [self._solver.outline(rule.condition) for rule in rules.rules]
         self._has_times = any(test.fact == "time" for rule in rules.rules for test in _all_tests(rule))
         self._total = Budget(total_steps)
 
@@ -79,18 +80,14 @@ class Questions:
 
     def match(self, index: int, *also: Condition) -> Answer | None:
         """A request that this rule decides, and of which the others hold."""
-        return self.match_of({index}, self.rules[index].condition, *also)
-
-    def match_of(self, deciders: Collection[int], *conditions: Condition) -> Answer | None:
-        """A request of which ``conditions`` hold and that one of these rules decides."""
-        search = _FirstMatch(self, deciders)
-        facts = self._solver.solve(conditions, self.budget(), search.refine)
+        conditions = [self.rules[index].condition, *also]
+        facts = self._solver.solve(conditions, self.budget(), _FirstMatch(self, index).refine)
         return None if facts is None else self._verified(facts, conditions)
 
     def cover(self, index: int) -> Answer | Cover:
         """A request that this rule decides, or what covers it."""
         condition = self.rules[index].condition
-        search = _FirstMatch(self, {index})
+        search = _FirstMatch(self, index)
         facts = self._solver.solve([condition], self.budget(), search.refine)
         if facts is not None:
             return self._verified(facts, [condition])
@@ -103,6 +100,10 @@ class Questions:
         """A request of which ``conditions`` hold and that ``refine`` takes, which has to look at it with the engine."""
         facts = self._solver.solve(conditions, self.budget(), refine)
         return None if facts is None else self._plain(facts)
+
+    def may_meet(self, one: int, other: int, but_for: Collection[str] = ()) -> bool:
+        """Not ``False`` by a look at what both rules ask of single facts, apart from those in ``but_for``: cheap."""
+        return self._solver.may_meet(self._outlines[one], self._outlines[other], self._total, but_for)
 
     def negation(self, index: int) -> Condition:
         """Always the same value, which the solver then knows already."""
@@ -133,16 +134,16 @@ class Questions:
 
 
 class _FirstMatch:
-    """Takes requests that one of some rules decides; of the others, tells the rule that is in the way."""
+    """Takes a request that a certain rule decides; of the others, tells the rule that is in the way."""
 
-    def __init__(self, questions: Questions, deciders: Collection[int]) -> None:
+    def __init__(self, questions: Questions, wanted: int) -> None:
         self._questions = questions
-        self._deciders = deciders
+        self._wanted = wanted
         self.in_the_way: list[int] = []
 
     def refine(self, facts: Facts) -> Condition | None:
         index = self._questions.decider(facts)
-        if index in self._deciders:
+        if index == self._wanted:
             return None
         if index is None or index in self.in_the_way:
             raise UndecidedError  # the engine and the solver disagree
@@ -156,11 +157,6 @@ def _all_tests(rule: Rule) -> Iterable[Test]:
         yield from tests_of(rule.action.reverse.condition)
 
 
-def one_of(rules: Sequence[Rule], indices: Iterable[int]) -> Condition:
-    """One of these rules' conditions holds."""
-    return Any(tuple(rules[index].condition for index in indices))
-
-
 def present(fact: str) -> Test:
     return Test(fact, Operator.PRESENT, operand=True)
 
@@ -170,33 +166,3 @@ def parts_of(condition: Condition) -> tuple[Condition, ...]:
     if isinstance(condition, All):
         return tuple(part for each in condition.parts for part in parts_of(each))
     return (condition,)
-
-
-# --- a look at two rules that is cheap --------------------------------------------------------------------------------
-
-
-class Outlines:
-    """For each rule the few words that some facts must be one of: most pairs of rules differ in one already."""
-
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self._words = [_words(rule.condition) for rule in rules]
-
-    def may_meet(self, one: int, other: int, *, but_for: Collection[str] = ()) -> bool:
-        """Not ``False`` by a look at words alone; facts in ``but_for`` are not looked at."""
-        theirs = self._words[other]
-        for dimension, words in self._words[one].items():
-            others = theirs.get(dimension)
-            if others is not None and dimension[0] not in but_for and words.isdisjoint(others):
-                return False
-        return True
-
-
-def _words(condition: Condition) -> dict[tuple[str, str | None], frozenset[str]]:
-    found: dict[tuple[str, str | None], frozenset[str]] = {}
-    for part in parts_of(condition):
-        if isinstance(part, Test) and part.operator in {Operator.EXACT, Operator.ONE_OF}:
-            operand = part.operand
-            words = operand if isinstance(operand, frozenset) else frozenset({str(operand)})
-            key = (part.fact, part.key)
-            found[key] = found[key] & words if key in found else words
-    return found

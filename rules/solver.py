@@ -17,17 +17,17 @@ no stored object's facts, one without a container no container's and no object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any as Anything
 from typing import Final, TypeAlias
 
 from rules.budget import Budget
-from rules.conditions import TABLE, Group, Kind, holds_test
+from rules.conditions import TABLE, Group, Kind
 from rules.domains import Dimension, Literal, Solution
 from rules.domains import solve as solve_dimension
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
-from rules.model import Any, Condition, Not, Test
+from rules.model import Any, Condition, Not, Operator, Test
 
 # --- formulas in negation normal form ---------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ def formula(condition: Condition, *, is_negated: bool = False) -> Formula:
 
 def _holds(part: Formula, facts: Facts) -> bool:
     if isinstance(part, Literal):
-        return holds_test(part.test, facts) is not part.is_negated
+        return part.holds(facts)
     if isinstance(part, Conjunction):
         return all(_holds(each, facts) for each in part.parts)
     return any(_holds(each, facts) for each in part.parts)
@@ -90,6 +90,19 @@ class _State:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """What is asked of one fact: numbers of literals, and the words that it must be one of, where there are such."""
+
+    literals: frozenset[int]
+    words: frozenset[str] | None
+
+
+#: What is asked of single facts.
+Outline: TypeAlias = Mapping[Dimension, _Asked]
+_WORDS: Final = frozenset({Operator.EXACT, Operator.ONE_OF})
+
+
+@dataclass(frozen=True)
 class _Found:
     """A request of which everything holds that a state assumes and wants."""
 
@@ -103,6 +116,7 @@ class Solver:
         self._numbers: dict[Literal, int] = {}
         self._literals: list[Literal] = []
         self._solutions: dict[tuple[Dimension, frozenset[int]], Solution] = {}
+        self._pairs: dict[tuple[frozenset[int], frozenset[int]], bool] = {}
         self._formulas: dict[tuple[int, bool], tuple[Condition, Formula]] = {}
 
     def solve(self, conditions: Iterable[Condition], budget: Budget, refine: Refine | None = None) -> Facts | None:
@@ -129,9 +143,40 @@ class Solver:
             waiting.append(state)
         return None
 
-    def are_disjoint(self, one: Iterable[Literal], other: Iterable[Literal], budget: Budget) -> bool:
-        """Whether no request passes all these literals: cheap, and exact but for what ties facts together."""
-        return self._assume(_State({}, {}), [*one, *other], budget) is None
+    def outline(self, condition: Condition) -> Outline:
+        """What ``condition`` asks of single facts, whatever else it asks."""
+        found: dict[Dimension, list[Literal]] = {}
+        todo = [self._formula(condition)]
+        while todo:
+            part = todo.pop()
+            if isinstance(part, Conjunction):
+                todo += part.parts
+            elif isinstance(part, Literal):
+                found.setdefault(part.dimension, []).append(part)
+        return {dimension: self._asked(literals) for dimension, literals in found.items()}
+
+    def may_meet(self, one: Outline, other: Outline, budget: Budget, but_for: Collection[str] = ()) -> bool:
+        """``False`` when these ask of some fact, not in ``but_for``, what cannot go together: cheap the second time."""
+        common = [
+            (dimension, asked, other[dimension])
+            for dimension, asked in one.items()
+            if dimension in other and dimension[0] not in but_for
+        ]
+        if any(mine.words and theirs.words and mine.words.isdisjoint(theirs.words) for _, mine, theirs in common):
+            return False
+        return not any(self._exclude(*each, budget) for each in common)
+
+    def _exclude(self, dimension: Dimension, one: _Asked, other: _Asked, budget: Budget) -> bool:
+        pair = (one.literals, other.literals)
+        known = self._pairs.get(pair)
+        if known is None:
+            known = self._pairs[pair] = self._solution(dimension, one.literals | other.literals, budget).is_empty
+        return known
+
+    def _asked(self, literals: Iterable[Literal]) -> _Asked:
+        words = [each.language.words for each in literals if each.test.operator in _WORDS and not each.is_negated]
+        numbers = frozenset(map(self._number, literals))
+        return _Asked(numbers, frozenset.intersection(*(each for each in words if each is not None)) if words else None)
 
     def _formula(self, condition: Condition) -> Formula:
         """Kept by identity; the condition is kept with it, so that its identity is not given to another one."""
