@@ -1,0 +1,119 @@
+"""The condition table: every fact, every operator, three values, and what a missing value means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from rules import conditions, model
+from rules.conditions import TABLE, Group, Kind, cautious, holds
+from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts
+from rules.model import Condition, Operator, Test
+from tests.unit.rules import naive, strategies
+
+NOBODY = Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts())
+
+
+def named(name: str) -> Test:
+    return Test("user", Operator.EXACT, name)
+
+
+@given(strategies.conditions(), strategies.facts())
+def test_conditions_agree_with_the_naive_reference(condition: Condition, facts: Facts) -> None:
+    assert holds(condition, facts) is naive.holds(condition, facts)
+
+
+@given(strategies.tests(), strategies.facts(known=True))
+def test_a_test_of_a_missing_value_is_false(test: Test, facts: Facts) -> None:
+    if conditions.value_of(test, facts) is None:
+        assert holds(test, facts) is (test.operator is Operator.PRESENT and test.operand is False)
+
+
+@given(strategies.conditions(), strategies.facts(known=True))
+def test_rules_that_do_not_restrict_need_a_value_for_a_test_and_for_its_not(condition: Condition, facts: Facts) -> None:
+    assert holds(cautious(condition), facts) is naive.holds_cautiously(condition, facts)
+
+
+@given(strategies.conditions(), strategies.facts(known=True))
+def test_caution_only_takes_requests_away(condition: Condition, facts: Facts) -> None:
+    assert holds(condition, facts) or not holds(cautious(condition), facts)
+
+
+def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:
+    condition = model.Not(named("intern"))
+    assert holds(condition, NOBODY) is True, "a mandatory rule would be got around"
+    assert holds(cautious(condition), NOBODY) is False, "an allow would open for nobody"
+    ann = Facts("GET", "c", "o", Caller(user="ann"))
+    assert holds(condition, ann) is holds(cautious(condition), ann) is True
+
+
+@pytest.mark.parametrize("parts", [(model.Not(named("a")), named("b")), (named("a"), model.Not(named("a")))])
+def test_presence_can_be_asked_for(parts: tuple[Condition, ...]) -> None:
+    absent = Test("user", Operator.PRESENT, operand=False)
+    assert holds(model.Any((*parts, absent)), NOBODY) is True
+    assert holds(model.Not(absent), NOBODY) is False
+
+
+def test_unknown_is_decided_as_soon_as_nothing_can_change_it() -> None:
+    unknown = Test("size", Operator.AT_LEAST, 1)
+    asked = Facts("GET", "c", "o", Caller(user="ann"))
+    assert holds(unknown, asked) is None
+    assert holds(model.Not(unknown), asked) is None
+    assert holds(model.All((unknown, named("bob"))), asked) is False
+    assert holds(model.All((unknown, named("ann"))), asked) is None
+    assert holds(model.Any((unknown, named("ann"))), asked) is True
+    assert holds(model.Any((unknown, named("bob"))), asked) is None
+
+
+@pytest.mark.parametrize("fact", [row.name for row in TABLE.values() if row.group is not Group.REQUEST])
+def test_what_does_not_exist_is_missing_and_never_unknown(fact: str) -> None:
+    test = Test(fact, Operator.PRESENT, operand=False, key="k" if TABLE[fact].kind is Kind.STRINGS else None)
+    assert holds(test, Facts("GET")) is True, "a request to the account has no object and no container"
+    assert holds(test, Facts("GET", "c")) is (True if TABLE[fact].group is Group.STORED else None)
+    assert holds(test, Facts("GET", "c", "o")) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "is_within"),
+    [
+        ("10.0.0.0/8", "10.9.9.9", True),
+        ("10.0.0.0/8", "11.0.0.1", False),
+        ("10.0.0.0/8", "::ffff:10.1.1.1", True),
+        ("::/0", "10.1.1.1", False),
+        ("fd00::/8", "fd12::1", True),
+        ("0.0.0.0/0", "unknown", False),
+    ],
+)
+def test_networks(written: str, address: str, is_within: bool) -> None:
+    import ipaddress  # noqa: PLC0415 - only here
+
+    test = Test("client-address", Operator.WITHIN, (ipaddress.ip_network(written),))
+    assert holds(test, Facts("GET", client_address=address)) is is_within
+
+
+@pytest.mark.parametrize(
+    ("stored", "media_type"),
+    [
+        ("Text/CSV; charset=utf-8", "text/csv"),
+        ("text/csv", "text/csv"),
+        (" text/csv ;x", "text/csv"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_content_types_lose_case_and_parameters(stored: str | None, media_type: str | None) -> None:
+    assert conditions.media_type(stored) == media_type
+
+
+def test_every_row_reads_something_and_says_what() -> None:
+    full = Facts(
+        "GET", "c", "o", Caller("u", "p", "d", frozenset({"r"}), is_anonymous=True, is_signed=True),
+        {"k": "v"}, {"k": "v"}, "10.0.0.1", 5,
+        ObjectFacts(exists=True, content_type="a/b", size_bytes=1, metadata={"k": "v"}), ContainerFacts({"k": "v"}, "gold"),
+    )  # fmt: skip
+    for row in TABLE.values():
+        assert row.read(full, "k") not in (None, UNKNOWN), row.name
+        assert row.help
+        assert row.operators
+        is_missing = row.read(Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts()), "k") is None
+        assert is_missing == (row.is_optional and row.name not in ("container", "object")), row.name

@@ -1,0 +1,434 @@
+"""The text format: what it means, and what is told about each mistake."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules import model, parse, text
+from rules.conditions import TABLE, cautious
+from rules.model import (
+    Allow,
+    Condition,
+    Deny,
+    Explicit,
+    Finding,
+    Operator,
+    Passes,
+    Place,
+    Reverse,
+    Rule,
+    RuleSet,
+    Run,
+    Step,
+    Template,
+    Test,
+)
+from tests.unit.rules import strategies
+
+HEAD = "version: 1\nrules:\n"
+RULE = HEAD + "  - name: r\n    allow: true\n"
+
+
+def parsed(source: bytes | str) -> RuleSet:
+    rules, findings = parse.parse(source)
+    assert findings == ()
+    assert rules
+    return rules
+
+
+def one(body: str) -> Rule:
+    """The rule with these lines."""
+    return parsed(HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines())).rules[0]
+
+
+def when(condition: str) -> Condition:
+    """As a rule that restricts has it, so as it is written."""
+    return one(f"when: {condition}\ndeny: stop").condition
+
+
+def faults(source: bytes | str) -> list[tuple[int, int, str]]:
+    rules, findings = parse.parse(source)
+    assert rules is None
+    assert all(found.text and found.help for found in findings)
+    return [(found.place.line, found.place.column, found.code) for found in findings]
+
+
+def fault(body: str) -> Finding:
+    """The only thing that is wrong with a rule with these lines."""
+    rules, findings = parse.parse(HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines()))
+    assert rules is None
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+# --- what it means ----------------------------------------------------------------------------------------------------
+
+EVERYTHING = """\
+version: 1
+rules:
+  - name: deidentify
+    when:
+      method: [GET, HEAD]
+      container: {prefix: patients-, suffix: x}
+    mandatory: true
+    explicit: after
+    run: {storlet: d-1.0.jar, parameters: {k: "v {object}"}, on: proxy, limits: {memory: 64M, cpu: 0.5}}
+    pass: {metadata: [Project, x-*], headers: last-modified}
+  - name: pack
+    when: {method: PUT}
+    run: [a.py, {storlet: b.py}]
+    and-reverse-on-read: {run: c.py, when: {roles: reader}}
+  - name: night
+    deny: "no exports by night"
+  - {name: rest, when: {}, allow: true}
+"""
+
+
+def test_every_part_of_a_rule() -> None:
+    rules = parsed(EVERYTHING)
+    methods = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD"}))
+    ends = model.All((Test("container", Operator.PREFIX, "patients-"), Test("container", Operator.SUFFIX, "x")))
+    step = Step("d-1.0.jar", (("k", Template(("v ", "object", ""))),), "proxy", (("memory", "64M"), ("cpu", "0.5")))
+    passes = Passes(("project", "x-*"), ("last-modified",))
+    reader = Test("roles", Operator.HAS, frozenset({"reader"}))
+    run = Run((Step("a.py"), Step("b.py")), Reverse((Step("c.py"),), reader))
+    assert rules.rules == (
+        Rule("deidentify", model.All((methods, ends)), Run((step,)), True, Explicit.AFTER, passes),
+        Rule("pack", Test("method", Operator.EXACT, "PUT"), run),
+        Rule("night", model.All(), Deny("no exports by night")),
+        Rule("rest", model.All(), Allow()),
+    )
+    assert [rule.place for rule in rules.rules] == [Place(3, 5), Place(11, 5), Place(15, 5), Place(17, 5)]
+    assert rules.version == parse.version_of(EVERYTHING.encode())
+
+
+@pytest.mark.parametrize(
+    ("written", "condition"),
+    [
+        ("{container: logs}", Test("container", Operator.EXACT, "logs")),
+        ("{container: [logs]}", Test("container", Operator.ONE_OF, frozenset({"logs"}))),
+        ("{object: {glob: '*.csv'}}", Test("object", Operator.GLOB, "*.csv")),
+        ("{content-type: {prefix: Text/}}", Test("content-type", Operator.PREFIX, "text/")),
+        ("{metadata: {Class: Top}}", Test("metadata", Operator.EXACT, "Top", "class")),
+        ("{query: {Format: {present: false}}}", Test("query", Operator.PRESENT, False, "Format")),
+        ("{size: {at-least: 2K}}", Test("size", Operator.AT_LEAST, 2048)),
+        ("{size: {at-most: 1}}", Test("size", Operator.AT_MOST, 1)),
+        ("{size: {at-most: 3 GiB}}", Test("size", Operator.AT_MOST, 3 << 30)),
+        ("{roles: admin}", Test("roles", Operator.HAS, frozenset({"admin"}))),
+        ("{anonymous: false}", Test("anonymous", Operator.IS, False)),
+        ("{client-address: 10.0.0.1}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("10.0.0.1/32"),))),
+        ("{client-address: ['fd00::/8']}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("fd00::/8"),))),
+        ("{not: {user: bob}}", model.Not(Test("user", Operator.EXACT, "bob"))),
+        ("{user: 'no'}", Test("user", Operator.EXACT, "no")),
+        ("{user: '22'}", Test("user", Operator.EXACT, "22")),
+        ("{all: [{user: a}]}", model.All((Test("user", Operator.EXACT, "a"),))),
+        ("{any: [{user: a}, {user: b, domain: d}]}", model.Any((
+            Test("user", Operator.EXACT, "a"),
+            model.All((Test("user", Operator.EXACT, "b"), Test("domain", Operator.EXACT, "d"))),
+        ))),
+    ],
+)  # fmt: skip
+def test_what_a_condition_means(written: str, condition: Condition) -> None:
+    assert when(written) == condition
+
+
+@pytest.mark.parametrize(
+    ("written", "windows"),
+    [
+        ('{from: "08:00", to: "12:30", days: [mon]}', ((480, 749),)),
+        ("{from: 08:00, to: 12:30, days: mon}", ((480, 749),)),
+        ('{days: [tue], from: "22:00", to: "06:00"}', ((1440 + 1320, 1440 + 1799),)),
+        ('{days: [sun], from: "22:00", to: "06:00"}', ((0, 359), (6 * 1440 + 1320, 10079))),
+        ("{days: [sat, Sunday]}", ((5 * 1440, 10079),)),
+        ("{days: [mon, tue], from: '00:00'}", ((0, 2879),)),
+        ('{from: "00:00", to: "24:00"}', ((0, 10079),)),
+        ('[{days: mon, to: "1:00"}, {days: mon, from: "23:00"}]', ((0, 59), (1380, 1439))),
+        ('[{days: mon, to: "12:00"}, {days: mon, from: "11:00"}]', ((0, 1439),)),
+    ],
+)
+def test_what_a_time_means(written: str, windows: tuple[tuple[int, int], ...]) -> None:
+    assert when(f"{{time: {written}}}") == Test("time", Operator.WITHIN, windows)
+
+
+def test_missing_values_count_against_rules_that_do_not_restrict() -> None:
+    written = model.Not(Test("user", Operator.EXACT, "bob"))
+    line = "when: {not: {user: bob}}\n"
+    assert one(line + "deny: stop").condition == written
+    assert one(line + "run: a.py\nmandatory: true").condition == written
+    assert one(line + "allow: true").condition == cautious(written) != written
+    assert one(line + "run: a.py").condition == cautious(written)
+    reverse = one("run: a.py\nand-reverse-on-read: {run: b.py, when: {not: {user: bob}}}").action
+    assert isinstance(reverse, Run)
+    assert reverse.reverse == Reverse((Step("b.py"),), cautious(written))
+
+
+def test_the_key_on_is_no_truth_value() -> None:
+    action = one("run: {storlet: a.py, on: object}").action
+    assert isinstance(action, Run)
+    assert action.steps[0].on == "object"
+
+
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+def test_json_is_yaml(indent: int | str | None) -> None:
+    source = {
+        "version": 1,
+        "rules": [{"name": "r", "when": {"user": 'J\U0001f600\\ud83d\\ude00\t"/'}, "deny": "n\u00e9"}],
+    }
+    rule = parsed(json.dumps(source, indent=indent)).rules[0]
+    assert rule.condition == Test("user", Operator.EXACT, 'J\U0001f600\\ud83d\\ude00\t"/')
+    assert rule.action == Deny("n\u00e9")
+
+
+def test_bytes_and_a_byte_order_mark_are_fine() -> None:
+    assert parsed(RULE.encode()).rules == parsed(b"\xef\xbb\xbf" + RULE.encode()).rules == parsed(RULE).rules
+
+
+def test_no_rules_are_fine() -> None:
+    assert parsed("version: 1\nrules: []\n").rules == ()
+
+
+def _written(condition: Condition) -> Any:
+    match condition:
+        case model.All(parts):
+            return {"all": [_written(part) for part in parts]}
+        case model.Any(parts):
+            return {"any": [_written(part) for part in parts]}
+        case model.Not(part):
+            return {"not": _written(part)}
+    fact = TABLE[condition.fact]
+    operand: Any = condition.operand
+    if isinstance(operand, frozenset):
+        operand = sorted(operand)
+    if condition.operator in (Operator.HAS, Operator.IS):
+        return {fact.name: operand}
+    test = {condition.operator.value: operand}
+    return {fact.name: {condition.key: test} if condition.key else test}
+
+
+def _can_be_written(condition: Condition) -> bool:
+    match condition:
+        case model.All(parts) | model.Any(parts):
+            return bool(parts) and all(map(_can_be_written, parts))
+        case model.Not(part):
+            return _can_be_written(part)
+    is_empty_edge = condition.operator in (Operator.PREFIX, Operator.SUFFIX) and not condition.operand
+    return condition.fact not in ("time", "client-address") and not is_empty_edge
+
+
+@given(strategies.conditions().filter(_can_be_written), st.sampled_from(["json", "yaml"]))
+def test_a_condition_written_down_is_read_back(condition: Condition, form: str) -> None:
+    source = {"version": 1, "rules": [{"name": "r", "when": _written(condition), "deny": "no"}]}
+    rules = parsed(json.dumps(source) if form == "json" else yaml.safe_dump(source))
+    assert rules.rules[0].condition == condition
+
+
+@given(strategies.conditions().filter(_can_be_written), st.sampled_from([None, 1]))
+def test_both_readers_of_yaml_give_the_same_places(condition: Condition, indent: int | None) -> None:
+    source = {"version": 1, "rules": [{"name": "\u00fc\U0001f600", "when": _written(condition), "denny": "no"}]}
+    for written in (json.dumps(source, indent=indent), yaml.safe_dump(source, default_flow_style=indent is None)):
+        fast = parse.parse(written)
+        assert fast == _with_the_slow_reader(written)
+        assert fast[1]
+
+
+def _with_the_slow_reader(source: str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_LOADER", yaml.SafeLoader)
+        return parse.parse(source)
+
+
+def test_both_readers_of_yaml_agree_on_the_example() -> None:
+    fast, slow = parse.parse(EVERYTHING)[0], _with_the_slow_reader(EVERYTHING)[0]
+    assert fast == slow
+    assert repr(fast) == repr(slow), "places are part of what is printed, not of what is compared"
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said", "mended"),
+    [
+        ("alow: true\nallow: true", "key.unknown", "a rule has no 'alow'", "did you mean 'allow'?"),
+        ("allow: true\nwhen: {contaner: x}", "key.unknown", "no 'contaner'", "did you mean 'container'?"),
+        ("allow: true\nwhen: {container: {starts: x}}", "key.unknown", "container has no 'starts'", "prefix"),
+        ("allow: true\nwhen: {method: {prefix: G}}", "key.unknown", "method has no 'prefix'", "exact, one-of"),
+        ("allow: true\nwhen: {user: 22}", "value.type", "user wants a string, and this is a number", 'quote it: "22"'),
+        ("allow: true\nwhen: {user: no}", "value.type", "this is true or false", 'quote it: "no"'),
+        ("allow: true\nwhen: {user: 2026-01-01}", "value.type", "a date", 'quote it: "2026-01-01"'),
+        ("allow: true\nwhen: {user: ~}", "value.type", "this is nothing", "quote it"),
+        ("allow: true\nwhen: {user: }", "value.type", "this is nothing", "write a string"),
+        ("allow: true\nwhen: {user: [a, {}]}", "value.type", "this is a mapping", "write a string"),
+        ("allow: true\nwhen: {user: []}", "value.bad", "the list of user is empty", "at least one"),
+        ("allow: true\nwhen: {user: {}}", "value.bad", "user is empty", "exact, glob"),
+        ("allow: true\nwhen: {user: {prefix: ''}}", "value.bad", "holds of every value", "present"),
+        ("allow: true\nwhen: {method: get}", "value.bad", "method cannot be 'get'", "did you mean 'GET'?"),
+        ("allow: true\nwhen: {method: PATCH}", "value.bad", "method cannot be 'PATCH'", "there are GET"),
+        ("allow: true\nwhen: {object: {glob: 'a['}}", "value.bad", "'[' has no ']'", "a glob has"),
+        ("allow: true\nwhen: {object: {present: yes}}", "value.type", "'yes'", "write true or false"),
+        ("allow: true\nwhen: {size: 12}", "value.type", "size wants a mapping", "at-least"),
+        ("allow: true\nwhen: {size: {at-least: -1}}", "value.bad", "'-1'", "64K"),
+        ("allow: true\nwhen: {metadata: secret}", "value.type", "metadata wants a mapping", "name: value"),
+        ("allow: true\nwhen: {metadata: {}}", "value.bad", "metadata is empty", "name: value"),
+        ("allow: true\nwhen: {header: {a: x, A: y}}", "key.duplicate", "'A' is here a second time", "leave one"),
+        ("allow: true\nwhen: {header: {'a b': x}}", "value.bad", "cannot be a name", "visible"),
+        ("allow: true\nwhen: {client-address: 10.0.0.1/8}", "value.bad", "bits set", "did you mean 10.0.0.0/8?"),
+        ("allow: true\nwhen: {client-address: here}", "value.bad", "no network", "10.0.0.0/8"),
+        ("allow: true\nwhen: {client-address: '::ffff:10.0.0.1'}", "value.bad", "never holds", "10.0.0.1/32"),
+        ("allow: true\nwhen: {client-address: {within: a}}", "value.type", "client-address wants", "write"),
+        ("allow: true\nwhen: {time: {days: [someday]}}", "value.bad", "a day cannot be 'someday'", "sunday"),
+        ("allow: true\nwhen: {time: {from: '25:00'}}", "value.bad", "from of time is '25:00'", "22:00"),
+        ("allow: true\nwhen: {time: {from: '8:00', to: '08:00'}}", "value.bad", "no time between", "whole day"),
+        ("allow: true\nwhen: {time: {from: '24:00'}}", "value.bad", "no time between", "whole day"),
+        ("allow: true\nwhen: {time: {}}", "value.bad", "time is empty", "days"),
+        ("allow: true\nwhen: {time: []}", "value.bad", "list of times is empty", "days"),
+        ("allow: true\nwhen: {anonymous: 'true'}", "value.type", "wants true or false", "unquoted"),
+        ("allow: true\nwhen: {roles: {has: x}}", "value.type", "roles wants a string or a list", "write [a, b]"),
+        ("allow: true\nwhen: {all: {user: a}}", "value.type", "all wants a list", "write all: ["),
+        ("allow: true\nwhen: {any: []}", "value.type", "any wants a list of conditions, and this is empty", "any: ["),
+        ("allow: true\nwhen: {any: [{}]}", "value.bad", "holds of every request", "leave it away"),
+        ("allow: true\nwhen: {not: {}}", "value.bad", "holds of every request", "leave it away"),
+        ("allow: true\nwhen: {not: x}", "value.type", "a condition wants a mapping", "method: GET"),
+        ("allow: true\nwhen:", "value.type", "when wants a mapping, and this is nothing", "method: GET"),
+        ("allow: true\nwhen: [{user: a}]", "value.type", "when wants a mapping, and this is a list", "all: and any:"),
+        ("allow: false", "value.bad", "does nothing", "deny"),
+        ("deny: ''", "value.bad", "is empty", "one line"),
+        ('deny: "a\\nb"', "value.bad", "line ends", "one line"),
+        ("run: a/b.py", "value.bad", "has a slash", "without the container"),
+        ("run: []", "value.bad", "run has 0 storlets", "1 to 10"),
+        ("run: {on: proxy}", "key.missing", "storlet is not named", "add storlet"),
+        ("run: {storlet: a.py, on: moon}", "value.bad", "on cannot be 'moon'", "object"),
+        ("run: {storlet: a.py, parameters: {k: 5}}", "value.type", "the parameter k wants a string", 'quote it: "5"'),
+        ("run: {storlet: a.py, parameters: {k: '{who}'}}", "value.bad", "{who} is not known", "{{"),
+        ("run: {storlet: a.py, parameters: {storlet_x: a}}", "value.bad", "reserved", "another name"),
+        ("run: {storlet: a.py, parameters: {'a:b': a}}", "value.bad", "cannot be a parameter's name", "colon"),
+        ("run: {storlet: a.py, limits: {Memory: 1}}", "value.bad", "cannot be a limit", "lower case"),
+        ("run: {storlet: a.py, limits: {memory: yes}}", "value.type", "wants a value", "64M"),
+        ("run: a.py\npass: {headers: [ETag]}", "value.bad", "false of the result", "leave it away"),
+        ("run: a.py\npass: {headers: ['*-x']}", "value.bad", "no name", "only at the end"),
+        ("run: a.py\npass: all", "value.type", "pass wants a mapping", "headers"),
+        ("allow: true\npass: {headers: [date]}", "key.misplaced", "pass belongs to a run", "leave"),
+        ("allow: true\nmandatory: true", "key.misplaced", "cannot be mandatory", "run or deny"),
+        ("run: a.py\nmandatory: yes", "value.type", "mandatory wants true or false", "true or false"),
+        ("run: a.py\nexplicit: after", "key.misplaced", "explicit belongs", "mandatory: true"),
+        ("run: a.py\nmandatory: true\nexplicit: later", "value.bad", "explicit cannot be 'later'", "after"),
+        ("deny: stop\nmandatory: true\nexplicit: after", "key.misplaced", "explicit belongs", "mandatory: true"),
+        ("run: a.py\nwhen: {method: GET}\nand-reverse-on-read: {run: b.py}", "key.misplaced", "on PUT", "method: PUT"),
+        ("deny: stop\nand-reverse-on-read: {run: b.py}", "key.misplaced", "belongs to a run", "leave"),
+        ("run: a.py\nand-reverse-on-read: {}", "key.missing", "runs nothing", "add run"),
+        ("mandatory: false", "rule.actions", "does nothing", "exactly one"),
+        ("run: a.py\ndeny: stop", "rule.actions", "has run and deny", "exactly one"),
+        ("allow: true\nwhen: &x {user: a}", "syntax.unsupported", "&x sets an anchor", "quote"),
+        ("allow: true\nwhen: {user: !!str a}", "syntax.unsupported", "tag", "leave it away"),
+        ("allow: true\nwhen: {<<: {user: a}}", "syntax.unsupported", "merge keys", "write the entries out"),
+        ("allow: true\nwhen: {? [a] : b}", "value.type", "cannot be a key", "name"),
+        ("allow: true\nallow: true", "key.duplicate", "'allow' is here a second time, after line 4", "leave one"),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_named_with_how_to_mend_it(body: str, code: str, said: str, mended: str) -> None:
+    found = fault(body)
+    assert found.code == code
+    assert said in found.text
+    assert mended in found.help
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("", [(1, 1, "key.missing")]),
+        ("# only a comment\n", [(1, 1, "key.missing")]),
+        ("{}", [(1, 1, "key.missing"), (1, 1, "key.missing")]),
+        ("rules: []", [(1, 1, "key.missing")]),
+        ("version: 2\nrules: []", [(1, 10, "value.bad")]),
+        ("version: [1]\nrules: []", [(1, 10, "value.bad")]),
+        ("version: 1\nrules: {}", [(2, 8, "value.type")]),
+        ("version: 1\nrule: []", [(1, 1, "key.missing"), (2, 1, "key.unknown")]),
+        ("- a", [(1, 1, "value.type")]),
+        (HEAD + "  - allow: true\n", [(3, 5, "key.missing")]),
+        (HEAD + "  - just text\n", [(3, 5, "value.type")]),
+        (HEAD + "  - {name: a b, allow: true}\n", [(3, 12, "value.bad")]),
+        (HEAD + "  - {name: a, allow: true}\n" * 3, [(4, 5, "rule.duplicate-name"), (5, 5, "rule.duplicate-name")]),
+        (RULE + "---\nx: y\n", [(5, 1, "syntax.unsupported")]),
+        (RULE + "  - name: [\n", [(6, 1, "syntax")]),
+        (RULE + "\t- x\n", [(5, 1, "syntax")]),
+        ("a: *x", [(1, 4, "syntax.unsupported"), (1, 1, "key.missing"), (1, 1, "key.missing"), (1, 1, "key.unknown")]),
+        (b"version: 1\nrules: \xff", [(2, 8, "syntax")]),
+        ("version: 1\nrules: \x01", [(2, 8, "syntax")]),
+        ("a: \ud800", [(1, 4, "syntax")]),
+    ],
+)  # fmt: skip
+def test_places_of_faults(source: bytes | str, found: list[tuple[int, int, str]]) -> None:
+    assert sorted(faults(source)) == sorted(found)
+
+
+def test_all_faults_are_told_together_in_the_order_of_the_text() -> None:
+    source = HEAD + (
+        "  - name: a\n"
+        "    when:\n"
+        "      contianer: x\n"
+        "      user: 5\n"
+        "      time: {from: soon}\n"
+        "    alow: true\n"
+        "  - name: b\n"
+        "    run: {storlet: x.py, parameters: {p: '{y}'}}\n"
+        "    mandatory: perhaps\n"
+    )
+    assert faults(source) == [
+        (3, 5, "rule.actions"),
+        (5, 7, "key.unknown"),
+        (6, 13, "value.type"),
+        (7, 20, "value.bad"),
+        (8, 5, "key.unknown"),
+        (10, 42, "value.bad"),
+        (11, 16, "value.type"),
+    ]
+
+
+def test_half_a_character_is_refused_by_both_readers() -> None:
+    source = RULE.replace("r\n", '"\\ud83d"\n', 1)
+    assert faults(source)[0][2] == "syntax"
+    assert "syntax" in [found.code for found in _with_the_slow_reader(source)[1]]
+
+
+# --- what is too much -------------------------------------------------------------------------------------------------
+
+
+def test_a_long_text_is_refused_unread() -> None:
+    assert faults(RULE + "#" * text.MAX_BYTES) == [(1, 1, "size.bytes")]
+
+
+def test_too_many_rules_are_refused() -> None:
+    rules = [f"  - {{name: r{number}, allow: true}}\n" for number in range(parse.MAX_RULES + 1)]
+    assert len(parsed(HEAD + "".join(rules[1:])).rules) == parse.MAX_RULES
+    assert faults(HEAD + "".join(rules)) == [(parse.MAX_RULES + 3, 5, "size.rules")]
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_deep_nesting_is_refused_without_being_read(opening: str) -> None:
+    assert "size.nesting" in [code for _, _, code in faults(opening * 10_000)]
+
+
+def test_too_many_values_are_refused() -> None:
+    assert faults(f"[{'a,' * (text.MAX_VALUES + 1)}]") == [(1, 2 * text.MAX_VALUES, "size.values")]
+
+
+def test_too_many_wild_pieces_of_globs_are_refused() -> None:
+    globs = ", ".join(f"{{object: {{glob: '{'?' * 1000}'}}}}" for _ in range(parse.MAX_WILD // 1000))
+    rule = "  - {name: %s, when: {any: [%s]}, deny: stop}\n"
+    source = HEAD + rule % ("a", globs)
+    assert parsed(source)
+    assert faults(source + rule % ("b", "{object: {glob: 'a[b]'}}")) == [(4, 5, "size.globs")]
+
+
+@given(st.text(alphabet="ab:-{}[]\"'\n &*!#?|>%@`\t,1~", max_size=40))
+def test_no_text_breaks_the_parser(source: str) -> None:
+    rules, findings = parse.parse(source)
+    assert rules is None
+    assert findings
