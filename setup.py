@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 def requirements() -> list[str]:
     """What the product itself imports; exact versions of everything are in requirements.txt."""
-    return ["swift>=2.38.0", "docker>=7.0", "eventlet>=0.36"]
+    return ["swift>=2.38.0", "docker>=7.0", "eventlet>=0.36", "PyYAML>=6.0"]
 
 
 def readme() -> str:

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from storlet_middleware.cli import sandboxes
+from storlet_middleware.cli import rules, sandboxes
 from storlet_middleware.cli.command import INTERRUPTED, NOT_DONE, CliError, complain
 
-COMMANDS: Final = (sandboxes.COMMAND,)
+COMMANDS: Final = (sandboxes.COMMAND, rules.COMMAND)
 
 EPILOG: Final = """exit codes:
   0    done, and all is well
-  1    done, and something is not as it should be (a trust class is closed)
+  1    done, and something is not as it should be (a trust class is closed, rules have errors)
   2    words that are not understood
   3    not done: no answer, no permission, no usable configuration; the reason is on standard error
 """
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="storlet",
-        description="Storlets in OpenStack Swift, seen from a node.",
+        description="Storlets in OpenStack Swift: what a node runs, and what rules say.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -36,3 +36,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence
         for row in cells
     )
     return "\n".join(lines)
+
+
+def legible(text: str) -> str:
+    """A text in whatever script, in one line, without what a terminal would obey or turn around."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )

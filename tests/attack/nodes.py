@@ -66,9 +66,11 @@ def full_log_container(attacker: Attacker) -> str:
 def full_operator_logs(attacker: Attacker) -> str:
     """No room for the servers' own logs: who cannot write a line goes on serving."""
     attacker.recovers()
-    cluster, names = attacker.arena.cluster, ("proxy", "object-1", "object-2", "sandboxd")
+    cluster = attacker.arena.cluster
+    # The proxy comes last and goes first: one that finds no object server asks it no more for a minute.
+    names = ("object-1", "object-2", "sandboxd", "proxy")
     logs = cluster.process("proxy").log.parent
-    for name in names:
+    for name in reversed(names):
         cluster.stop(name)
     try:
         with attacker.host.tiny_disk_over(logs, "64k"):
@@ -88,7 +90,7 @@ def full_operator_logs(attacker: Attacker) -> str:
                 must(attacker.tenant.is_well(), "another storlet")
                 must(attacker.client.get(attacker.path).body == attacker.tenant.content, "plain GET")
             finally:
-                for name in names:
+                for name in reversed(names):
                     cluster.stop(name)
     finally:
         for name in names:

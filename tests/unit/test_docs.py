@@ -13,7 +13,7 @@ from storlet_middleware import config, errors, names
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path
-    for folder in (".", "docs", "docs/decisions", "storlets")
+    for folder in (".", "docs", "docs/user", "docs/reference", "docs/decisions", "storlets")
     for path in (ROOT / folder).glob("*/*.rst" if folder == "storlets" else "*.rst")
 )
 

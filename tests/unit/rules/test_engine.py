@@ -28,7 +28,7 @@ def is_(fact: str, value: str) -> Test:
 
 
 @given(strategies.rule_sets(), strategies.facts())
-@settings(max_examples=400)
+@settings(max_examples=250)
 def test_decisions_agree_with_the_naive_reference(rules: RuleSet, facts: Facts) -> None:
     answer = engine.compile(rules).decide(facts)
     expected = naive.first_match(rules.rules, facts)
@@ -44,7 +44,7 @@ def naive_parameters_are_unknown(rule: Rule | str | None, facts: Facts) -> bool:
 
 
 @given(strategies.rule_sets(), strategies.facts(known=True), st.booleans(), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=250)
 def test_what_is_decided_early_is_decided_right(rules: RuleSet, facts: Facts, stored: bool, holder: bool) -> None:
     """Asked with less, and then with what it needs, the answer is the one of everything known; each group is asked for once."""
     compiled = engine.compile(rules)
@@ -61,7 +61,7 @@ def test_what_is_decided_early_is_decided_right(rules: RuleSet, facts: Facts, st
 
 
 @given(strategies.rule_sets(), strategies.facts())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, facts: Facts) -> None:
     compiled = engine.compile(rules)
     answer, explained = compiled.decide(facts), compiled.explain(facts)
