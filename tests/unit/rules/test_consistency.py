@@ -1,0 +1,339 @@
+"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the request that shows it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import pytest
+
+from rules import engine
+from rules.consistency import StorletFacts, check
+from rules.example import read_words
+from rules.model import All, Any, Finding, Not, Operator, RuleSet, Severity, Test
+from rules.parse import parse
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+GZIP = StorletFacts("gzip.jar", input_types=("text/*",), output_type="application/gzip")
+GUNZIP = StorletFacts("gunzip.jar", input_types=("application/gzip",), output_type="text/plain")
+THUMBNAIL = StorletFacts("thumbnail.py", input_types=("image/*",), output_type="image/png")
+ANYTHING = StorletFacts("anything.py")
+STORLETS = {each.name: each for each in (GZIP, GUNZIP, THUMBNAIL, ANYTHING)}
+
+
+def rules_of(*texts: str) -> RuleSet:
+    """Rules r0, r1, ... each written as the inside of a flow mapping."""
+    lines = [f"  - {{name: r{number}, {text}}}" for number, text in enumerate(texts)]
+    rules, faults = parse("\n".join(["version: 1", "rules:", *lines]) + "\n")
+    assert rules is not None, faults
+    return rules
+
+
+def found(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> list[tuple[str, Severity]]:
+    return [(each.code, each.severity) for each in check(rules_of(*texts), storlets)]
+
+
+def only(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> Finding:
+    (finding,) = check(rules_of(*texts), storlets)
+    return finding
+
+
+def decider(finding: Finding, *texts: str) -> str | None:
+    decision = engine.compile(rules_of(*texts)).decide(read_words(shlex.split(finding.example)))
+    assert isinstance(decision, engine.Decision)
+    return decision.rule.name if decision.rule else None
+
+
+# --- rules that never match -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("allow: true", "when: {container: a}, allow: true"),
+        ("when: {object: {suffix: .csv}}, allow: true", "when: {object: {glob: 'x*.csv'}}, allow: true"),
+        ("when: {container: [a, b]}, allow: true", "when: {container: b, method: GET}, allow: true"),
+        ("when: {container: {glob: 'patients-*'}}, allow: true", "when: {container: {prefix: patients-x}}, deny: x"),
+        ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1M, at-most: 2M}}, deny: x"),
+        ("when: {client-address: 10.0.0.0/8}, deny: x", "when: {client-address: [10.1.0.0/16, 10.7.1.2]}, deny: x"),
+        (
+            "when: {time: {days: [sat, sun]}}, deny: x",
+            "when: {time: {days: [sat], from: '10:00', to: '12:00'}}, deny: x",
+        ),
+        ("when: {roles: [a, b]}, deny: x", "when: {roles: a, user: bob}, deny: x"),
+        ("when: {not: {content-type: text/csv}}, deny: x", "when: {content-type: {prefix: image/}}, deny: x"),
+        ("when: {user: {present: true}}, allow: true", "when: {user: {glob: '?*'}}, allow: true"),
+        ("when: {any: [{container: a}, {user: bob}]}, deny: x", "when: {user: [bob], object: x}, deny: x"),
+        ("when: {object: {glob: '*[0-9].log'}}, deny: x", "when: {object: {glob: '*/[3-7].log'}}, deny: x"),
+    ],
+)
+def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
+    finding = only(earlier, later)
+    assert (finding.code, finding.severity, finding.place.line) == ("rule.never-matches", ERROR, 4)
+    assert "rule r0 before it decides every request" in finding.text
+    assert decider(finding, earlier, later) == "r0"
+    assert decider(finding, later) == "r0"  # alone it would match
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("when: {container: a}, allow: true", "allow: true"),
+        ("when: {object: {suffix: .csv}}, allow: true", "when: {object: {glob: '*.csv*'}}, allow: true"),
+        ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
+        # Who has no name is not the allow's: a missing value never opens.
+        ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
+        ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
+        ("when: {time: {days: [mon]}}, deny: x", "when: {time: {days: [mon], from: '23:00', to: '01:00'}}, deny: x"),
+    ],
+)
+def test_an_earlier_rule_that_leaves_something_over_is_no_fault(earlier: str, later: str) -> None:
+    assert found(earlier, later) == []
+
+
+def test_rules_that_cover_only_together_are_all_named() -> None:
+    finding = only(
+        "when: {method: [GET, HEAD]}, deny: x",
+        "when: {container: unrelated, method: DELETE}, deny: x",
+        "when: {method: [PUT, POST]}, deny: x",
+        "when: {not: {container: a}}, deny: x",
+        "when: {method: [GET, PUT], container: a}, deny: x",
+    )
+    assert finding.code == "rule.never-matches"
+    assert "rules r0, r2 before it decide every request" in finding.text
+
+
+def test_the_days_of_a_week_cover_a_rule_without_a_time() -> None:
+    week = ["when: {time: {days: [mon, tue, wed, thu, fri]}}, deny: x", "when: {time: {days: [sat, sun]}}, deny: x"]
+    assert found(*week, "deny: x") == [("rule.never-matches", ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ("{object: {prefix: a, suffix: b, exact: ab c}}", "object: suffix 'b'; object: 'ab c'"),
+        ("{size: {at-least: 2K, at-most: 1K}, user: bob}", "size: at least 2048; size: at most 1024"),
+        ("{anonymous: true, object: x, roles: admin}", "anonymous: true; roles: one of 'admin'"),
+        (
+            "{container: a, not: {any: [{container: a}, {user: bob}]}}",
+            "container: 'a'; not (any (container: 'a'; user: 'bob'))",
+        ),
+        ("{method: GET, all: [{object: x}, {method: PUT}]}", "method: 'GET'; method: 'PUT'"),
+    ],
+)
+def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(when: str, words: str) -> None:
+    finding = only(f"when: {when}, deny: x")
+    assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
+    assert f"{words} exclude one another" in finding.text
+    assert decider(finding, f"when: {when}, deny: x") is None
+
+
+def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
+    assert found("deny: x", "when: {container: a/b}, deny: x") == [
+        ("rule.never-holds", ERROR),
+    ]
+
+
+# --- mandatory rules --------------------------------------------------------------------------------------------------
+
+_MANDATORY = "when: {container: {prefix: patients-}}, mandatory: true, run: anything.py"
+
+
+def test_a_mandatory_rule_behind_an_allow_is_useless() -> None:
+    finding = only("when: {container: {glob: 'p*'}}, allow: true", _MANDATORY)
+    assert (finding.code, finding.severity) == ("mandatory.useless", ERROR)
+    assert decider(finding, "when: {container: {glob: 'p*'}}, allow: true", _MANDATORY) == "r0"
+
+
+def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
+    texts = ["when: {roles: doctor, method: GET}, allow: true", _MANDATORY]
+    finding = only(*texts)
+    assert (finding.code, finding.severity, finding.place.line) == ("mandatory.allowed-past", WARNING, 4)
+    assert decider(finding, *texts) == "r0"
+    assert decider(finding, _MANDATORY) == "r0"
+
+
+def test_an_ordinary_run_before_a_mandatory_rule_is_a_warning() -> None:
+    texts = ["when: {object: {suffix: .gz}}, run: gunzip.jar", _MANDATORY]
+    finding = only(*texts)
+    assert (finding.code, finding.severity) == ("mandatory.overridable", WARNING)
+    assert decider(finding, *texts) == "r0"
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        "when: {container: logs}, allow: true",
+        "when: {object: {suffix: .gz}}, deny: x",
+        "when: {object: {suffix: .gz}}, mandatory: true, run: gunzip.jar",
+    ],
+)
+def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
+    assert found(earlier, _MANDATORY) == []
+
+
+def test_an_allow_that_others_take_all_requests_from_weakens_nothing() -> None:
+    assert found(
+        "when: {container: {prefix: patients-}, roles: doctor}, deny: x",
+        "when: {roles: doctor}, allow: true",
+        _MANDATORY,
+    ) == []  # fmt: skip
+
+
+def test_several_that_allow_are_named_in_one_finding() -> None:
+    finding = only("when: {user: a}, allow: true", "when: {user: b}, allow: true", _MANDATORY)
+    assert "rules r0, r1 before it allow" in finding.text
+
+
+# --- what is run ------------------------------------------------------------------------------------------------------
+
+
+def test_without_storlets_what_is_run_is_not_checked() -> None:
+    assert found("run: nowhere.jar") == []
+
+
+def test_a_storlet_that_does_not_exist() -> None:
+    finding = only("when: {container: a}, run: [anything.py, nowhere.jar]", storlets=STORLETS)
+    assert (finding.code, finding.severity) == ("storlet.missing", ERROR)
+    assert "runs nowhere.jar" in finding.text
+    assert decider(finding, "when: {container: a}, run: anything.py") == "r0"
+    gone = StorletFacts("anything.py", exists=False)
+    assert found("run: anything.py", storlets={"anything.py": gone}) == [("storlet.missing", ERROR)]
+
+
+def test_a_pipeline_whose_types_do_not_fit() -> None:
+    finding = only("when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS)
+    assert (finding.code, finding.severity) == ("pipeline.type", ERROR)
+    assert "gzip.jar gives application/gzip, but thumbnail.py after it takes image/*" in finding.text
+    assert found("when: {content-type: text/csv}, run: [gzip.jar, gunzip.jar, anything.py]", storlets=STORLETS) == []
+
+
+def test_what_is_undone_on_read_has_to_fit_too() -> None:
+    rule = "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
+    assert found(rule % "gunzip.jar", storlets=STORLETS) == []
+    assert found(rule % "thumbnail.py", storlets=STORLETS) == [("pipeline.type", ERROR)]
+    assert found(rule % "nowhere.py", storlets=STORLETS) == [("storlet.missing", ERROR)]
+
+
+def test_undoing_for_nobody_never_holds() -> None:
+    rule = (
+        "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
+    )
+    assert found(rule) == [("rule.never-holds", ERROR)]
+
+
+def test_objects_that_the_first_storlet_does_not_take() -> None:
+    finding = only("when: {container: pictures}, run: thumbnail.py", storlets=STORLETS)
+    assert (finding.code, finding.severity) == ("pipeline.input", WARNING)
+    assert "content-type=text/plain" in finding.example
+    finding = only("when: {content-type: text/csv}, run: thumbnail.py", storlets=STORLETS)
+    assert (finding.code, finding.severity) == ("pipeline.input", ERROR)
+    assert found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
+    everything = {"t": StorletFacts("t", input_types=("*/*",)), "u": StorletFacts("u", input_types=("*",))}
+    assert found("when: {container: a}, run: t", "run: u", storlets=everything) == []
+
+
+def test_callers_that_may_not_run_the_storlet() -> None:
+    readers = Any((Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root")))
+    closed = {"t": StorletFacts("t", may_run=readers)}
+    finding = only("when: {container: a}, run: t", storlets=closed)
+    assert (finding.code, finding.severity) == ("storlet.access", WARNING)
+    finding = only("when: {anonymous: true}, run: t", storlets=closed)
+    assert (finding.code, finding.severity, "anonymous=true" in finding.example) == ("storlet.access", ERROR, True)
+    assert found("when: {roles: reader}, run: t", storlets=closed) == []
+    assert found("when: {container: a}, run: t", storlets={"t": StorletFacts("t", may_run=All())}) == []
+    nobody = {"t": StorletFacts("t", may_run=Not(All()))}
+    assert found("when: {container: a}, run: t", storlets=nobody) == [("storlet.access", ERROR)]
+
+
+def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
+    storlets = {"gzip.jar": GZIP, "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a"))}
+    rule = "when: {method: PUT, content-type: text/a}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: %s}}"
+    assert found(rule % "a", storlets=storlets) == []
+    assert found(rule % "[a, b]", storlets=storlets) == [("storlet.access", WARNING)]
+    assert found(rule % "b", storlets=storlets) == [("storlet.access", ERROR)]
+
+
+# --- circles ----------------------------------------------------------------------------------------------------------
+
+
+def test_rules_that_undo_one_another() -> None:
+    finding = only(
+        "when: {container: logs, method: [PUT, COPY], content-type: text/plain}, run: gzip.jar",
+        "when: {container: logs, method: COPY, content-type: application/gzip}, run: gunzip.jar",
+        storlets=STORLETS,
+    )
+    assert (finding.code, finding.severity) == ("rules.undo-one-another", WARNING)
+    assert (
+        "r0 makes application/gzip of text/plain (COPY); r1 makes text/plain of application/gzip (COPY)" in finding.text
+    )
+    assert finding.example == "method=COPY container=logs object=object content-type=text/plain"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("container: a, method: PUT", "container: b, method: PUT"),  # different containers
+        ("container: a, method: PUT", "container: a, method: GET"),  # undone on the way out, as it should be
+        ("container: a, method: PUT, user: x", "container: a, method: PUT, user: y"),
+    ],
+)
+def test_rules_that_do_not_meet_do_not_undo_one_another(one: str, other: str) -> None:
+    assert found(
+        f"when: {{{one}, content-type: text/plain}}, run: gzip.jar",
+        f"when: {{{other}, content-type: application/gzip}}, run: gunzip.jar",
+        storlets=STORLETS,
+    ) == []  # fmt: skip
+
+
+def test_a_rule_in_between_that_takes_the_request_opens_the_circle() -> None:
+    assert found(
+        "when: {method: [PUT, COPY], content-type: {prefix: application/}}, deny: x",
+        "when: {container: logs, method: [PUT, COPY], content-type: [text/plain, application/gzip]}, run: gzip.jar",
+        "when: {container: logs, method: COPY, any: [{content-type: application/gzip}, {content-type: text/csv}]}, run: gunzip.jar",
+        storlets={"gzip.jar": StorletFacts("gzip.jar", output_type="application/gzip"),
+                  "gunzip.jar": StorletFacts("gunzip.jar", output_type="text/plain")},
+    ) == []  # fmt: skip
+
+
+def test_a_circle_of_three() -> None:
+    storlets = {f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}") for number in range(3)}
+    finding = only(
+        *(f"when: {{method: PUT, content-type: x/{number}}}, run: s{number}" for number in range(3)), storlets=storlets
+    )
+    assert (finding.code, finding.severity) == ("rules.cycle", WARNING)
+    assert "rules r0, r1, r2 trigger one another in a circle" in finding.text
+    assert finding.example == "method=PUT container=container object=object content-type=x/0"
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
+    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who wants to keep it busy."""
+    pigeons = ", ".join(
+        "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
+        for pigeon in range(10)
+    )
+    apart = ", ".join(
+        f"{{all: [{{header: {{p{one}: '{hole}'}}}}, {{header: {{p{other}: '{hole}'}}}}]}}"
+        for hole in range(9)
+        for one in range(10)
+        for other in range(one)
+    )
+    rule = f"when: {{all: [{pigeons}], not: {{any: [{apart}]}}}}, deny: x"
+    findings = check(rules_of(rule, "when: {container: a/b}, deny: x"), None)
+    assert [each.code for each in findings] == ["check.undecided", "rule.never-holds"]
+    assert "whether rule r0 can match" in findings[0].text
+
+
+def test_findings_come_in_the_order_of_the_text() -> None:
+    texts = ["when: {container: a/b}, deny: x", "run: nowhere.jar", "allow: true", "when: {object: ''}, deny: x"]
+    lines = [each.place.line for each in check(rules_of(*texts), STORLETS)]
+    assert lines == sorted(lines)
+    assert len(lines) == 4
+
+
+def test_no_rules_have_no_faults() -> None:
+    assert check(RuleSet(()), {}) == ()
