@@ -1,0 +1,219 @@
+"""The checker against counting out: small random rule sets, asked about every request of a small world.
+
+The worlds hold a request for whatever their tests can tell apart, and who decides is said by :mod:`tests.unit.rules.naive`:
+so what the checker reports and what counting finds must be the same, in both directions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules.conditions import cautious
+from rules.consistency import StorletFacts, check
+from rules.example import read_words
+from rules.facts import Facts, ObjectFacts
+from rules.model import Allow, Any, Condition, Deny, Finding, Operator, Place, Rule, RuleSet, Run, Severity, Step, Test
+from tests.unit.rules import naive
+from tests.unit.rules.small_world import LOOKED_UP_WORLD, WORLDS, World
+
+_TYPES = ("text/a", "text/b", "image/a")
+_READERS = Any((Test("anonymous", Operator.IS, operand=True), Test("user", Operator.EXACT, "a")))
+STORLETS = {
+    "a-to-b": StorletFacts("a-to-b", input_types=("text/a",), output_type="text/b"),
+    "b-to-a": StorletFacts("b-to-a", input_types=("text/*",), output_type="text/a"),
+    "to-image": StorletFacts("to-image", output_type="image/a"),
+    "mine": StorletFacts("mine", may_run=_READERS),
+}
+_ACTIONS = [Allow(), Deny("no"), *(Run((Step(name),)) for name in STORLETS)]
+
+
+@st.composite
+def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
+    rules = []
+    for number in range(draw(st.integers(1, most))):
+        action = draw(st.sampled_from(_ACTIONS))
+        is_mandatory = not isinstance(action, Allow) and draw(st.booleans())
+        condition = draw(world.conditions)
+        if not is_mandatory and not isinstance(action, Deny):
+            condition = cautious(condition)  # as the parser does
+        rules.append(Rule(f"r{number}", condition, action, is_mandatory, place=Place(number + 1, 1)))
+    return RuleSet(tuple(rules))
+
+
+class Count:
+    """Who decides each request of a world."""
+
+    def __init__(self, rules: Sequence[Rule], requests: Sequence[Facts]) -> None:
+        self.rules = rules
+        self.met = [{rule.name for rule in rules if naive.holds(rule.condition, facts)} for facts in requests]
+        self.deciders = [next((rule for rule in rules if rule.name in met), None) for met in self.met]
+
+    def matches(self, rule: Rule) -> bool:
+        return any(decider is rule for decider in self.deciders)
+
+    def holds(self, rule: Rule) -> bool:
+        return any(rule.name in met for met in self.met)
+
+    def is_got_past(self, rule: Rule, action: type) -> bool:
+        """Requests that ``rule`` would match go to an earlier rule that does this and is not mandatory."""
+        return any(
+            rule.name in met and decider is not None and isinstance(decider.action, action) and not decider.is_mandatory
+            for met, decider in zip(self.met, self.deciders, strict=True)
+            if decider is not rule
+        )
+
+    def findings(self) -> Iterator[tuple[str, str]]:
+        for rule in self.rules:
+            if not self.holds(rule):
+                yield rule.name, "rule.never-holds"
+            elif not self.matches(rule):
+                yield rule.name, "rule.never-matches"
+            elif rule.is_mandatory:
+                if self.is_got_past(rule, Allow):
+                    yield rule.name, "mandatory.allowed-past"
+                if self.is_got_past(rule, Run):
+                    yield rule.name, "mandatory.overridable"
+
+
+def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tuple[str, str]]:
+    """Rule and code; a mandatory rule behind an ``allow`` never matches either."""
+    return {
+        (rules.rules[each.place.line - 1].name, each.code.replace("mandatory.useless", "rule.never-matches"))
+        for each in findings
+        if each.code.startswith(tuple(codes.split()))
+    }
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+@settings(max_examples=60)
+@given(st.data())
+def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) -> None:
+    rules = data.draw(rule_sets(world))
+    findings = check(rules, None)
+    assert not [each for each in findings if each.code == "check.undecided"]
+    assert reported(rules, findings, "rule.never mandatory.") == set(Count(rules.rules, world.requests).findings())
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+@settings(max_examples=60)
+@given(st.data())
+def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
+    rules = data.draw(rule_sets(world))
+    for finding in check(rules, STORLETS):
+        rule = rules.rules[finding.place.line - 1]
+        if finding.code == "rule.never-holds" and not finding.example:
+            continue  # nothing at all is left of its condition
+        facts = read_words(shlex.split(finding.example))
+        decider = naive.first_match(rules.rules, facts)
+        assert isinstance(decider, Rule | None)
+        match finding.code:
+            case "rule.never-holds":
+                assert not naive.holds(rule.condition, facts)
+            case "rule.never-matches" | "mandatory.useless" | "mandatory.allowed-past" | "mandatory.overridable":
+                assert naive.holds(rule.condition, facts)
+                assert decider is not rule
+                assert decider is not None
+            case "pipeline.input" | "storlet.access":
+                assert decider is rule
+            case "rules.undo-one-another" | "rules.cycle":
+                assert decider is not None
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_a_storlet_does_not_take(data: st.DataObject) -> None:
+    rules = data.draw(rule_sets(LOOKED_UP_WORLD))
+    count = Count(rules.rules, LOOKED_UP_WORLD.requests)
+    expected = set()
+    for rule in rules.rules:
+        own = [
+            facts.stored.content_type
+            for facts, decider in zip(LOOKED_UP_WORLD.requests, count.deciders, strict=True)
+            if decider is rule and isinstance(facts.stored, ObjectFacts)
+        ]
+        accepted = _accepted(rule)
+        wrong = {each for each in own if each is not None and accepted is not None and not each.startswith(accepted)}
+        if wrong:
+            is_possible = any(each is not None and accepted is not None and each.startswith(accepted) for each in own)
+            expected.add((rule.name, Severity.WARNING if is_possible else Severity.ERROR))
+    found = {
+        (rules.rules[each.place.line - 1].name, each.severity)
+        for each in check(rules, STORLETS)
+        if each.code == "pipeline.input"
+    }
+    assert found == expected
+
+
+def _accepted(rule: Rule) -> str | None:
+    name = rule.action.steps[0].storlet if isinstance(rule.action, Run) else ""
+    return {"a-to-b": "text/a", "b-to-a": "text/"}.get(name)
+
+
+def _pairs_by_counting(rules: Sequence[Rule]) -> set[tuple[str, str]]:
+    """Pairs of rules for which some request, at each one's output type, is decided by the other one."""
+    shared = {
+        (
+            facts.container,
+            facts.object,
+            tuple(facts.stored.metadata.items()),
+            facts.holder.policy,
+            str(facts.holder),
+        ): facts
+        for facts in LOOKED_UP_WORLD.requests
+        if facts.object is not None and isinstance(facts.stored, ObjectFacts) and not isinstance(facts.holder, str)
+    }.values()
+    running = [rule for rule in rules if isinstance(rule.action, Run) and _looks_at_type(rule.condition)]
+    found = set()
+    for one, other in itertools.combinations(running, 2):
+        for facts in shared:
+            if _decides(rules, one, facts, _output(other)) and _decides(rules, other, facts, _output(one)):
+                found.add((one.name, other.name))
+                break
+    return found
+
+
+def _decides(rules: Sequence[Rule], rule: Rule, facts: Facts, content_type: str | None) -> bool:
+    if content_type is None or not isinstance(facts.stored, ObjectFacts):
+        return False
+    stored = replace(facts.stored, content_type=content_type)
+    return any(
+        naive.first_match(rules, replace(facts, method=method, stored=stored)) is rule for method in ("PUT", "COPY")
+    )
+
+
+def _output(rule: Rule) -> str | None:
+    return STORLETS[rule.action.steps[-1].storlet].output_type if isinstance(rule.action, Run) else None
+
+
+def _looks_at_type(condition: Condition) -> bool:
+    return "content-type" in str(condition)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_pairs_that_undo_one_another(data: st.DataObject) -> None:
+    rules = data.draw(rule_sets(LOOKED_UP_WORLD, most=3))
+    types = [Test("content-type", Operator.EXACT, each) for each in _TYPES[:2]]
+    rules = RuleSet(  # so that circles are not rare
+        tuple(
+            replace(rule, condition=Any((rule.condition, data.draw(st.sampled_from(types)))))
+            if rule.name != "r0"
+            else rule
+            for rule in rules.rules
+        )
+    )
+    findings = check(rules, STORLETS)
+    assert not [each for each in findings if each.code == "check.undecided"]
+    found = {
+        tuple(each.text.split(" undo ")[0].removeprefix("rules ").split(" and "))
+        for each in findings
+        if each.code == "rules.undo-one-another"
+    }
+    assert found == _pairs_by_counting(rules.rules)
