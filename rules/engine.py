@@ -182,7 +182,8 @@ def _common(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
 
 
 def _unknown_groups(condition: Condition, facts: Facts) -> frozenset[Group]:
-    return frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts) if seen.value is UNKNOWN)
+    """Of a condition that is not decided, so all that is observed of it is unknown."""
+    return frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts))
 
 
 def _carried_out(entry: _Entry, facts: Facts) -> Decision | Needs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules import glob
@@ -31,6 +31,9 @@ _names = st.text(alphabet="abc*[]-.\n", max_size=8)
         ("a.b", ["a.b"], ["axb"]),
         ("*[0-9].log*", ["x1.log", "2.log.gz"], ["x.log"]),
         ("?*é", ["xé"], ["é"]),
+        ("*a?*?b*", ["axxb", "ccaxxbc"], ["axb", "ab"]),
+        ("*ab*ab*", ["abab"], ["ab", "aab"]),
+        ("*a*a*", ["aa"], ["a"]),
         ("", [""], ["a"]),
         ("**", ["", "x"], []),
     ],
@@ -47,6 +50,7 @@ def test_what_a_glob_matches(text: str, matches: list[str], differs: list[str]) 
 
 
 @given(_globs, _names)
+@settings(max_examples=1000)
 def test_the_matcher_agrees_with_the_words_of_the_format(text: str, name: str) -> None:
     assert glob.matcher(text)(name) == naive.glob_matches(text, name)
 

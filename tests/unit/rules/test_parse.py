@@ -151,6 +151,7 @@ def test_what_a_condition_means(written: str, condition: Condition) -> None:
         ('{from: "00:00", to: "24:00"}', ((0, 10079),)),
         ('[{days: mon, to: "1:00"}, {days: mon, from: "23:00"}]', ((0, 59), (1380, 1439))),
         ('[{days: mon, to: "12:00"}, {days: mon, from: "11:00"}]', ((0, 1439),)),
+        ('[{days: mon}, {days: mon, from: "11:00", to: "12:00"}]', ((0, 1439),)),
     ],
 )
 def test_what_a_time_means(written: str, windows: tuple[tuple[int, int], ...]) -> None:
@@ -169,6 +170,16 @@ def test_missing_values_count_against_rules_that_do_not_restrict() -> None:
     assert reverse.reverse == Reverse((Step("b.py"),), cautious(written))
 
 
+def test_a_rule_whose_condition_may_hold_of_an_upload_can_be_undone() -> None:
+    for condition in (
+        "{user: bob}",
+        "{method: [GET, PUT]}",
+        "{not: {method: GET}}",
+        "{any: [{method: GET}, {user: b}]}",
+    ):
+        assert one(f"when: {condition}\nrun: a.py\nand-reverse-on-read: {{run: b.py}}").action
+
+
 def test_the_key_on_is_no_truth_value() -> None:
     action = one("run: {storlet: a.py, on: object}").action
     assert isinstance(action, Run)
@@ -181,7 +192,9 @@ def test_json_is_yaml(indent: int | str | None) -> None:
         "version": 1,
         "rules": [{"name": "r", "when": {"user": 'J\U0001f600\\ud83d\\ude00\t"/'}, "deny": "n\u00e9"}],
     }
-    rule = parsed(json.dumps(source, indent=indent)).rules[0]
+    written = json.dumps(source, indent=indent)
+    assert parse.parse(written) == _with_the_slow_reader(written)
+    rule = parsed(written).rules[0]
     assert rule.condition == Test("user", Operator.EXACT, 'J\U0001f600\\ud83d\\ude00\t"/')
     assert rule.action == Deny("n\u00e9")
 
