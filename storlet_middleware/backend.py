@@ -39,7 +39,7 @@ class BackendInvocation:
         data = json.dumps(
             {
                 "id": self.id,
-                "storlet": self.storlet.to_message(),
+                "storlet": self.storlet.text,
                 "parameters": dict(self.parameters),
                 "ranges": self.ranges,
                 "log": self.wants_log,
@@ -64,7 +64,7 @@ class BackendInvocation:
             message = json.loads("".join(environ[f"{_ENVIRON_KEY}_{index}"] for index in range(int(count))))
             return cls(
                 id=message["id"],
-                storlet=StorletVersion.from_message(message["storlet"]),
+                storlet=StorletVersion.from_text(message["storlet"]),
                 parameters=message["parameters"],
                 ranges=tuple((first, last) for first, last in message["ranges"]),
                 wants_log=message["log"],

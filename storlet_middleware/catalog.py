@@ -127,7 +127,7 @@ class Catalog:
         memory = _Memory(cache_from_env(environ), account)
         generation, known = memory.get(storlet)
         if known is not None:
-            return StorletVersion.from_message(known)
+            return StorletVersion.from_text(known)
         return self._read_and_remember(environ, memory, generation, version, storlet)
 
     def resolve_anew(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
@@ -140,7 +140,7 @@ class Catalog:
         self, environ: dict[str, Any], memory: _Memory, generation: str | None, version: str, storlet: str
     ) -> StorletVersion:
         resolved = self._read(environ, version, memory.account, storlet)
-        memory.put(storlet, generation, resolved.to_message())
+        memory.put(storlet, generation, resolved.text)
         return resolved
 
     def changing(self, environ: dict[str, Any], account: str) -> _Memory:
@@ -210,7 +210,7 @@ class _Memory:
         self.account = account
         self._generation_key = f"storlets-generation/{account}"
 
-    def get(self, storlet: str) -> tuple[str | None, dict[str, Any] | None]:
+    def get(self, storlet: str) -> tuple[str | None, str | None]:
         """The account's generation (``None``: do not remember), and the entry when it is of that generation."""
         if not self._memcache:
             return None, None
@@ -225,7 +225,7 @@ class _Memory:
             return generation, entry["version"]
         return generation, None
 
-    def put(self, storlet: str, generation: str | None, version: dict[str, Any]) -> None:
+    def put(self, storlet: str, generation: str | None, version: str) -> None:
         """Remember ``version``; ignored by readers when a write changed the generation meanwhile."""
         if self._memcache and generation:
             self._store(self._entry_key(storlet), {"generation": generation, "version": version}, _ENTRY_SECONDS)

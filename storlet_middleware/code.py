@@ -22,9 +22,9 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.concurrency import sleep
@@ -66,13 +66,18 @@ class StorletVersion:
         code = {name: value for name, value in asdict(self).items() if name != "limits"}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
 
-    def to_message(self) -> dict[str, Any]:
-        return asdict(self)
+    @cached_property
+    def text(self) -> str:
+        """All of it as JSON, for :meth:`from_text`."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
-    @classmethod
-    def from_message(cls, message: dict[str, Any]) -> StorletVersion:
-        files = tuple(CodeFile(**file) for file in message["files"])
-        return cls(**{**message, "files": files})
+    @staticmethod
+    def from_text(text: str) -> StorletVersion:
+        """The version that ``text`` describes; raises ``TypeError``, ``KeyError`` or ``ValueError`` when it is none.
+
+        The same text gives the same object, so that what is worked out of it once serves all of its invocations.
+        """
+        return _of_text(text)
 
     def load_request(self, group: str, resources: messages.Resources) -> messages.Storlet:
         """What sandboxd is asked to load: this code, in a worker ``group`` with these ``resources``."""
@@ -87,6 +92,12 @@ class StorletVersion:
             dependencies=[file.name for file in self.files[1:]],
             limits=resources,
         )
+
+
+@lru_cache(maxsize=4096)
+def _of_text(text: str) -> StorletVersion:
+    fields = json.loads(text)
+    return StorletVersion(**{**fields, "files": tuple(CodeFile(**file) for file in fields["files"])})
 
 
 class Fetcher(Protocol):

@@ -25,6 +25,7 @@ from storlet_middleware.limits import Effective
 
 #: sandboxd's own deadline for a start comes first and has the better reason.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
+_MAX_VERSIONS: Final = 4096
 
 
 class Launcher:
@@ -37,11 +38,20 @@ class Launcher:
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )
         self._code = CodeCache(config.limits.code_bytes)
+        #: What holds for a version where a request says nothing of limits.
+        self._effective: dict[str, Effective] = {}
 
     def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
         """What holds for this storlet in this request, by this node's own configuration."""
         trust_class = self._config.class_of(version.account, version.name)
-        return limits.effective(trust_class, version.limits, requested)
+        if requested:
+            return limits.effective(trust_class, version.limits, requested)
+        known = self._effective.get(version.text)
+        if known is None:
+            if len(self._effective) >= _MAX_VERSIONS:
+                self._effective.clear()
+            known = self._effective[version.text] = limits.effective(trust_class, version.limits, {})
+        return known
 
     @staticmethod
     def task(invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool) -> Task:

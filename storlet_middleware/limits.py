@@ -35,6 +35,7 @@ may have lowered a maximum since, and nodes may differ.  Then the lower value ho
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import re
@@ -292,6 +293,7 @@ def _unless(sandboxes: int, value: int) -> int:
     return 0 if value == sandboxes else value
 
 
+@functools.lru_cache(maxsize=4096)
 def group_of(code_key: str, resources: Resources) -> str:
     """The name of the worker group that runs this code within these limits: 64 hex digits."""
     return hashlib.sha256(json.dumps([code_key, asdict(resources)], sort_keys=True).encode()).hexdigest()

@@ -124,7 +124,8 @@ def test_the_key_changes_with_all_that_matters_and_the_description_survives_json
         replace(base, files=base.files * 2),
     ]
     assert len({base.key, *(other.key for other in others)}) == len(others) + 1
-    assert StorletVersion.from_message(base.to_message()) == base
+    assert StorletVersion.from_text(base.text) == base
+    assert StorletVersion.from_text(base.text) is StorletVersion.from_text(base.text)
 
 
 # --- sandboxd and workers
