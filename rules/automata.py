@@ -258,7 +258,7 @@ class _Product:
             key, state = waiting.popleft()
             if self._accepts(state) and not (key is None and self._universe.is_never_empty):
                 return _word(came_from, key)
-            budget.spend(1 + len(self._alphabet) * (1 + len(self._wanted) + len(self._unwanted)) // 16)
+            budget.spend(1 + len(self._alphabet) * (2 + len(self._wanted) + len(self._unwanted)) // 4)
             for point in self._alphabet:
                 after = self._step(state, point)
                 if after.key not in came_from and self._is_alive(after):

@@ -14,7 +14,7 @@ class UndecidedError(Exception):
 class Budget:
     """A number of steps that only goes down.
 
-    :param steps: what may be spent; one step is about ten microseconds.
+    :param steps: what may be spent; one step is some five microseconds.
     :param parent: a budget that the same steps are taken from, such as the one of all questions about a rules object.
     """
 

@@ -26,7 +26,7 @@ the bound is no answer: it is reported as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -151,12 +151,8 @@ class _Checker:
     # --- mandatory rules ----------------------------------------------------------------------------------------------
 
     def _got_past(self, index: int) -> Iterator[Finding]:
-        earlier = [each for each in self._alive if each < index and self._questions.may_meet(each, index)]
-        allowing = [each for each in earlier if isinstance(self._rules[each].action, Allow)]
-        running = [each for each in earlier if isinstance(self._rules[each].action, Run)]
-        ordinary = [each for each in running if not self._rules[each].is_mandatory]
         rule = self._rules[index]
-        for answer, names in self._deciding(index, allowing):
+        for answer, names in self._deciding(index, Allow):
             yield Finding(
                 Severity.WARNING,
                 "mandatory.allowed-past",
@@ -165,7 +161,7 @@ class _Checker:
                 f"move {rule.name} up, or accept this warning if that is meant",
                 describe(answer.facts),
             )
-        for answer, names in self._deciding(index, ordinary):
+        for answer, names in self._deciding(index, Run):
             yield Finding(
                 Severity.WARNING,
                 "mandatory.overridable",
@@ -176,20 +172,22 @@ class _Checker:
                 describe(answer.facts),
             )
 
-    def _deciding(self, index: int, candidates: Iterable[int]) -> Iterator[tuple[Answer, str]]:
-        """At most one: a request that rule ``index`` would match and one of the candidates decides, and who else does."""
-        condition = self._rules[index].condition
-        found: list[Answer] = []
-        deciders: list[Rule] = []
-        for each in candidates:
-            answer = self._questions.match(each, condition)
-            if answer is not None:
-                found.append(answer)
-                deciders.append(self._rules[each])
-            if len(found) > _NAMED:
+    def _deciding(self, index: int, action: type[Allow | Run]) -> Iterator[tuple[Answer, str]]:
+        """At most one: a request that rule ``index`` would match but an ordinary rule with this action decides, and which do."""
+        found: dict[int, Answer] = {}
+        for each in self._alive:
+            earlier = self._rules[each]
+            if each >= index or len(found) > _NAMED:
                 break
+            if (
+                isinstance(earlier.action, action)
+                and not earlier.is_mandatory
+                and self._questions.may_meet(each, index)
+            ):
+                answer = self._questions.match(each, self._rules[index].condition)
+                found |= {each: answer} if answer is not None else {}
         if found:
-            yield found[0], _names(deciders)
+            yield next(iter(found.values())), _names([self._rules[each] for each in found])
 
     # --- what is run --------------------------------------------------------------------------------------------------
 

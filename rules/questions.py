@@ -19,8 +19,8 @@ from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
 from rules.solver import Solver
 
 #: Steps for all questions about a rules object together, and for one of them.
-TOTAL_STEPS: Final = 600_000
-QUESTION_STEPS: Final = 40_000
+TOTAL_STEPS: Final = 1_500_000
+QUESTION_STEPS: Final = 100_000
 #: Covers of more rules than this are not made smaller: nobody reads them.
 _SMALL_COVER: Final = 12
 

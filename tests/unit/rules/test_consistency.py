@@ -104,6 +104,13 @@ def test_rules_that_cover_only_together_are_all_named() -> None:
     assert "rules r0, r2 before it decide every request" in finding.text
 
 
+def test_rules_that_are_not_needed_for_a_cover_are_not_named() -> None:
+    smaller, larger = "when: {container: a}, deny: x", "when: {container: [a, b]}, deny: x"
+    assert "rule r1 before it decides" in only(smaller, larger, "when: {container: [a, b]}, allow: true").text
+    finding = only(smaller, larger, "when: {container: c}, deny: x", "when: {container: [a, b, c]}, allow: true")
+    assert "rules r1, r2 before it decide" in finding.text
+
+
 def test_the_days_of_a_week_cover_a_rule_without_a_time() -> None:
     week = ["when: {time: {days: [mon, tue, wed, thu, fri]}}, deny: x", "when: {time: {days: [sat, sun]}}, deny: x"]
     assert found(*week, "deny: x") == [("rule.never-matches", ERROR)]
@@ -307,6 +314,26 @@ def test_a_circle_of_three() -> None:
     assert finding.example == "method=PUT container=container object=object content-type=x/0"
 
 
+def test_a_circle_within_what_its_rules_ask_besides() -> None:
+    finding = only(
+        "when: {content-type: text/plain, container: a, user: x, method: PUT}, run: gzip.jar",
+        "when: {content-type: application/gzip, container: a, object: {suffix: .gz}, method: PUT}, run: gunzip.jar",
+        storlets=STORLETS,
+    )
+    assert finding.example == "method=PUT container=a object=.gz content-type=text/plain user=x"
+
+
+def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
+    outputs = {"s0": "x/1", "s1": "x/0", "s2": "x/0"}
+    finding = only(
+        "when: {method: PUT, content-type: x/0}, run: s0",
+        "when: {method: PUT, content-type: x/1}, run: s1",
+        "when: {method: COPY, content-type: x/0}, run: s2",
+        storlets={name: StorletFacts(name, output_type=output) for name, output in outputs.items()},
+    )
+    assert (finding.code, "rules r0 and r1 undo" in finding.text) == ("rules.undo-one-another", True)
+
+
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +353,43 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
     findings = check(rules_of(rule, "when: {container: a/b}, deny: x"), None)
     assert [each.code for each in findings] == ["check.undecided", "rule.never-holds"]
     assert "whether rule r0 can match" in findings[0].text
+
+
+def _ordinary(number: int) -> str:
+    """Rules as a large tenant has them: each about something of its own, with a few things in common."""
+    place = (
+        f"container: c{number}",
+        f"container: {{prefix: team{number % 97}-}}",
+        f"container: {{glob: '*-{number % 53}-x*'}}",
+    )
+    what = (
+        "object: {glob: '*.csv'}",
+        "object: {prefix: logs/}",
+        "content-type: {prefix: image/}",
+        "size: {at-least: 1M}",
+    )
+    who = (
+        "roles: [doctor, nurse]",
+        "not: {user: bob}",
+        f"client-address: 10.{number % 256}.0.0/16",
+        "method: [GET, HEAD]",
+    )
+    action = (
+        "allow: true",
+        "deny: x",
+        "mandatory: true, run: anything.py",
+        "run: gzip.jar",
+        "mandatory: true, deny: x",
+    )
+    when = f"{place[number % 3]}, {what[number // 3 % 4]}, {who[number // 7 % 4]}"
+    return f"when: {{{when}}}, {action[number // 2 % 5]}"
+
+
+def test_a_thousand_ordinary_rules_are_decided() -> None:
+    """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
+    codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
+    assert "check.undecided" not in codes
+    assert {"mandatory.allowed-past", "mandatory.overridable", "pipeline.input"} <= codes
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:
