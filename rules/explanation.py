@@ -16,6 +16,7 @@ from typing import Final
 from rules import template
 from rules.conditions import TABLE, Group, Kind, Value, holds, value_of
 from rules.facts import UNKNOWN, Facts, Unknown
+from rules.faults import quoted
 from rules.model import Action, Any, Condition, Deny, Not, Operator, Rule, Run, Step, Test
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -145,7 +146,7 @@ def _seen(test: Test, value: Value | Unknown) -> str:
         return f"is {str(value).lower()}"
     if TABLE[test.fact].kind is Kind.TIME and isinstance(value, int):
         return f"is {_moment(value)}"
-    return f"is {value!r}" if isinstance(value, str) else f"is {value}"
+    return f"is {quoted(value)}" if isinstance(value, str) else f"is {value}"
 
 
 def wanted(test: Test) -> str:

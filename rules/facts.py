@@ -1,7 +1,7 @@
 """What is known of a request when its rules are asked: values only, no Swift.
 
-A value that is not there is ``None`` (or absent from its mapping) and makes every test of it fail, also below ``not``'s
-sisters ``any`` and ``all``: a missing value never matches by accident.  Only ``not`` and ``missing`` speak of absence.
+A value that is not there is ``None`` (or absent from its mapping) and makes every test of it fail but ``present: false``: a
+missing value never matches by accident.  What that means below ``not`` is told in :mod:`rules.conditions`.
 
 The facts of the stored object and of its container cost a request to get.  They are ``UNKNOWN`` at first; when the
 decision depends on them, evaluation says so (:class:`rules.engine.Needs`), and is asked again with the facts filled in.

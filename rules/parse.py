@@ -19,7 +19,7 @@ wrong, and how to mend it.  With a fault there is no rule set: rules that are pa
 
 Codes of faults: ``syntax``, ``syntax.unsupported``, ``size.bytes``, ``size.nesting``, ``size.values``, ``size.rules``,
 ``size.globs``, ``key.unknown``, ``key.duplicate``, ``key.missing``, ``key.misplaced``, ``value.type``, ``value.bad``,
-``rule.duplicate-name``, ``rule.actions``.
+``rule.duplicate-name``, ``rule.actions``; and ``more`` where there are more than can be listed.
 
 The parts: :mod:`rules.text` makes a tree of the text, :mod:`rules.when` reads conditions, :mod:`rules.actions` what is done,
 :mod:`rules.values` single values; this file reads rules and what their options have to do with one another.
@@ -53,8 +53,8 @@ from rules.text import Mapping, Node, Sequence
 
 VERSION: Final = "1"
 MAX_RULES: Final = 1000
-#: Of `?` and `[...]` in all globs together: these are what makes a glob slow, and every request may have to try all.
-MAX_WILD: Final = 10_000
+#: The :func:`rules.glob.cost` of all globs together, as every request may have to try all of them.
+MAX_GLOB_COST: Final = 10_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ACTIONS: Final = ("run", "deny", "allow")
 _KEYS: Final = ("name", "when", "mandatory", "explicit", *_ACTIONS, "and-reverse-on-read", "pass")
@@ -184,15 +184,15 @@ def _passes(node: Node | None, faults: Faults) -> Passes | None:
 
 
 def _limit_globs(rules: tuple[Rule, ...], faults: Faults) -> None:
-    wild = 0
+    cost = 0
     for rule in rules:
         tests = tests_of(rule.condition)
         if isinstance(rule.action, Run) and rule.action.reverse:
             tests += tests_of(rule.action.reverse.condition)
-        globs = [test for test in tests if test.operator is Operator.GLOB]
-        pieces = [piece for test in globs for piece in glob.parse(str(test.operand))]
-        wild += sum(not isinstance(piece, str) and piece is not glob.MANY for piece in pieces)
-        if wild > MAX_WILD:
-            help_ = "use * and prefixes in place of ? and [...]"
-            faults.add("size.globs", rule.place, f"up to here globs have more than {MAX_WILD:,} of ? and [...]", help_)
+        cost += sum(glob.cost(str(test.operand)) for test in tests if test.operator is Operator.GLOB)
+        if cost > MAX_GLOB_COST:
+            said = (
+                f"up to here, what globs have between two * and with ? or [...] in it is longer than {MAX_GLOB_COST:,}"
+            )
+            faults.add("size.globs", rule.place, said, "use * and plain text in place of ? and [...]")
             return

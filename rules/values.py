@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from rules.faults import Faults, among, quoted
+from rules.faults import Faults, quoted
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -54,7 +54,7 @@ def choice(node: Node, what: str, known: Iterable[str], faults: Faults) -> str |
     if text is None or text in names:
         return text
     folded = {name.lower(): name for name in names}
-    help_ = f"did you mean {folded[text.lower()]!r}?" if text.lower() in folded else among(text, names)
+    help_ = f"did you mean {folded[text.lower()]!r}?" if text.lower() in folded else faults.among(text, names)
     faults.add("value.bad", node.place, f"{what} cannot be {quoted(text)}", help_)
     return None
 
@@ -112,5 +112,5 @@ def fields(node: Mapping, what: str, known: Iterable[str], faults: Faults) -> di
         elif key.text == "<<":
             faults.add("syntax.unsupported", key.place, "merge keys are not supported", "write the entries out")
         else:
-            faults.add("key.unknown", key.place, f"{what} has no {quoted(key.text)}", among(key.text, names))
+            faults.add("key.unknown", key.place, f"{what} has no {quoted(key.text)}", faults.among(key.text, names))
     return found

@@ -104,6 +104,13 @@ def test_what_is_no_glob_is_refused(text: str) -> None:
         glob.matcher(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "cost"), [("a?b", 0), ("*a?b", 0), ("a?*", 0), ("*abc*", 0), ("*a?*", 2), ("x*[ab]c?*abc*?*y?", 4)]
+)
+def test_what_floats_between_stars_and_is_no_text_costs(text: str, cost: int) -> None:
+    assert glob.cost(text) == cost
+
+
 @pytest.mark.parametrize("piece", ["*a", "*?a", "*[ab]", "*a?"])
 def test_a_glob_full_of_stars_ends(piece: str) -> None:
     """As a backtracking regular expression this would take longer than the universe has."""

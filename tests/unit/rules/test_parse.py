@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rules import model, parse, text
 from rules.conditions import TABLE, cautious
+from rules.faults import MAX_FAULTS
 from rules.model import (
     Allow,
     Condition,
@@ -432,12 +433,22 @@ def test_too_many_values_are_refused() -> None:
     assert faults(f"[{'a,' * (text.MAX_VALUES + 1)}]") == [(1, 2 * text.MAX_VALUES, "size.values")]
 
 
-def test_too_many_wild_pieces_of_globs_are_refused() -> None:
-    globs = ", ".join(f"{{object: {{glob: '{'?' * 1000}'}}}}" for _ in range(parse.MAX_WILD // 1000))
+def test_a_great_many_mistakes_are_counted_and_not_listed() -> None:
+    rules, findings = parse.parse(
+        HEAD + "  - name: r\n    allow: true\n" + "".join(f"    k{n}: x\n" for n in range(5000))
+    )
+    assert rules is None
+    assert len(findings) == MAX_FAULTS + 1
+    assert findings[-1].code == "more"
+    assert "4,900 more" in findings[-1].text
+
+
+def test_globs_that_take_long_together_are_refused() -> None:
+    globs = ", ".join(f"{{object: {{glob: '*{'a?' * 500}*'}}}}" for _ in range(parse.MAX_GLOB_COST // 1000))
     rule = "  - {name: %s, when: {any: [%s]}, deny: stop}\n"
     source = HEAD + rule % ("a", globs)
     assert parsed(source)
-    assert faults(source + rule % ("b", "{object: {glob: 'a[b]'}}")) == [(4, 5, "size.globs")]
+    assert faults(source + rule % ("b", "{object: {glob: '*[b]*'}}")) == [(4, 5, "size.globs")]
 
 
 @given(st.text(alphabet="ab:-{}[]\"'\n &*!#?|>%@`\t,1~", max_size=40))
