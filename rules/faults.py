@@ -43,7 +43,7 @@ class Faults:
         return tuple(found)
 
     def among(self, text: str, known: Iterable[str]) -> str:
-        """As the function below, but for nobody when nobody will see it."""
+        """As the function below, without looking for the nearest when nobody will see it."""
         return _all_of(list(known)) if self.is_full else among(text, known)
 
 
