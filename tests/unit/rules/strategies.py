@@ -89,7 +89,7 @@ def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
     strings = _strings(fact)
     operands: Mapping[Operator, tuple[Any, ...]] = {
         Operator.GLOB: ("t*", *GLOBS),
-        Operator.PREFIX: ("te", *strings),
+        Operator.PREFIX: ("text", *strings),
         Operator.SUFFIX: ("csv", *strings),
         Operator.ONE_OF: tuple(map(frozenset, itertools.pairwise(strings))),
         Operator.HAS: (frozenset(ROLES[:1]), frozenset(ROLES[1:])),

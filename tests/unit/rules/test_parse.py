@@ -270,8 +270,8 @@ def test_both_readers_of_yaml_agree_on_the_example() -> None:
 @pytest.mark.parametrize(
     ("body", "code", "said", "mended"),
     [
-        ("alow: true\nallow: true", "key.unknown", "a rule has no 'alow'", "did you mean 'allow'?"),
-        ("allow: true\nwhen: {contaner: x}", "key.unknown", "no 'contaner'", "did you mean 'container'?"),
+        ("allou: true\nallow: true", "key.unknown", "a rule has no 'allou'", "did you mean 'allow'?"),
+        ("allow: true\nwhen: {contaiiner: x}", "key.unknown", "no 'contaiiner'", "did you mean 'container'?"),
         ("allow: true\nwhen: {container: {starts: x}}", "key.unknown", "container has no 'starts'", "prefix"),
         ("allow: true\nwhen: {method: {prefix: G}}", "key.unknown", "method has no 'prefix'", "exact, one-of"),
         ("allow: true\nwhen: {user: 22}", "value.type", "user wants a string, and this is a number", 'quote it: "22"'),
@@ -386,10 +386,10 @@ def test_all_faults_are_told_together_in_the_order_of_the_text() -> None:
     source = HEAD + (
         "  - name: a\n"
         "    when:\n"
-        "      contianer: x\n"
+        "      contaiiner: x\n"
         "      user: 5\n"
         "      time: {from: soon}\n"
-        "    alow: true\n"
+        "    allou: true\n"
         "  - name: b\n"
         "    run: {storlet: x.py, parameters: {p: '{y}'}}\n"
         "    mandatory: perhaps\n"
