@@ -112,6 +112,11 @@ _UNIVERSES: Final[Mapping[str, Universe]] = {
     **dict.fromkeys(("metadata", "container-metadata", "header", "query"), Universe()),
 }
 _NAMES: Final = Universe(is_never_empty=True)
+_SPACE: Final = automata.ranges((each, each) for each in " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0")
+#: What no value of a fact is, beyond its universe: a content type is read without the space around it.
+_RULED_OUT: Final[Mapping[str, tuple[Language, ...]]] = {
+    "content-type": tuple(automata.pattern(each).complement() for each in ([_SPACE, MANY], [MANY, _SPACE])),
+}
 #: What to try first, because an example with it reads well.
 _FRIENDLY: Final[Mapping[str, str]] = {
     "container": "container",
@@ -152,6 +157,7 @@ def _piece(piece: glob.Piece) -> automata.Piece:
 def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | None:
     wanted = [each.language for each in literals if not each.is_negated]
     ruled_out = [each.language for each in literals if each.is_negated]
+    ruled_out += _RULED_OUT.get(fact, ())
     universe = _UNIVERSES.get(fact, _NAMES)
     if choices := TABLE[fact].choices:
         wanted.append(automata.words(choices))

@@ -10,7 +10,7 @@ import pytest
 from rules import engine
 from rules.consistency import StorletFacts, check
 from rules.example import read_words
-from rules.model import All, Any, Finding, Not, Operator, RuleSet, Severity, Test
+from rules.model import All, Any, Deny, Finding, Not, Operator, Rule, RuleSet, Severity, Test
 from rules.parse import parse
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
@@ -353,6 +353,12 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
     findings = check(rules_of(rule, "when: {container: a/b}, deny: x"), None)
     assert [each.code for each in findings] == ["check.undecided", "rule.never-holds"]
     assert "whether rule r0 can match" in findings[0].text
+
+
+def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
+    """Content types are read in lower case; that this one has any, the solver does not know, and must not say that it matches."""
+    odd = Rule("odd", Test("content-type", Operator.EXACT, "\N{LATIN CAPITAL LETTER E WITH ACUTE}"), Deny("x"))
+    assert [each.code for each in check(RuleSet((odd,)), None)] == ["check.undecided"]
 
 
 def _ordinary(number: int) -> str:

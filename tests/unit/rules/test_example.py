@@ -85,7 +85,7 @@ def test_an_example_reads_like_this() -> None:
 @pytest.mark.parametrize(
     ("mapping", "fault"),
     [
-        ({"methd": "GET"}, "there is no 'methd'; do you mean 'method'?"),
+        ({"methods": "GET"}, "there is no 'methods'; do you mean 'method'?"),
         ({"method": "OPTIONS"}, "method is one of GET, HEAD, PUT, POST, COPY, DELETE"),
         ({"container.x": "a"}, "there is no 'container.x'; do you mean 'container'?"),
         ({"container": 7}, "container is text; quote it"),

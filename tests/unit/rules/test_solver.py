@@ -47,6 +47,8 @@ def size(operator: Operator, operand: int) -> Test:
         [exact("object", "")],
         [exact("container", "")],
         [exact("content-type", "text/CSV")],
+        [exact("content-type", " x")],
+        [Test("content-type", Operator.SUFFIX, " ")],
         [exact("method", "GET"), Test("method", Operator.ONE_OF, frozenset({"PUT", "HEAD"}))],
         [Not(Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "PUT", "POST", "COPY", "DELETE"})))],
         [size(Operator.AT_LEAST, 10), size(Operator.AT_MOST, 9)],
@@ -84,6 +86,7 @@ def test_no_request_meets_these(conditions: list[Condition]) -> None:
         [Any((All((exact("object", "a"), exact("object", "b"))), exact("user", "bob")))],
         [size(Operator.AT_LEAST, 1 << 60)],
         [exact("query", "", "q")],
+        [exact("content-type", "a b")],
     ],
 )
 def test_what_is_found_meets_them(conditions: list[Condition]) -> None:
