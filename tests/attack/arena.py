@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 STORLETS: Final = Path(__file__).parent / "storlets"
 NAMES: Final = {"python": "hostile.py", "java": "hostile-1.0.jar"}
-#: Little: the bytes themselves weigh on others as any client's do (a plain PUT and GET of 8 MiB, five times a second, doubles
-#: the neighbour's times on two cores), and what is asked here is what an endless output does beyond that.
-OUTPUT_BYTES: Final = 1 << 20
+OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
 METADATA_BYTES: Final = 4096
