@@ -110,14 +110,17 @@ class _Clock:
     def _tick(self) -> None:
         """Runs in the hub.  What is called may end a wait, which may begin or cancel others."""
         now = monotonic()
+        pause = 0.0
         try:
             for timer in [timer for timer, due in self._calls.items() if due <= now]:
                 if self._calls.pop(timer, None) is not None:
                     timer.function()
+            pause = _TICK_SECONDS
         finally:
+            # One that raises, which is the hub's to report, makes the others that are due wait for no tick more.
             self._is_ticking = bool(self._calls)
             if self._is_ticking:
-                self.hub.schedule_call_global(_TICK_SECONDS, self._tick)
+                self.hub.schedule_call_global(pause, self._tick)
 
 
 class _CoarseTimer:
