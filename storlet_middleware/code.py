@@ -31,6 +31,8 @@ from storlet_middleware.concurrency import sleep
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
 
 _STALE_TEMP_SECONDS: Final = 3600
+#: A version with all the dependencies that its metadata has room for takes 80 KB, and a tenant can have as many as it likes.
+_MAX_VERSIONS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class StorletVersion:
         )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MAX_VERSIONS)
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     return StorletVersion(**{**fields, "files": tuple(CodeFile(**file) for file in fields["files"])})

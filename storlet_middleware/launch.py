@@ -25,7 +25,7 @@ from storlet_middleware.limits import Effective
 
 #: sandboxd's own deadline for a start comes first and has the better reason.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
-_MAX_VERSIONS: Final = 4096
+_MAX_VERSIONS: Final = 256
 
 
 class Launcher:
