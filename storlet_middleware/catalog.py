@@ -241,7 +241,8 @@ class _Memory:
             self._store(self._generation_key, secrets.token_hex(8), _GENERATION_SECONDS)
 
     def _entry_key(self, storlet: str) -> str:
-        return f"storlets-version/{self.account}/{storlet}"
+        # Named by the form of the entry, so that proxies of two releases, one of which has another, may share a memcached.
+        return f"storlets-version-text/{self.account}/{storlet}"
 
     def _store(self, key: str, value: Any, seconds: int) -> None:
         # By the generation's server, so that one round trip reads both.
