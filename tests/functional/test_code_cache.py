@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from storlet_daemon.protocol import messages
+from storlet_middleware import config
+from storlet_middleware.cli import node
 from storlet_middleware.sandboxd.keys import tenant_key
 from tests.functional.client import Client
 from tests.functional.tools import declaration, prepare_account, unique, users_of
@@ -55,6 +58,11 @@ def is_well(client: Client, name: str) -> bool:
     return (answer.status, answer.body, answer.is_broken) == (200, b"an object", False)
 
 
+def is_anything_loaded(cluster: Cluster) -> bool:
+    status = node.ask(config.load(str(cluster.storlet_conf)), messages.AskNodeStatus())
+    return any(sandbox.groups for sandbox in status.sandboxes)
+
+
 def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_cluster: Cluster, account: Client) -> None:
     folder = other_cluster.state_dir / "code" / tenant_key(account.account)
 
@@ -73,7 +81,7 @@ def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_clust
     (first,) = versions()
     assert is_well(account, "b.py")
     assert first in versions()
-    time.sleep(3)  # both are unloaded meanwhile
+    wait_for(lambda: not is_anything_loaded(other_cluster), 60, "both storlets to be unloaded")
     make_old()
     assert is_well(account, "c.py")
     assert is_well(account, "d.py")

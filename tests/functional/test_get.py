@@ -360,10 +360,10 @@ def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(an
 def test_slow_output_reaches_the_client_while_the_storlet_works(tool: Tool, plain: str) -> None:
     connection, response = tool.client.open("GET", plain, tool.headers(), query="do=slow&pieces=3&pause=1")
     try:
-        started = time.monotonic()
         assert response.read(4) == b"1:0\n"
-        assert time.monotonic() - started < 0.8
+        came = time.monotonic()
         assert response.read() == b"1:1\n1:2\n"
+        assert time.monotonic() - came > 1, "the others came later"
     finally:
         connection.close()
 

@@ -470,10 +470,9 @@ def test_a_slot_goes_to_whoever_waits_longest_in_any_process(
 ) -> None:
     one, two, three = processes(3, invocations=1)
     assert one.ask("try a") == "taken a"
-    for process in (two, three, two):
+    for number, process in enumerate((two, three, two), 1):
         process.tell("take b")
-        assert wait_until(lambda: usage(run_dir).get("b", (0, 0))[1] > 0)
-        eventlet.sleep(0.05)
+        assert wait_until(lambda number=number: usage(run_dir).get("b", (0, 0))[1] == number, 10)  # type: ignore[misc]
     assert usage(run_dir) == {"a": (1, 0), "b": (0, 3)}
     for giver, name, taker in ((one, "a", two), (two, "b", three), (three, "b", two)):
         assert giver.ask(f"free {name}") == f"freed {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,9 @@ from storlet_middleware.client_watch import ClientGone, ClientWatch
 from storlet_middleware.concurrency import end, spawn
 from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
 from tests.unit.middleware.test_proxy import failing
+
+#: The client has read what a storlet wrote before it failed.
+HALF_CAME = threading.Event()
 
 Make = Callable[..., Proxy]
 Serve = Callable[[Proxy], int]
@@ -58,7 +62,7 @@ def ask(port: int, version: str = "1.1", method: str = "GET", more: str = "", bo
 def read(client: socket.socket) -> tuple[bytes, bool]:
     """What came, and whether the connection was reset at its end."""
     data = b""
-    with client, eventlet.Timeout(5):
+    with client, eventlet.Timeout(20):
         while True:
             try:
                 piece = client.recv(65536)
@@ -68,6 +72,8 @@ def read(client: socket.socket) -> tuple[bytes, bool]:
                 return data, True
             else:
                 data += piece
+                if b"half" in data:
+                    HALF_CAME.set()
                 if not piece:
                     return data, False
 
@@ -80,9 +86,10 @@ def test_a_whole_answer_ends_with_its_last_chunk(proxy: Proxy, serve: Serve) -> 
 
 
 def slow_failure(worker: WorkerRun) -> None:
+    HALF_CAME.clear()
     worker.begin()
     worker.write(b"half")
-    time.sleep(0.3)  # so that the first half has left
+    HALF_CAME.wait(10)
     worker.fail()
 
 

@@ -331,7 +331,7 @@ def test_a_deadline_is_a_422_and_cancels(
     began = time.monotonic()
     error = failure(make(deadlines=deadlines), workers)
     assert (error.status, error.code) == (422, code)
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 5
     workers.settle()
 
 
@@ -343,17 +343,17 @@ def test_a_storlet_that_never_pauses_meets_its_total_deadline(workers: Workers) 
 
     workers.script = script
     began = time.monotonic()
-    assert failure(make(deadlines=(2, 2, 2, 0.3)), workers).code == "storlet.timeout.total"
-    assert time.monotonic() - began < 2
+    assert failure(make(deadlines=(9, 9, 9, 0.3)), workers).code == "storlet.timeout.total"
+    assert time.monotonic() - began < 5
 
 
 def test_a_slow_source_does_not_use_up_the_storlets_time(workers: Workers) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"a"
-        eventlet.sleep(0.6)
+        eventlet.sleep(1.5)
         yield b"b"
 
-    assert run(make([StreamInput(Source(chunks()), {})], deadlines=(9, 0.2, 0.2, 9)), workers) == b"AB"
+    assert run(make([StreamInput(Source(chunks()), {})], deadlines=(9, 1, 1, 9)), workers) == b"AB"
 
 
 def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: Path) -> None:
@@ -361,7 +361,7 @@ def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: 
         worker.begin()
         for _ in range(6):
             os.read(worker.inputs[0], 1)
-            time.sleep(0.1)
+            time.sleep(0.25)
         worker.write(b"done")
         worker.succeed()
 
@@ -369,7 +369,7 @@ def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: 
     path = short_dir / "o"
     path.write_bytes(b"0123456789")
     with path.open("rb") as file:
-        assert run(make([FileInput(file.fileno(), {})], deadlines=(9, 0.25, 0.25, 9)), workers) == b"done"
+        assert run(make([FileInput(file.fileno(), {})], deadlines=(9, 1, 1, 9)), workers) == b"done"
 
 
 def test_what_was_read_before_the_last_output_is_no_progress_after_it(workers: Workers, short_dir: Path) -> None:
@@ -385,29 +385,32 @@ def test_what_was_read_before_the_last_output_is_no_progress_after_it(workers: W
     path.write_bytes(b"0123456789")
     with path.open("rb") as file:
         began = time.monotonic()
-        assert failure(make([FileInput(file.fileno(), {})], deadlines=(9, 9, 0.4, 9)), workers).code.endswith("idle")
-        assert time.monotonic() - began < 0.8
+        assert failure(make([FileInput(file.fileno(), {})], deadlines=(9, 9, 1.5, 9)), workers).code.endswith("idle")
+        assert time.monotonic() - began < 3, "one deadline, not two"
 
 
 def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short_deadlines(
     workers: Workers, short_dir: Path
 ) -> None:
+    asked = threading.Event()
+
     def script(worker: WorkerRun) -> None:
         worker.begin()
-        while os.read(worker.inputs[0], 1):
-            time.sleep(0.02)
+        while not asked.wait(0.02):
+            os.read(worker.inputs[0], 1)
         worker.write(b"x")
         worker.succeed()
 
     workers.script = script
     path = short_dir / "o"
-    path.write_bytes(b"x" * 40)
+    path.write_bytes(b"x" * 5000)
     with path.open("rb") as file:
-        invocation = make([FileInput(file.fileno(), {})], deadlines=(9, 0.1, 0.1, 9))
+        invocation = make([FileInput(file.fileno(), {})], deadlines=(9, 0.6, 0.6, 20))
         invocation.start(workers.connect())
         began = time.monotonic()
-        assert not invocation.first(0.3)
-        assert 0.25 < time.monotonic() - began < 0.5
+        assert not invocation.first(1.0)
+        assert time.monotonic() - began >= 1.0
+        asked.set()
         while not invocation.first(0.3):
             pass
         invocation.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -215,10 +217,8 @@ def test_a_failure_is_told_in_the_last_frame_with_the_log_before_it(at: Fixture)
 
 
 def test_a_silent_storlet_sends_heartbeats_that_fill_gulps(at: Fixture) -> None:
-    import time  # noqa: PLC0415
-
     def script(worker: WorkerRun) -> None:
-        time.sleep(0.7)
+        time.sleep(1.5)
         worker.begin()
         worker.write(b"x")
         worker.succeed()
@@ -232,12 +232,12 @@ def test_a_silent_storlet_sends_heartbeats_that_fill_gulps(at: Fixture) -> None:
 
 
 def test_slow_output_is_flushed_to_the_gulp_before_more_comes(at: Fixture) -> None:
-    import time  # noqa: PLC0415
+    flushed = threading.Event()
 
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"first")
-        time.sleep(0.4)
+        flushed.wait(10)
         worker.write(b"second")
         worker.succeed()
 
@@ -253,6 +253,8 @@ def test_slow_output_is_flushed_to_the_gulp_before_more_comes(at: Fixture) -> No
         chunk = next(chunks)
         assert b"second" not in chunk
         sent += len(chunk)
+    flushed.set()
+    assert b"second" in b"".join(chunks)
     answer.app_iter.close()
 
 
