@@ -562,7 +562,7 @@ class BrokenInput(io.RawIOBase):
         return piece
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     """For what happens in native threads; lets green tasks run."""
     import eventlet  # noqa: PLC0415
 

@@ -120,18 +120,18 @@ def test_no_docker_is_told_at_once(engine: docker.Engine) -> None:
     began = time.monotonic()
     with pytest.raises(EngineUnavailable, match="No such file"):
         engine.image_id("image")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def test_a_hung_docker_is_told_after_the_quick_deadline(
     engine: docker.Engine, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker, "QUICK_SECONDS", 0.2)
-    api.delay_seconds = 1.0
+    api.delay_seconds = 3.0
     began = time.monotonic()
     with pytest.raises(EngineUnavailable, match="does not answer"):
         engine.image_id("image")
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 2.5
 
 
 def test_a_restarted_docker_needs_no_help(engine: docker.Engine, path: Path) -> None:
