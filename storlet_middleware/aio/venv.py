@@ -2,6 +2,7 @@
 
 ``deps``   a virtual environment with ``requirements.txt``: Swift and its libraries
 ``tools``  on top of it ``requirements-test.txt``: pytest, ruff, mypy and the like
+``bench``  on top of ``deps`` ``requirements-bench.txt``: what plots need; only ``make bench`` makes it
 ``code``   on top of ``deps`` this checkout's own packages, installed (not linked: Swift's user cannot read a checkout in
            ``/root``, and a cluster must not change under way because a file was edited)
 
@@ -52,15 +53,12 @@ def deps(log: Path) -> Path:
 
 def tools(log: Path) -> Path:
     """``deps`` and everything of ``requirements-test.txt``."""
-    below = deps(log)
-    text = (CHECKOUT / "requirements-test.txt").read_text(encoding="utf-8")
+    return _layer_with("tools", "requirements-test.txt", log)
 
-    def make(place: Path) -> None:
-        _new_layer(place, below, log)
-        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-input",
-             "-r", CHECKOUT / "requirements-test.txt"], log, env=_pip_env())  # fmt: skip
 
-    return cache.made("tools", cache.digest([text, below.name]), make)
+def bench(log: Path) -> Path:
+    """``deps`` and everything of ``requirements-bench.txt``."""
+    return _layer_with("bench", "requirements-bench.txt", log)
 
 
 def code(log: Path) -> Path:
@@ -85,6 +83,18 @@ def code(log: Path) -> Path:
 
     sources = cache.tree_digest(CHECKOUT, [*PACKAGES, *BUILD_FILES, "etc"])
     return cache.made("code", cache.digest([sources, below.name]), make)
+
+
+def _layer_with(kind: str, requirements: str, log: Path) -> Path:
+    below = deps(log)
+    text = (CHECKOUT / requirements).read_text(encoding="utf-8")
+
+    def make(place: Path) -> None:
+        _new_layer(place, below, log)
+        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-input",
+             "-r", CHECKOUT / requirements], log, env=_pip_env())  # fmt: skip
+
+    return cache.made(kind, cache.digest([text, below.name]), make)
 
 
 def _new_layer(place: Path, below: Path, log: Path) -> None:

@@ -5,7 +5,7 @@ was with the storlet, what it was without, the ratio with its spread, and whethe
 Absolute figures are this machine's at this moment; ratios hold.  Everything that was measured goes into
 ``bench/results/<date>.json``, and an HTML report with plots beside it.
 
-Any Python from 3.11 on starts it; it goes on in the environment of ``make check``, which has what the report needs.
+Any Python from 3.11 on starts it; it goes on in an environment of its own (``requirements-bench.txt``), which has matplotlib.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _INSIDE: Final = "STORLETS_BENCH_PYTHON"
 def main(arguments: Sequence[str]) -> int:
     """Entry point; returns the exit code."""
     if os.environ.get(_INSIDE) != sys.executable:
-        _go_on_with_tools(arguments)
-    from tests.bench import run  # noqa: PLC0415 - not importable before the environment is that of the tools
+        _go_on_with_plots(arguments)
+    from tests.bench import run  # noqa: PLC0415 - what it needs is there by now
 
     parser = argparse.ArgumentParser(prog="tests.bench", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rows", default="", help=f"some of {','.join(run.NAMES)}")
@@ -47,12 +47,19 @@ def main(arguments: Sequence[str]) -> int:
     return run.run(run.Choice(tuple(wanted), options.quick, options.results, options.home))
 
 
-def _go_on_with_tools(arguments: Sequence[str]) -> None:
-    """Become a Python that has Swift's libraries and, if it could be installed, matplotlib."""
-    log = cache.cache_root() / "bench.log"
-    packages.install([packages.PYTHON, packages.CURL], log)
-    python = str(venv.tools(log) / "bin/python3")
-    environment = {**os.environ, _INSIDE: python, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(CHECKOUT)}
+def _go_on_with_plots(arguments: Sequence[str]) -> None:
+    """Become a Python that has matplotlib."""
+    root = cache.cache_root()
+    packages.install([packages.PYTHON, packages.CURL], root / "bench.log")
+    python = str(venv.bench(root / "bench.log") / "bin/python3")
+    environment = {
+        **os.environ,
+        _INSIDE: python,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(CHECKOUT),
+        # What it keeps about fonts: nothing is to be left in a home.
+        "MPLCONFIGDIR": str(root / "matplotlib"),
+    }
     os.execve(python, [python, "-m", "tests.bench", *arguments], environment)  # noqa: S606 - a list of words, no shell
 
 

@@ -11,6 +11,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 _DRAWS: Final = 300
@@ -66,33 +67,12 @@ class Figure:
 
     def value(self) -> Value:
         """The ratio, or the quantile where there is nothing to compare with."""
-        draws = sorted(self._drawn())
-        low, high = (quantile(draws, 0.025), quantile(draws, 0.975)) if draws else (0.0, 0.0)
-        if not draws:
-            at = self._measure(self.treated, self.plain)
-            return Value(at, at, at)
-        return Value(self._measure(self.treated, self.plain), low, high)
+        return _value(tuple(self.treated), tuple(self.plain), self.quantile)
 
     def sides(self) -> tuple[float, float | None]:
         """The quantile of the treated samples and, where there are any, of the plain ones."""
         own = quantile(sorted(self.treated), self.quantile)
         return own, quantile(sorted(self.plain), self.quantile) if self.plain else None
-
-    def _measure(self, treated: Sequence[float], plain: Sequence[float]) -> float:
-        own = quantile(sorted(treated), self.quantile)
-        return own / quantile(sorted(plain), self.quantile) if plain else own
-
-    def _drawn(self) -> list[float]:
-        count = len(self.treated)
-        if count < 2:
-            return []
-        dice = random.Random(count)  # noqa: S311 - the same report from the same samples
-        found = []
-        for _ in range(_DRAWS):
-            chosen = dice.choices(range(count), k=min(count, _DRAWN_MAX))
-            plain = [self.plain[at] for at in chosen] if len(self.plain) == count else self.plain
-            found.append(self._measure([self.treated[at] for at in chosen], plain))
-        return found
 
     def to_json(self) -> dict[str, Any]:
         """With the raw samples."""
@@ -102,6 +82,31 @@ class Figure:
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Figure:
         return cls(**{name: value for name, value in found.items() if name not in {"value", "shown_unit"}})
+
+
+# The terminal, the verdict, the file, the table and the plots ask for the same.
+@lru_cache(maxsize=512)
+def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float) -> Value:
+    at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share))
+    return Value(at, quantile(draws, 0.025), quantile(draws, 0.975)) if draws else Value(at, at, at)
+
+
+def _measure(treated: Sequence[float], plain: Sequence[float], share: float) -> float:
+    own = quantile(sorted(treated), share)
+    return own / quantile(sorted(plain), share) if plain else own
+
+
+def _drawn(treated: Sequence[float], plain: Sequence[float], share: float) -> list[float]:
+    count = len(treated)
+    if count < 2:
+        return []
+    dice = random.Random(count)  # noqa: S311 - the same report from the same samples
+    found = []
+    for _ in range(_DRAWS):
+        chosen = dice.choices(range(count), k=min(count, _DRAWN_MAX))
+        beside = [plain[at] for at in chosen] if len(plain) == count else plain
+        found.append(_measure([treated[at] for at in chosen], beside, share))
+    return found
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

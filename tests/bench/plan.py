@@ -35,8 +35,8 @@ class Plan:
 _GIB: Final = 1 << 30
 
 FULL: Final = Plan(
-    "full", small=600, large=12, load_rounds=6, load_seconds=2.0, first=10, traffic_swaps=4, traffic_small=600,
-    traffic_large=16, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32,
+    "full", small=600, large=10, load_rounds=5, load_seconds=2.0, first=10, traffic_swaps=4, traffic_small=600,
+    traffic_large=10, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32,
 )  # fmt: skip
 QUICK: Final = Plan(
     "quick", small=100, large=3, load_rounds=2, load_seconds=1.0, first=3, traffic_swaps=2, traffic_small=100,

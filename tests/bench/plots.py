@@ -12,24 +12,36 @@ from matplotlib.figure import Figure as Picture
 
 from tests.bench.figures import Figure
 from tests.bench.promises import Promise
+from tests.bench.rows import ROWS
 
 _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
 _WIDTH: Final = 9.0
 #: Rows whose samples are shown as distributions as well.
 _DISTRIBUTED: Final = ("latency", "traffic")
-#: Titles are long.
-_LEFT: Final = 0.4
+#: What is compared, in rows that do not compare a storlet with a plain request.
+_COMPARED: Final = {
+    "isolation": "in a sandbox / without one",
+    "fixity": "storlet / client that hashes",
+    "scan": "storlet / client that filters",
+    "nodes": "a node among several / a node alone; 1 is linear",
+    "traffic": "with the filter / without it",
+    "tenants": "longest wait / usual wait of a first call",
+}
+_KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
+#: A right end of an axis beyond the last point.
+_MARGIN: Final = 1.1
 
 
 def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
-    """Pictures of every row, ratios first."""
+    """Pictures of every row, ratios first; what cannot be told apart on an axis (errors: none) is in the table only."""
     mpl.rcParams["svg.fonttype"] = "none"
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
-        measured = [figure for figure in members if figure.treated]
+        measured = [figure for figure in members if any(figure.treated)]
         ratios = [figure for figure in measured if figure.is_ratio]
-        if ratios:
-            pictures.append(_ratios(row, ratios, promised))
+        for is_rate in (True, False):
+            alike = [figure for figure in ratios if figure.is_rate == is_rate]
+            pictures += [_ratios(row, alike, promised)] if alike else []
         values = [figure for figure in measured if not figure.is_ratio]
         units = dict.fromkeys(figure.unit for figure in values)
         pictures += [_values(row, [one for one in values if one.unit == unit], promised) for unit in units]
@@ -42,19 +54,25 @@ def _ratios(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) ->
     picture, axes = _axes(len(figures))
     axes.axvline(1.0, color=_PLAIN, linewidth=1)
     _points(axes, figures, promised)
+    units = ", ".join(dict.fromkeys(figure.unit for figure in figures))
     better = "more" if figures[0].is_rate else "less"
-    axes.set_xlabel(f"storlet / plain Swift, same run ({better} is better; bars: 95% of the bootstrap; red: promised)")
-    axes.set_title(f"{row}: against plain Swift", loc="left")
+    axes.set_xlabel(f"{_COMPARED.get(row, 'storlet / plain Swift')} (ratio of {units}, {better} is better)\n{_KEY}")
+    axes.set_title(_title(row), loc="left")
     return _svg(picture)
 
 
 def _values(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
     picture, axes = _axes(len(figures))
     _points(axes, figures, promised)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"{figures[0].unit} (bars: 95% of the bootstrap; red: promised)")
-    axes.set_title(row, loc="left")
+    better = "more" if figures[0].is_rate else "less"
+    axes.set_xlim(0, axes.get_xlim()[1] * _MARGIN)
+    axes.set_xlabel(f"{figures[0].unit} ({better} is better)\n{_KEY}")
+    axes.set_title(_title(row), loc="left")
     return _svg(picture)
+
+
+def _title(row: str) -> str:
+    return next((f"{row}: {one.title}" for one in ROWS if one.name == row), row)
 
 
 def _points(axes: Any, figures: Sequence[Figure], promised: Sequence[Promise]) -> None:
@@ -78,16 +96,17 @@ def _distributions(row: str, figures: Sequence[Figure]) -> list[str]:
     """How many samples are below each time: for the figures whose medians stand for them."""
     medians = [figure for figure in figures if figure.quantile == 0.5]
     if row == "traffic":
-        return [_distribution([figure], figure.title) for figure in medians]
+        return [_distribution([figure], f"{row}: all samples, {figure.title.partition(',')[0]}") for figure in medians]
     return [_distribution(medians, f"{row}: all samples")] if medians else []
 
 
 def _distribution(figures: Sequence[Figure], title: str) -> str:
+    own, other = ("with the filter", "without it") if len(figures) == 1 else ("", "plain Swift")
     picture = Picture(figsize=(_WIDTH, 4.0), layout="constrained")
     axes = picture.subplots()
-    axes.ecdf(figures[0].plain, color=_PLAIN, linestyle="--", label="plain Swift")
+    axes.ecdf(figures[0].plain, color=_PLAIN, linestyle="--", label=other)
     for figure in figures:
-        axes.ecdf(figure.treated, label=figure.title)
+        axes.ecdf(figure.treated, label=own or figure.title.replace(" p50", ""))
     everything = sorted(sample for figure in figures for sample in figure.treated + figure.plain)
     axes.set_xlim(everything[0] * 0.95, everything[len(everything) * 99 // 100] * 1.1)
     axes.set_xlabel(f"{figures[0].unit} (cut off after the 99th percentile)")
@@ -99,7 +118,7 @@ def _distribution(figures: Sequence[Figure], title: str) -> str:
 
 
 def _axes(lines: int) -> tuple[Picture, Any]:
-    picture = Picture(figsize=(_WIDTH, 1.2 + 0.36 * lines), layout="constrained")
+    picture = Picture(figsize=(_WIDTH, 1.4 + 0.36 * lines), layout="constrained")
     return picture, picture.subplots()
 
 

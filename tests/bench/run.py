@@ -19,7 +19,7 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
-from tests.bench.rows import NAMES, ROWS, Row
+from tests.bench.rows import CLUSTER_SECONDS, NAMES, Row, chosen, estimate
 from tests.bench.site import Site
 from tests.support.cluster import CHECKOUT, attach
 
@@ -41,9 +41,9 @@ class Choice:
 def run(choice: Choice) -> int:
     """0 when all rows ran and no promise falls short."""
     promised = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
-    progress = show.Progress()
-    progress.row("a cluster of its own")
-    rows = [row for row in ROWS if (row.name in choice.rows if choice.rows else row.is_quick or not choice.quick)]
+    rows = chosen(choice.rows, quick=choice.quick)
+    progress = show.Progress(estimate(rows, quick=choice.quick))
+    progress.row("a cluster that is up" if choice.home else "a cluster of its own", CLUSTER_SECONDS)
     faults: list[str] = []
     figures: list[Figure] = []
     with Site(attach(choice.home)) if choice.home else Site.bring_up() as site:
@@ -83,7 +83,7 @@ def report_again(path: Path) -> int:
 
 def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
     """The figures of a row; one that fails is said, and the others go on."""
-    bench.progress.row(f"{row.name}: {row.title}")
+    bench.progress.row(f"{row.name}: {row.title}", row.about(quick=bench.plan is QUICK))
     cpu, began = time.process_time(), time.monotonic()
     bench.site.reconnect()
     try:
@@ -91,9 +91,10 @@ def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
     except (BadAnswer, OSError, RuntimeError, AssertionError, subprocess.SubprocessError) as error:
         faults.append(f"row {row.name} failed: {type(error).__name__}: {error}"[:2000])
         bench.progress.say(faults[-1])
-    share = (time.process_time() - cpu) / (time.monotonic() - began)
-    bench.facts[f"driver, {row.name}"] = f"the client used {share:.0%} of one CPU"
-    bench.progress.say(f"  ({bench.facts[f'driver, {row.name}']} in this row)")
+    seconds = time.monotonic() - began
+    share = (time.process_time() - cpu) / seconds
+    bench.facts[f"row {row.name}"] = f"{seconds:.0f} s, in which the client used {share:.0%} of one CPU"
+    bench.progress.say(f"  ({bench.facts[f'row {row.name}']})")
 
 
 def _shortcomings(promised: Sequence[promises.Promise], figures: Sequence[Figure], rows: Sequence[Row]) -> list[str]:

@@ -14,8 +14,11 @@ _WIDTH = 46
 class Progress:
     """One line that is written anew where there is a terminal, a line for each row where there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, about_seconds: int) -> None:
+        """:param about_seconds: how long the run takes, as far as one knows beforehand."""
         self._began = time.monotonic()
+        self._left = about_seconds
+        self._about = 0
         self._row = ""
         self._shown = 0
 
@@ -23,11 +26,14 @@ class Progress:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def row(self, title: str) -> None:
-        """A row begins."""
-        self._row = title
+    def row(self, title: str, about_seconds: int) -> None:
+        """A row begins, and what was before it is over."""
+        self._left -= self._about
+        self._row, self._about = title, about_seconds
         self._clear()
-        print(f"{self.seconds:5.0f} s  # {title}", flush=True)
+        print(
+            f"{self.seconds:5.0f} s  # {title} (about {about_seconds} s; to the end {_minutes(self._left)})", flush=True
+        )
 
     def step(self, number: int, of: int, what: str = "") -> None:
         """``number`` steps of the row are done."""
@@ -47,6 +53,10 @@ class Progress:
             sys.stderr.write("\r" + " " * self._shown + "\r")
             sys.stderr.flush()
             self._shown = 0
+
+
+def _minutes(seconds: int) -> str:
+    return f"about {seconds} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
 def line(figure: Figure, verdict: Verdict | None) -> str:

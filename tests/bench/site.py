@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -126,12 +127,14 @@ class Site:
         self.cluster = cluster
         self._is_own = is_own
         self._main: Account | None = None
+        self._outlived: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def bring_up(cls, **choices: str) -> Self:
         """A cluster of the benchmark's own on free ports."""
         home = Path(tempfile.mkdtemp(prefix="storlets-bench-", dir="/var/tmp"))
         site = cls(Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}), is_own=True)
+        site._outlived = _delete_at_end(home)
         try:
             site.cluster = bring_up(home, **choices)
         except BaseException:
@@ -147,8 +150,10 @@ class Site:
             self.take_down()
 
     def take_down(self) -> None:
-        self.cluster.run("down")
+        self.cluster.run("down", "--purge")
         shutil.rmtree(self.cluster.home, ignore_errors=True)
+        if self._outlived is not None:
+            self._outlived.communicate()
 
     @property
     def java_dir(self) -> str:
@@ -198,3 +203,9 @@ class Site:
         """Begin a connection anew: servers were restarted, or have closed one that nobody used for long."""
         if self._main is not None:
             self._main.reconnect()
+
+
+def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
+    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the cluster down."""
+    command = ["sh", "-c", 'read -r _; mv "$1" "$1.old" 2>/dev/null; rm -rf "$1.old"', "sh", str(home)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)

@@ -2,40 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from tests.bench.bench import Bench
 from tests.bench.figures import Figure
-from tests.bench.rows import driver, first, fixity, isolation, latency, load, memory, scan, stream, tenants, traffic
+from tests.bench.rows import (
+    driver,
+    first,
+    fixity,
+    isolation,
+    latency,
+    load,
+    memory,
+    nodes,
+    scan,
+    stream,
+    tenants,
+    traffic,
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """``name`` is what ``ROWS=`` takes; ``is_quick``: also part of ``make bench-quick``."""
+    """``name`` is what ``ROWS=`` takes.
+
+    :param seconds: about how long it takes on two cores; rounded up, because nothing is lost when it ends early.
+    :param quick_seconds: the same with :data:`tests.bench.plan.QUICK`; 0: not part of ``make bench-quick``.
+    """
 
     name: str
     title: str
     measure: Callable[[Bench], Iterator[Figure]]
-    is_quick: bool = True
+    seconds: int
+    quick_seconds: int = 0
+
+    def about(self, *, quick: bool) -> int:
+        """Seconds, for people who wait.  A row that is not part of the quick plan has the estimate of the full one."""
+        return (self.quick_seconds if quick else 0) or self.seconds
 
 
 ROWS: Final = (
-    Row("driver", "what the benchmark's own client costs", driver.measure),
+    Row("driver", "what the benchmark's own client costs", driver.measure, 15, 3),
     # First: memory is counted by parts, and sandboxes of other rows would share it.
-    Row("memory", "memory of an idle sandbox", memory.measure),
-    Row("latency", "GET of 1 KiB through a no-op", latency.measure),
-    Row("stream", "GET of 100 MiB through identity", stream.get),
-    Row("put", "PUT of 100 MiB through identity", stream.put),
-    Row("copy", "COPY of 100 MiB through identity", stream.copy),
-    Row("load", "requests a second with 16 and 64 clients", load.measure),
-    Row("first", "first calls", first.measure),
-    Row("isolation", "the same daemon in a sandbox and without one", isolation.measure, is_quick=False),
-    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, is_quick=False),
-    Row("scan", "a filter that keeps 1% of an object", scan.measure, is_quick=False),
-    Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, is_quick=False),
-    Row("tenants", "many tenants, few sandboxes", tenants.measure, is_quick=False),
+    Row("memory", "memory of an idle sandbox", memory.measure, 15, 15),
+    Row("latency", "GET of 1 KiB through a no-op", latency.measure, 25, 10),
+    Row("stream", "GET of 100 MiB through identity", stream.get, 30, 12),
+    Row("put", "PUT of 100 MiB through identity", stream.put, 40, 15),
+    Row("copy", "COPY of 100 MiB through identity", stream.copy, 70, 30),
+    Row("load", "requests a second with 16 and 64 clients", load.measure, 110, 35),
+    Row("first", "first calls", first.measure, 95, 35),
+    Row("isolation", "the same daemon in a sandbox and without one", isolation.measure, 45),
+    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 40),
+    Row("scan", "a filter that keeps 1% of an object", scan.measure, 120),
+    Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 120),
+    Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 280),
+    Row("tenants", "many tenants, few sandboxes", tenants.measure, 120),
 )
 
 NAMES: Final = tuple(row.name for row in ROWS)
+#: Of the benchmark's own cluster, up and down; when nothing has to be built any more.
+CLUSTER_SECONDS: Final = 20
+
+
+def chosen(names: Collection[str], *, quick: bool) -> list[Row]:
+    """The rows of a run: those of ``names``, or those that the plan has."""
+    return [row for row in ROWS if (row.name in names if names else row.quick_seconds or not quick)]
+
+
+def estimate(rows: Iterable[Row], *, quick: bool) -> int:
+    """Seconds of a whole run of ``rows``, about."""
+    return CLUSTER_SECONDS + sum(row.about(quick=quick) for row in rows)

@@ -20,7 +20,7 @@ OBJECT: Final = f"{CONTAINER}/records"
 _MBIT: Final = 1000
 _STORLET: Final = "one_percent.py"
 #: One of so many records is kept.
-_ONE_OF: Final = 100
+ONE_OF: Final = 100
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
@@ -40,13 +40,23 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _upload(bench: Bench) -> int:
-    """Store the object; its size, which is a whole number of blocks of :data:`_ONE_OF` records."""
-    kinds = [KEEP if number == _ONE_OF // 2 else DROP for number in range(_ONE_OF)]
-    records = [b"%0*d%b" % (FLAG_AT, number, kind) for number, kind in enumerate(kinds)]
-    block = b"".join(record.ljust(RECORD_BYTES - 1, b".") + b"\n" for record in records)
-    body = block * (bench.plan.scan_bytes // len(block))
+    """Store the object; its size."""
+    body = records(whole_blocks(bench.plan.scan_bytes))
     bench.site.main.send("PUT", OBJECT, body=body)
     return len(body)
+
+
+def whole_blocks(size: int) -> int:
+    """The most of ``size`` that is a whole number of blocks of :data:`ONE_OF` records."""
+    return size - size % (ONE_OF * RECORD_BYTES)
+
+
+def records(size: int) -> bytes:
+    """``size`` bytes, as :func:`whole_blocks` gives them."""
+    kinds = [KEEP if number == ONE_OF // 2 else DROP for number in range(ONE_OF)]
+    lines = [b"%0*d%b" % (FLAG_AT, number, kind) for number, kind in enumerate(kinds)]
+    block = b"".join(line.ljust(RECORD_BYTES - 1, b".") + b"\n" for line in lines)
+    return block * (size // len(block))
 
 
 def _figure(bench: Bench, connection: Connection, size: int, key: str, title: str) -> Figure:
@@ -66,7 +76,7 @@ def _figure(bench: Bench, connection: Connection, size: int, key: str, title: st
         timing = connection.exchange(requests[treatment.key], take)
         used = CpuTimes.now().busiest(before, names_of(bench.site.cluster))
         busiest[treatment.key] = ", ".join(f"{name} {share:.0%}" for name, share in used)
-        if kept != size // _ONE_OF:
+        if kept != size // ONE_OF:
             raise BadAnswer(f"{requests[treatment.key].text}: {kept} bytes kept of {size}")
         return size / timing.whole / 1e9
 

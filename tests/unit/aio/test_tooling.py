@@ -72,7 +72,7 @@ def test_an_entry_point_can_be_imported(name: str, value: str) -> None:
     assert callable(EntryPoint(name, value, "any").load())
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt", "requirements-bench.txt"])
 def test_every_requirement_is_an_exact_version(name: str) -> None:
     lines = [
         line for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")

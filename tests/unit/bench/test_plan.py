@@ -1,0 +1,43 @@
+"""How long a run takes, as far as it is known beforehand, and what is said of it on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench import show
+from tests.bench.plan import FULL, QUICK
+from tests.bench.rows import CLUSTER_SECONDS, NAMES, ROWS, chosen, estimate
+
+
+@pytest.mark.parametrize(("quick", "minutes"), [(False, 20), (True, 3)])
+def test_a_run_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -> None:
+    assert estimate(chosen((), quick=quick), quick=quick) <= minutes * 60
+
+
+def test_every_row_is_part_of_the_full_run_and_has_an_estimate() -> None:
+    assert [row.name for row in chosen((), quick=False)] == list(NAMES)
+    assert [row.name for row in ROWS if row.seconds <= 0 or row.quick_seconds > row.seconds] == []
+
+
+def test_a_row_that_is_named_runs_in_the_quick_plan_too() -> None:
+    assert [row.name for row in chosen(["nodes", "latency"], quick=True)] == ["latency", "nodes"]
+
+
+def test_the_full_plan_has_as_many_samples_as_were_asked_for() -> None:
+    assert FULL.small >= 300
+    assert FULL.large >= 10
+    assert QUICK.small < FULL.small
+
+
+def test_each_row_says_how_long_it_and_the_rest_take(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = chosen(["driver", "load", "traffic"], quick=False)
+    progress = show.Progress(estimate(rows, quick=False))
+    progress.row("a cluster", CLUSTER_SECONDS)
+    for row in rows:
+        progress.row(row.name, row.seconds)
+    lines = capsys.readouterr().out.splitlines()
+    total = sum(row.seconds for row in rows)
+    assert f"(about {CLUSTER_SECONDS} s; to the end about {(total + CLUSTER_SECONDS) / 60:.0f} min)" in lines[0]
+    assert lines[-1].endswith(
+        f"# traffic (about {rows[-1].seconds} s; to the end about {rows[-1].seconds / 60:.0f} min)"
+    )
