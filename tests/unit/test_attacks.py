@@ -84,7 +84,7 @@ def test_verdict_names_everything_that_went_wrong() -> None:
     bad = row(storlet_ratio=9.0)
     bad.faults, bad.errors, bad.left = ["f"], ["e"], ["l"]
     assert bad.verdict == "GOT THROUGH NEIGHBOUR SLOW LEFT"
-    assert bad.details() == ["got through: f", "neighbour: e", "left: l"]
+    assert bad.details() == ["got through: f", "neighbour: e", "left: l", "slow: storlet 9.00x, plain GET 1.00x"]
 
 
 def test_a_report_cannot_be_injected_into() -> None:
