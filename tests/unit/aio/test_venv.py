@@ -19,9 +19,9 @@ def test_a_layer_has_the_packages_of_one_file_on_top_of_swifts(
 ) -> None:
     below, commands = tmp_path / "deps-0", []
     monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(venv, "deps", lambda log: below)
-    monkeypatch.setattr(venv, "_new_layer", lambda place, under, log: commands.append((place, under)))
-    monkeypatch.setattr(venv, "run", lambda words, log, **rest: commands.append([str(word) for word in words]))
+    monkeypatch.setattr(venv, "deps", lambda _log: below)
+    monkeypatch.setattr(venv, "_new_layer", lambda place, under, _log: commands.append((place, under)))
+    monkeypatch.setattr(venv, "run", lambda words, _log, **_: commands.append([str(word) for word in words]))
     place = make(tmp_path / "log")
     assert place.name.startswith(f"{kind}-")
     made, installed = commands
