@@ -40,5 +40,5 @@ FULL: Final = Plan(
 )  # fmt: skip
 QUICK: Final = Plan(
     "quick", small=100, large=3, load_rounds=2, load_seconds=1.0, first=3, traffic_swaps=2, traffic_small=100,
-    traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=12, sandboxes=4,
+    traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=30, sandboxes=15,
 )  # fmt: skip

@@ -10,16 +10,19 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer
 from tests.bench.node import Node, processes_of, pss_bytes
-from tests.bench.site import SMALL, Account, python_code
+from tests.bench.site import SMALL, Account, Site, python_code
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the end."""
+    """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the end.
+
+    On a cluster of its own: sandboxes that other rows have left would have to go first, while the first tenants wait.
+    """
     plan, code = bench.plan, python_code("identity.py", "Identity")
-    bench.site.configure({"storlet.conf:sandbox": {"max_per_node": plan.sandboxes}})
-    try:
+    with Site.bring_up() as site:
+        site.configure({"storlet.conf:sandbox": {"max_per_node": plan.sandboxes}})
         run = secrets.token_hex(3)
-        accounts = [bench.site.new_account(f"tenant-{run}-{number}") for number in range(plan.tenants)]
+        accounts = [site.new_account(f"tenant-{run}-{number}") for number in range(plan.tenants)]
         waits, errors = [], []
         for number, account in enumerate(accounts):
             account.get_ready(code)
@@ -29,10 +32,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 errors.append(str(error))
             account.reconnect()
             bench.progress.step(number + 1, plan.tenants)
-        sandboxes = [s.container for s in Node(bench.site.cluster).sandboxes() if s.container]
+        sandboxes = [s.container for s in Node(site.cluster).sandboxes() if s.container]
         memory = sum(pss_bytes(processes_of(container)) for container in sandboxes) / 1e6
-    finally:
-        bench.site.configure({})
     title = f"{plan.tenants} tenants, {plan.sandboxes} sandboxes"
     yield Figure("tenants.errors", f"{title}: errors", "errors", treated=[float(len(errors))], notes=errors[:3])
     usual = quantile(sorted(waits[: plan.sandboxes]), 0.5)
