@@ -92,6 +92,7 @@ def held(attacker: Attacker) -> str:
             must((outcome(good), good.body) == ("200", attacker.tenant.content), good)
             runs += 1
         time.sleep(0.05)
+    must(runs, "no run beside it")
     answer = holding.result()
     must(outcome(answer) == "200" and answer.body.startswith(b"full"), answer)
     attacker.recovers()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 LOG_LINES: Final = 15
 LOG_COLUMNS: Final = 400
-#: A request in the access log of a server that was answered, with whatever was asked for.
+#: A request in the access log of a server that went well.
 GONE_WELL: Final = re.compile(
-    r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [234]\d\d | HTTP/1\.[01] [234]\d\d '
+    r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d '
 )
 
 
