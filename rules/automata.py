@@ -109,6 +109,11 @@ class Language:
         return self.machine.is_final(state) != self.is_complement
 
     @cached_property
+    def size(self) -> int:
+        """How much there is to look at."""
+        return len(self.pattern) + sum(map(len, self.words or ()))
+
+    @cached_property
     def sample(self) -> str:
         """Some string of the pattern (not of its complement), readable where it can be."""
         if self.words is not None:
@@ -151,13 +156,20 @@ def shortest(languages: Sequence[Language], universe: Universe, budget: Budget) 
     if allowed:
         rest = [each for each in languages if each.words is None or each.is_complement]
         candidates = sorted(frozenset.intersection(*allowed), key=_simplicity)
-        budget.spend(1 + len(candidates) * len(languages) // 16)
-        return next((each for each in candidates if universe.contains(each) and _all_contain(rest, each)), None)
+        budget.spend(1 + len(candidates) // 4)
+        return next((each for each in candidates if universe.contains(each) and all_contain(rest, each, budget)), None)
+    budget.spend(sum(each.size for each in languages) // 8)
     return _Product(languages, universe).shortest(budget)
 
 
-def _all_contain(languages: Sequence[Language], text: str) -> bool:
-    return all(each.contains(text) for each in languages)
+def all_contain(languages: Sequence[Language], text: str, budget: Budget) -> bool:
+    """Whether ``text`` is in all of them; a pattern is gone through character by character."""
+    for each in languages:
+        if each.words is None:
+            budget.spend(1 + len(text) // 8)
+        if not each.contains(text):
+            return False
+    return True
 
 
 def _simplicity(text: str) -> tuple[int, str]:

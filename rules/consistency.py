@@ -7,7 +7,7 @@ code                       severity
 ``rule.never-matches``     error    earlier rules decide every request that meets it
 ``mandatory.useless``      error    the same of a mandatory rule, and an earlier ``allow`` is among these
 ``mandatory.allowed-past`` warning  an earlier ``allow`` decides some of a mandatory rule's requests
-``mandatory.overridable``  warning  an earlier rule that is not mandatory does, and a client may override that one
+``mandatory.overridable``  warning  an earlier ordinary ``run`` or ``deny`` does, and a client may override that one
 ``storlet.missing``        error    a storlet that does not exist
 ``storlet.access``         both     callers that match may not run the storlet: only such (error), or some (warning)
 ``pipeline.type``          error    a storlet does not take what the one before it gives
@@ -33,8 +33,8 @@ from typing import Final
 from rules.budget import UndecidedError
 from rules.cycles import CycleCheck
 from rules.example import describe, show
-from rules.model import Allow, Condition, Finding, Place, Rule, RuleSet, Run, Severity, Test
-from rules.pipelines import PipelineCheck, StorletFacts
+from rules.model import Action, All, Allow, Condition, Deny, Finding, Place, Rule, RuleSet, Run, Severity, Test
+from rules.pipelines import READS, PipelineCheck, StorletFacts
 from rules.questions import Answer, Questions, parts_of
 
 __all__ = ["StorletFacts", "check"]
@@ -73,7 +73,8 @@ class _Checker:
         if self._storlets is not None:
             running = [index for index in self._alive if isinstance(self._rules[index].action, Run)]
             circles = CycleCheck(self._questions, self._storlets, running)
-            self._collect(circles.findings, Place(), "whether rules trigger one another in a circle")
+            place = self._rules[0].place if self._rules else Place()
+            self._collect(circles.findings, place, "whether rules trigger one another in a circle")
         self._report_undecided()
 
     def _check_alive(self, index: int) -> None:
@@ -152,7 +153,7 @@ class _Checker:
 
     def _got_past(self, index: int) -> Iterator[Finding]:
         rule = self._rules[index]
-        for answer, names in self._deciding(index, Allow):
+        for answer, names in self._deciding(index, (Allow,)):
             yield Finding(
                 Severity.WARNING,
                 "mandatory.allowed-past",
@@ -161,7 +162,7 @@ class _Checker:
                 f"move {rule.name} up, or accept this warning if that is meant",
                 describe(answer.facts),
             )
-        for answer, names in self._deciding(index, Run):
+        for answer, names in self._deciding(index, (Run, Deny)):
             yield Finding(
                 Severity.WARNING,
                 "mandatory.overridable",
@@ -172,18 +173,14 @@ class _Checker:
                 describe(answer.facts),
             )
 
-    def _deciding(self, index: int, action: type[Allow | Run]) -> Iterator[tuple[Answer, str]]:
-        """At most one: a request that rule ``index`` would match but an ordinary rule with this action decides, and which do."""
+    def _deciding(self, index: int, kinds: tuple[type[Action], ...]) -> Iterator[tuple[Answer, str]]:
+        """At most one: a request that rule ``index`` would match but an ordinary rule of these kinds decides, and which do."""
         found: dict[int, Answer] = {}
         for each in self._alive:
             earlier = self._rules[each]
             if each >= index or len(found) > _NAMED:
                 break
-            if (
-                isinstance(earlier.action, action)
-                and not earlier.is_mandatory
-                and self._questions.may_meet(each, index)
-            ):
+            if isinstance(earlier.action, kinds) and not earlier.is_mandatory and self._questions.may_meet(each, index):
                 answer = self._questions.match(each, self._rules[index].condition)
                 found |= {each: answer} if answer is not None else {}
         if found:
@@ -194,8 +191,8 @@ class _Checker:
     def _running(self, index: int) -> Iterator[Finding]:
         rule = self._rules[index]
         reverse = rule.action.reverse if isinstance(rule.action, Run) else None
-        if reverse is not None and self._questions.example(reverse.condition) is None:
-            yield self._never_holds(f"{rule.name} (on read)", rule.place, reverse.condition)
+        if reverse is not None and self._questions.example(reverse.condition, READS) is None:
+            yield self._never_holds(f"{rule.name} (on read)", rule.place, All((READS, reverse.condition)))
         elif self._storlets is not None:
             yield from PipelineCheck(self._questions, self._storlets, index, self._alive[index]).findings()
 
@@ -213,7 +210,7 @@ class _Checker:
                 "check.undecided",
                 self._undecided[0][0],
                 f"within the work that a check may do it was not found out {', '.join(questions[:_NAMED])}{more}",
-                "fewer `any` and `not` in one condition, and globs with fewer stars, are easier to check",
+                "shorter lists, fewer `any` and `not` in one condition, and globs with fewer stars are easier to check",
             )
         )
 

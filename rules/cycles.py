@@ -87,6 +87,7 @@ class CycleCheck:
         # Only a rule that looks at the type is triggered by it.
         self._types = {index: each for index, each in types.items() if each and _looks_at_type(rules[index])}
         self._conditions: dict[_Stage, Condition] = {}
+        self._triggered: dict[str, tuple[int, ...]] = {}
 
     def findings(self) -> Iterator[Finding]:
         """Circles of two first; a longer one is not reported when two of its rules are a circle by themselves."""
@@ -108,19 +109,27 @@ class CycleCheck:
             yield from self._longer((first,), length)
 
     def _longer(self, path: tuple[int, ...], length: int) -> Iterator[tuple[int, ...]]:
+        triggered = self._triggered_by(self._types[path[-1]])
         if len(path) == length:
-            if self._triggers(path[-1], path[0]):
+            if path[0] in triggered:
                 yield path
             return
-        for following in self._types:
-            if following <= path[0] or following in path or not self._triggers(path[-1], following):
+        for following in triggered:
+            self._questions.spend(1)  # there are more paths than anybody waits for
+            if following <= path[0] or following in path:
                 continue
             if all(self._questions.may_meet(each, following, _CHANGING) for each in path):
                 yield from self._longer((*path, following), length)
 
-    def _triggers(self, one: int, other: int) -> bool:
-        """Whether nothing speaks against it but what the solver has to find."""
-        return any(self._condition(stage) != _NEVER for stage in self._stages(other, self._types[one]))
+    def _triggered_by(self, content_type: str) -> tuple[int, ...]:
+        """Rules that match that type, if nothing speaks against it but what the solver has to find."""
+        known = self._triggered.get(content_type)
+        if known is None:
+            self._questions.spend(len(self._types))
+            stages = ((index, self._stages(index, content_type)) for index in self._types)
+            matching = (index for index, each in stages if any(self._condition(one) != _NEVER for one in each))
+            known = self._triggered[content_type] = tuple(matching)
+        return known
 
     def _stages(self, index: int, content_type: str) -> list[_Stage]:
         return [_Stage(index, content_type, method) for method in _METHODS]

@@ -33,11 +33,10 @@ from rules.automata import EVERY, MANY, Language, Universe
 from rules.budget import Budget
 from rules.conditions import TABLE, WEEK, Kind, comparison, holds_of_missing, value_of
 from rules.facts import Facts
+from rules.intervals import Intervals, cut, merged
 from rules.model import Operator, Test
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: Sorted, disjoint, both ends inclusive.
-Intervals: TypeAlias = tuple[tuple[int, int], ...]
 #: A fact and, of a map, its key.
 Dimension: TypeAlias = tuple[str, str | None]
 
@@ -165,7 +164,7 @@ def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | Non
         return next((each for each in choices if all(one.contains(each) for one in wanted + ruled_out)), None)
     budget.spend(len(literals) // 4)
     for guess in _guesses(fact, wanted):
-        if universe.contains(guess) and all(one.contains(guess) for one in wanted + ruled_out):
+        if universe.contains(guess) and automata.all_contain(wanted + ruled_out, guess, budget):
             return guess
     return automata.shortest(wanted + ruled_out, universe, budget)
 
@@ -189,25 +188,13 @@ def _guesses(fact: str, wanted: Sequence[Language]) -> list[str]:
 _HUGE: Final = 1 << 200
 
 
-def cut(intervals: Intervals, out: Intervals) -> Intervals:
-    """What is in ``intervals`` and not in ``out``."""
-    left = list(intervals)
-    for low, high in out:
-        kept = []
-        for first, last in left:
-            if last < low or high < first:
-                kept.append((first, last))
-                continue
-            kept += [(first, low - 1)] if first < low else []
-            kept += [(high + 1, last)] if high < last else []
-        left = kept
-    return tuple(sorted(left))
-
-
-def _remaining(all_of_them: Intervals, literals: Iterable[Literal], of: Callable[[Test], Intervals]) -> Intervals:
+def _remaining(
+    all_of_them: Intervals, literals: Iterable[Literal], of: Callable[[Test], Intervals], budget: Budget
+) -> Intervals:
     left = all_of_them
     for each in literals:
         passing = of(each.test)
+        budget.spend((len(left) + len(passing)) // 8)
         left = cut(left, passing if each.is_negated else cut(all_of_them, passing))
     return left
 
@@ -219,8 +206,8 @@ def _number_intervals(test: Test) -> Intervals:
     return ((0, bound),) if bound >= 0 else ()
 
 
-def _number(_fact: str, literals: Sequence[Literal], _budget: Budget) -> int | None:
-    left = _remaining(((0, _HUGE),), literals, _number_intervals)
+def _number(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | None:
+    left = _remaining(((0, _HUGE),), literals, _number_intervals, budget)
     return left[0][0] if left else None
 
 
@@ -244,12 +231,12 @@ def _network_intervals(test: Test) -> Intervals:
     for network in cast("tuple[Network, ...]", test.operand):
         base = _SIX if network.version == 6 else 0
         numbered.append((base + int(network.network_address), base + int(network.broadcast_address)))
-    return tuple(numbered)
+    return merged(numbered)
 
 
 def _network(_fact: str, literals: Sequence[Literal], budget: Budget) -> str | None:
     budget.spend(sum(len(cast("tuple[Network, ...]", each.test.operand)) for each in literals))
-    left = _remaining(_ADDRESSES, literals, _network_intervals)
+    left = _remaining(_ADDRESSES, literals, _network_intervals, budget)
     for friendly in _FRIENDLY_ADDRESSES:
         if any(low <= _address_number(friendly) <= high for low, high in left):
             return friendly
@@ -264,13 +251,13 @@ def _network(_fact: str, literals: Sequence[Literal], budget: Budget) -> str | N
 
 def _time(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | None:
     windows = cast("Callable[[Test], Intervals]", lambda test: test.operand)
-    budget.spend(sum(len(windows(each.test)) for each in literals))
-    left = _remaining(((0, WEEK - 1),), literals, windows)
+    left = _remaining(((0, WEEK - 1),), literals, windows, budget)
     return left[0][0] if left else None
 
 
-def _set(_fact: str, literals: Sequence[Literal], _budget: Budget) -> frozenset[str] | None:
+def _set(_fact: str, literals: Sequence[Literal], budget: Budget) -> frozenset[str] | None:
     """The smallest set is a hard question and nobody's; a small one is one member of each set that has none yet."""
+    budget.spend(sum(len(cast("frozenset[str]", each.test.operand)) for each in literals) // 8)
     wanted = [cast("frozenset[str]", each.test.operand) for each in literals if not each.is_negated]
     forbidden = frozenset[str]().union(
         *(cast("frozenset[str]", each.test.operand) for each in literals if each.is_negated)

@@ -17,20 +17,20 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as Anything
 from typing import Final
 from urllib.parse import unquote
 
-from rules.conditions import TABLE, Kind, address
+from rules.conditions import TABLE, Group, Kind, address
 from rules.explanation import wanted
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts, Unknown
 from rules.model import Any, Condition, Not, Test
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY_MINUTES: Final = 24 * 60
-_TIME: Final = re.compile(r"(mon|tue|wed|thu|fri|sat|sun) ([01]\d|2[0-3]):([0-5]\d)")
-_SIZE: Final = re.compile(r"(\d{1,18})([KMGT]?)")
+_TIME: Final = re.compile(r"(mon|tue|wed|thu|fri|sat|sun) ([01][0-9]|2[0-3]):([0-5][0-9])")
+_SIZE: Final = re.compile(r"([0-9]{1,30})([KMGT]?)")
 _FACTORS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -158,6 +158,7 @@ def read(mapping: Mapping[str, Anything]) -> Facts:
             _read_entry(name, value, one, maps)
         except ExampleError as error:
             faults += error.faults
+    faults += _out_of_place({*one, *(name for name, entries in maps.items() if entries)})
     if faults:
         raise ExampleError(faults)
     return Facts(
@@ -179,6 +180,16 @@ def read(mapping: Mapping[str, Anything]) -> Facts:
         stored=ObjectFacts("object" in one, one.get("content-type"), one.get("size"), maps["metadata"]),
         holder=ContainerFacts(maps["container-metadata"], one.get("policy")),
     )
+
+
+def _out_of_place(named: Collection[str]) -> Iterable[str]:
+    """Facts of an object or a container without its name: nobody would look at them."""
+    for needed, group in (("object", Group.STORED), ("container", Group.HOLDER)):
+        for name in TABLE:
+            if name in named and needed not in named and TABLE[name].group is group:
+                yield f"{name} is said of no {needed}: name the {needed} as well"
+    if "object" in named and "container" not in named:
+        yield "object is in no container: name the container as well"
 
 
 def _read_entry(name: Anything, value: Anything, one: dict[str, Anything], maps: Mapping[str, dict[str, str]]) -> None:

@@ -192,7 +192,9 @@ def _limit_globs(rules: tuple[Rule, ...], faults: Faults) -> None:
         cost += sum(glob.cost(str(test.operand)) for test in tests if test.operator is Operator.GLOB)
         if cost > MAX_GLOB_COST:
             said = (
-                f"up to here, what globs have between two * and with ? or [...] in it is longer than {MAX_GLOB_COST:,}"
+                f"up to here, what globs have between two * is longer than {MAX_GLOB_COST:,},"
+                " where eight characters of plain text count as one"
             )
-            faults.add("size.globs", rule.place, said, "use * and plain text in place of ? and [...]")
+            help_ = "use plain text in place of ? and [...], and prefix or suffix in place of globs"
+            faults.add("size.globs", rule.place, said, help_)
             return

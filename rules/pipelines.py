@@ -36,7 +36,7 @@ class StorletFacts:
 #: Asks for a request that the steps run for and of which a condition holds.
 Ask: TypeAlias = Callable[[Condition], Answer | None]
 
-_READS: Final = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
+READS: Final = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
 _STORLET_HELP: Final = "upload the storlet first, or write the name of one that is there"
 
 
@@ -52,6 +52,16 @@ def _takes(input_type: str) -> Test:
     if plain.endswith("/*"):
         return Test("content-type", Operator.PREFIX, plain.removesuffix("*"))
     return Test("content-type", Operator.EXACT, plain)
+
+
+def _as_written(input_types: Sequence[str]) -> str:
+    """The part of a condition that asks for these; a ``*`` in a rule stands for itself."""
+    tests = [_takes(each) for each in input_types]
+    words = [str(each.operand) for each in tests if each.operator is Operator.EXACT]
+    choices = [f"content-type: {{prefix: {each.operand}}}" for each in tests if each.operator is Operator.PREFIX]
+    if words:
+        choices.append(f"content-type: {words[0]}" if len(words) == 1 else f"content-type: [{', '.join(words)}]")
+    return choices[0] if len(choices) == 1 else f"any: [{', '.join(f'{{{each}}}' for each in choices)}]"
 
 
 def accepts(storlet: StorletFacts, content_type: str) -> bool:
@@ -99,7 +109,7 @@ class PipelineCheck:
         if action.reverse:
             condition = action.reverse.condition
             for step in reverse:
-                yield from self._callers(step, lambda also: self._questions.example(condition, _READS, also))
+                yield from self._callers(step, lambda also: self._questions.example(condition, READS, also))
 
     def _known(self, step: Step) -> StorletFacts | None:
         storlet = self._storlets.get(step.storlet)
@@ -137,7 +147,7 @@ class PipelineCheck:
             f"rule {self._rule.name} matches {which} that {step.storlet} does not take (it takes "
             f"{', '.join(storlet.input_types)}), such as the one of this request"
         )
-        help_text = f"add to `when`: content-type: {storlet.input_types[0]}"
+        help_text = f"let `when` ask for what it takes: {_as_written(storlet.input_types)}"
         severity = Severity.WARNING if is_possible else Severity.ERROR
         yield self._finding(severity, "pipeline.input", step.place, text, help_text, describe(wrong.facts))
 

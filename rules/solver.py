@@ -114,6 +114,7 @@ class Solver:
 
     def __init__(self) -> None:
         self._numbers: dict[Literal, int] = {}
+        self._numbers_by_test: dict[tuple[int, bool], tuple[Test, int]] = {}
         self._literals: list[Literal] = []
         self._solutions: dict[tuple[Dimension, frozenset[int]], Solution] = {}
         self._pairs: dict[tuple[frozenset[int], frozenset[int]], bool] = {}
@@ -198,7 +199,7 @@ class Solver:
             return []
         facts = make_facts(chosen)
         broken = [each for each in state.clauses if not _holds(each, facts)]
-        budget.spend(len(state.clauses) // 8)
+        budget.spend((len(state.clauses) + 2 * len(state.solutions)) // 8)
         if not broken:
             return _Found(facts)
         best: list[_State] | None = None
@@ -214,8 +215,9 @@ class Solver:
         """``state`` with each part of ``clause`` assumed that can be; each without the single tests before it."""
         rest = replace(state, clauses=tuple(each for each in state.clauses if each is not clause))
         ways = []
+        budget.spend(len(state.clauses) // 32)
         for part in clause.parts:
-            budget.spend()
+            budget.spend(1 + (len(state.clauses) + 2 * len(state.solutions)) // 64)
             way = self._assume(rest, [part], budget)
             if way is not None:
                 ways.append(way)
@@ -251,17 +253,22 @@ class Solver:
         literals, solutions = dict(state.literals), dict(state.solutions)
         for dimension, numbers in added.items():
             literals[dimension] = literals.get(dimension, frozenset()) | numbers
+            budget.spend(len(literals[dimension]) // 16)
             solutions[dimension] = self._solution(dimension, literals[dimension], budget)
             if solutions[dimension].is_empty:
                 return None
         return replace(state, literals=literals, solutions=solutions)
 
     def _number(self, literal: Literal) -> int:
-        number = self._numbers.get(literal)
-        if number is None:
-            number = self._numbers[literal] = len(self._literals)
-            self._literals.append(literal)
-        return number
+        """First by identity: to hash a test is to go through all that it lists."""
+        key = (id(literal.test), literal.is_negated)
+        known = self._numbers_by_test.get(key)
+        if known is None:
+            number = self._numbers.setdefault(literal, len(self._literals))
+            if number == len(self._literals):
+                self._literals.append(literal)
+            known = self._numbers_by_test[key] = (literal.test, number)
+        return known[1]
 
     def _solution(self, dimension: Dimension, numbers: frozenset[int], budget: Budget) -> Solution:
         known = self._solutions.get((dimension, numbers))

@@ -17,6 +17,8 @@ from rules.model import Template
 NAMES: Final = ("object", "container", "user", "project", "method", "metadata.<name>")
 _PLAIN: Final = frozenset(name for name in NAMES if "." not in name)
 _METADATA: Final = "metadata."
+#: Of metadata; in names of headers Swift reads an underscore as a hyphen.
+_KEY: Final = re.compile(r"[!-^`-~]{1,128}")
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -53,7 +55,7 @@ def _name(text: str) -> str:
     name = text.strip()
     if name in _PLAIN:
         return name
-    if name.lower().startswith(_METADATA) and name[len(_METADATA) :]:
+    if name.lower().startswith(_METADATA) and _KEY.fullmatch(name[len(_METADATA) :]):
         return name.lower()
     raise TemplateError(f"{{{text}}} is not known; there are {', '.join(f'{{{known}}}' for known in NAMES)}")
 

@@ -11,7 +11,8 @@ YAML is read event by event and put together here, because its own loader would 
 A text is refused unread that is longer than :data:`MAX_BYTES`, and no further read that nests deeper than :data:`MAX_NESTING`
 or has more than :data:`MAX_VALUES` values: whoever may upload rules must not be able to keep a proxy busy with them.
 
-libyaml is used where PyYAML has it, as it is three times as fast; places of values are the same (a test compares).
+libyaml is used where PyYAML has it, as it is three times as fast; places of values are the same (a test compares).  The two read tabs
+in different ways, so there must be none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from rules.faults import Faults
+from rules.faults import Faults, quoted
 from rules.model import Place
 
 MAX_BYTES: Final = 1 << 20
@@ -120,7 +121,13 @@ def _decode(text: bytes | str, faults: Faults) -> str | None:
             "syntax", _place_after(decoded[: control.start()]), f"the character {code} must not be here", "remove it"
         )
         return None
-    return _json_as_yaml(decoded)
+    text = _json_as_yaml(decoded)
+    tab = text.find("\t")
+    if tab >= 0:
+        help_ = "indent with spaces; a tab that is meant is written \\t, in double quotes"
+        faults.add("syntax", _place_after(text[:tab]), "a tab is here, and readers of YAML disagree about tabs", help_)
+        return None
+    return text
 
 
 #: What YAML refuses unescaped.  PyYAML's two readers say so in different words, and libyaml without the place.
@@ -177,7 +184,7 @@ class _Composer:
         self._limit(depth, place)
         if isinstance(event, yaml.AliasEvent):
             help_ = "write the value out, or quote it when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"*{event.anchor} refers to an anchor", help_)
+            self._faults.add("syntax.unsupported", place, f"{quoted('*' + event.anchor)} refers to an anchor", help_)
             return Scalar("", Guess.STRING, place)
         self._refuse_decoration(event, place)
         if isinstance(event, yaml.ScalarEvent):
@@ -199,10 +206,10 @@ class _Composer:
     def _refuse_decoration(self, event: Any, place: Place) -> None:
         if event.anchor:
             help_ = "leave it away, or quote the value when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"&{event.anchor} sets an anchor", help_)
+            self._faults.add("syntax.unsupported", place, f"{quoted('&' + event.anchor)} sets an anchor", help_)
         if event.tag:
             help_ = "leave it away, or quote the value when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"the tag {event.tag} is not supported", help_)
+            self._faults.add("syntax.unsupported", place, f"the tag {quoted(event.tag)} is not supported", help_)
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
         if _LONE_SURROGATE.search(event.value):  # libyaml refuses these itself
@@ -221,7 +228,7 @@ class _Composer:
             if not isinstance(key, Scalar):
                 self._faults.add("value.type", key.place, "a list or mapping cannot be a key", "write a name")
             elif key.text in seen:
-                text = f"{key.text!r} is here a second time, after line {seen[key.text].line}"
+                text = f"{quoted(key.text)} is here a second time, after line {seen[key.text].line}"
                 self._faults.add("key.duplicate", key.place, text, "leave one of them, or make a list of their values")
             else:
                 seen[key.text] = key.place

@@ -12,6 +12,8 @@ from typing import Final
 from rules.faults import Faults, quoted
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
+#: Longer texts are not repeated.
+_SHOWN: Final = 60
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SIZE: Final = re.compile(r"([0-9]{1,15}) ?([kmgt]?)(i?b)?", re.IGNORECASE)
 
@@ -30,7 +32,7 @@ def string(node: Node, what: str, faults: Faults) -> str | None:
         return node.text
     help_ = "write a string"
     if isinstance(node, Scalar) and node.text:
-        help_ = f"""quote it: "{node.text}" """.rstrip()
+        help_ = f"""quote it: "{node.text}" """.rstrip() if len(node.text) <= _SHOWN else "quote it"
     faults.add("value.type", node.place, f"{what} wants a string, and this is {describe(node)}", help_)
     return None
 
@@ -41,7 +43,13 @@ def line(node: Node, what: str, faults: Faults, most: int) -> str | None:
     if text is None:
         return None
     if not text.strip() or len(text) > most or _CONTROL.search(text):
-        said = "is empty" if not text.strip() else f"is longer than {most}" if len(text) > most else "has line ends"
+        said = (
+            "is empty"
+            if not text.strip()
+            else f"is longer than {most}"
+            if len(text) > most
+            else "has line ends or control characters"
+        )
         help_ = f"write 1 to {most} characters in one line"
         faults.add("value.bad", node.place, f"{what} {said}", help_)
         return None

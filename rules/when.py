@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from rules import glob, values
-from rules.conditions import TABLE, WEEK, Fact, Kind
+from rules.conditions import TABLE, WEEK, Fact, Kind, media_type
 from rules.faults import Faults, quoted
+from rules.intervals import merged
 from rules.model import All, Any, Condition, Not, Operator, Test
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
@@ -23,6 +24,8 @@ _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONG_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])")
 _DAY: Final = 24 * 60
+#: Of an IPv4 address in IPv6 form, what comes before it.
+_MAPPED_BITS: Final = 96
 
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: What stands for a condition that could not be read; with a fault there are no rules anyway.
@@ -89,6 +92,9 @@ def _map_key(fact: Fact, key: Scalar, seen: set[str], faults: Faults) -> str:
     if fact.keys_ignore_case and not _KEY_PATTERN.fullmatch(name):
         text = f"{quoted(key.text)} cannot be a name in {fact.name}"
         faults.add("value.bad", key.place, text, "write 1 to 128 visible ASCII characters")
+    elif fact.keys_ignore_case and "_" in name:
+        text = f"{quoted(key.text)} never occurs in {fact.name}: in names of headers Swift reads _ as -"
+        faults.add("value.bad", key.place, text, f"write {name.replace('_', '-')}")
     if name in seen:
         text = f"{quoted(key.text)} is here a second time, as upper and lower case are the same"
         faults.add("key.duplicate", key.place, text, "leave one of them")
@@ -101,7 +107,7 @@ def _string_test(fact: Fact, key: str | None, what: str, node: Node, faults: Fau
         return _operators(fact, key, what, node, faults)
     if isinstance(node, Sequence):
         return Test(fact.name, Operator.ONE_OF, _one_of(fact, what, node, faults), key, node.place)
-    return Test(fact.name, Operator.EXACT, _operand(fact, what, node, faults), key, node.place)
+    return Test(fact.name, Operator.EXACT, _whole(fact, what, node, faults), key, node.place)
 
 
 def _operators(fact: Fact, key: str | None, what: str, node: Mapping, faults: Faults) -> Condition:
@@ -122,8 +128,18 @@ def _operand(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     return text.lower() if fact.ignores_case else text
 
 
+def _whole(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    """What a value has to be equal to."""
+    text = _operand(fact, what, node, faults)
+    plain = media_type(text) if fact.name == "content-type" else text
+    if plain is not None and plain != text:
+        said = f"{quoted(text)} never occurs: a content type is compared without its parameters"
+        faults.add("value.bad", node.place, said, f"write {plain}")
+    return text
+
+
 def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]:
-    return frozenset(_operand(fact, what, item, faults) for item in values.scalars(node, what, faults))
+    return frozenset(_whole(fact, what, item, faults) for item in values.scalars(node, what, faults))
 
 
 def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
@@ -156,7 +172,7 @@ def _number(fact: Fact, what: str, node: Node, faults: Faults) -> int:
 
 
 _OPERANDS: Final[dict[Operator, Callable[[Fact, str, Node, Faults], object]]] = {
-    Operator.EXACT: _operand,
+    Operator.EXACT: _whole,
     Operator.ONE_OF: _one_of,
     Operator.GLOB: _glob,
     Operator.PREFIX: _edge,
@@ -187,6 +203,10 @@ def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
 
 
 def _network(node: Scalar, faults: Faults) -> _Network | None:
+    if "%" in node.text:
+        help_ = "leave the % and what comes after it away"
+        faults.add("value.bad", node.place, f"{quoted(node.text)} has a zone, which no client's address has", help_)
+        return None
     try:
         network = ipaddress.ip_network(node.text, strict=False)
     except ValueError:
@@ -199,7 +219,7 @@ def _network(node: Scalar, faults: Faults) -> _Network | None:
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped:
         text = f"{node.text} never holds: IPv4 addresses in IPv6 form are compared as IPv4"
-        faults.add("value.bad", node.place, text, f"write the IPv4 network, such as {mapped}/32")
+        faults.add("value.bad", node.place, text, f"did you mean {mapped}/{network.prefixlen - _MAPPED_BITS}?")
     return network
 
 
@@ -211,7 +231,7 @@ def _time(fact: Fact, node: Node, faults: Faults) -> Condition:
     if not windows:
         faults.add("value.bad", node.place, "the list of times is empty", _TIME_HELP)
     minutes = [part for window in windows for part in _window(window, faults)]
-    return Test(fact.name, Operator.WITHIN, _merged(minutes), None, node.place)
+    return Test(fact.name, Operator.WITHIN, merged(minutes), None, node.place)
 
 
 _TIME_HELP: Final = 'write {days: [mon, tue], from: "22:00", to: "06:00"}, in UTC'
@@ -259,17 +279,6 @@ def _minute(node: Node, what: str, faults: Faults) -> int:
         )
         return 0
     return minute
-
-
-def _merged(windows: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """In order and apart from one another."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(windows):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
 
 
 _READERS: Final[dict[Kind, Callable[[Fact, Node, Faults], Condition]]] = {

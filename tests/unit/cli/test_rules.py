@@ -336,7 +336,7 @@ CASES = """\
   request: {container: logs, user: ada, time: "mon 12:00"}
   expect: {rule: own, action: allow, storlets: []}
 - name: nothing is said of bob
-  request: {container: logs, user: bob, size: 2K, metadata: {count: 12}, header.x-a: b}
+  request: {container: logs, object: a, user: bob, size: 2K, metadata: {count: 12}, header.x-a: b}
   expect: {rule: null, action: none}
 """
 

@@ -161,8 +161,10 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
     assert decider(finding, _MANDATORY) == "r0"
 
 
-def test_an_ordinary_run_before_a_mandatory_rule_is_a_warning() -> None:
-    texts = ["when: {object: {suffix: .gz}}, run: gunzip.jar", _MANDATORY]
+@pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
+def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
+    """A client that asks for a storlet of its own overrides either, and meets no further rule."""
+    texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.overridable", WARNING)
     assert decider(finding, *texts) == "r0"
@@ -172,7 +174,7 @@ def test_an_ordinary_run_before_a_mandatory_rule_is_a_warning() -> None:
     "earlier",
     [
         "when: {container: logs}, allow: true",
-        "when: {object: {suffix: .gz}}, deny: x",
+        "when: {object: {suffix: .gz}}, mandatory: true, deny: x",
         "when: {object: {suffix: .gz}}, mandatory: true, run: gunzip.jar",
     ],
 )
@@ -182,7 +184,7 @@ def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> No
 
 def test_an_allow_that_others_take_all_requests_from_weakens_nothing() -> None:
     assert found(
-        "when: {container: {prefix: patients-}, roles: doctor}, deny: x",
+        "when: {container: {prefix: patients-}, roles: doctor}, mandatory: true, deny: x",
         "when: {roles: doctor}, allow: true",
         _MANDATORY,
     ) == []  # fmt: skip
@@ -230,6 +232,14 @@ def test_undoing_for_nobody_never_holds() -> None:
     assert found(rule) == [("rule.never-holds", ERROR)]
 
 
+def test_undoing_on_read_what_is_no_read_never_holds() -> None:
+    rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {method: %s}}"
+    finding = only(rule % "PUT")
+    assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
+    assert "r0 (on read) can never hold: method: one of 'COPY', 'GET', 'HEAD'; method: 'PUT'" in finding.text
+    assert found(rule % "[PUT, GET]") == []
+
+
 def test_objects_that_the_first_storlet_does_not_take() -> None:
     finding = only("when: {container: pictures}, run: thumbnail.py", storlets=STORLETS)
     assert (finding.code, finding.severity) == ("pipeline.input", WARNING)
@@ -239,6 +249,23 @@ def test_objects_that_the_first_storlet_does_not_take() -> None:
     assert found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
     everything = {"t": StorletFacts("t", input_types=("*/*",)), "u": StorletFacts("u", input_types=("*",))}
     assert found("when: {container: a}, run: t", "run: u", storlets=everything) == []
+
+
+@pytest.mark.parametrize(
+    ("takes", "advised"),
+    [
+        (("image/*",), "content-type: {prefix: image/}"),
+        (("text/CSV",), "content-type: text/csv"),
+        (("a/b", "c/d"), "content-type: [a/b, c/d]"),
+        (("image/*", "text/*", "a/b"),
+         "any: [{content-type: {prefix: image/}}, {content-type: {prefix: text/}}, {content-type: a/b}]"),
+    ],
+)  # fmt: skip
+def test_what_is_advised_for_objects_that_are_not_taken_mends_it(takes: tuple[str, ...], advised: str) -> None:
+    storlets = {"t": StorletFacts("t", input_types=takes)}
+    finding = only("when: {container: a}, run: t", storlets=storlets)
+    assert finding.help.endswith(f": {advised}")
+    assert found(f"when: {{container: a, {advised}}}, run: t", storlets=storlets) == []
 
 
 def test_callers_that_may_not_run_the_storlet() -> None:

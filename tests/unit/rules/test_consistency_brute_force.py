@@ -61,10 +61,13 @@ class Count:
     def holds(self, rule: Rule) -> bool:
         return any(rule.name in met for met in self.met)
 
-    def is_got_past(self, rule: Rule, action: type) -> bool:
+    def is_got_past(self, rule: Rule, *actions: type) -> bool:
         """Requests that ``rule`` would match go to an earlier rule that does this and is not mandatory."""
         return any(
-            rule.name in met and decider is not None and isinstance(decider.action, action) and not decider.is_mandatory
+            rule.name in met
+            and decider is not None
+            and isinstance(decider.action, actions)
+            and not decider.is_mandatory
             for met, decider in zip(self.met, self.deciders, strict=True)
             if decider is not rule
         )
@@ -78,7 +81,7 @@ class Count:
             elif rule.is_mandatory:
                 if self.is_got_past(rule, Allow):
                     yield rule.name, "mandatory.allowed-past"
-                if self.is_got_past(rule, Run):
+                if self.is_got_past(rule, Run, Deny):
                     yield rule.name, "mandatory.overridable"
 
 

@@ -124,3 +124,23 @@ def test_conditions_are_shown_as_they_are_written() -> None:
     assert show(Any((night, All((Not(office), secret))))) == (
         f"any (time: {example.wanted(night)}; all (not (client-address: within 10.0.0.0/8); metadata.classification: 'secret'))"
     )
+
+
+def test_facts_of_an_object_or_container_need_its_name() -> None:
+    with pytest.raises(ExampleError) as raised:
+        read({"content-type": "text/csv", "metadata": {"k": "v"}, "policy": "gold", "size": "1K"})
+    assert raised.value.faults == (
+        "content-type is said of no object: name the object as well",
+        "size is said of no object: name the object as well",
+        "metadata is said of no object: name the object as well",
+        "policy is said of no container: name the container as well",
+    )
+    with pytest.raises(ExampleError, match="object is in no container"):
+        read({"object": "a"})
+
+
+def test_the_largest_size_of_a_rule_is_read_back() -> None:
+    facts = Facts(
+        "PUT", "c", "o", stored=ObjectFacts(exists=True, size_bytes=(10**15 - 1) << 40), holder=ContainerFacts()
+    )
+    assert read_words(shlex.split(describe(facts))) == facts

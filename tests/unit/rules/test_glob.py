@@ -105,9 +105,19 @@ def test_what_is_no_glob_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cost"), [("a?b", 0), ("*a?b", 0), ("a?*", 0), ("*abc*", 0), ("*a?*", 2), ("x*[ab]c?*abc*?*y?", 4)]
+    ("text", "cost"),
+    [
+        ("a?b", 0),
+        ("*a?b", 0),
+        ("a?*", 0),
+        ("*abc*", 1),
+        ("*abcdefgh*", 1),
+        ("*abcdefghi*", 2),
+        ("*a?*", 2),
+        ("x*[ab]c?*abc*?*y?", 5),
+    ],
 )
-def test_what_floats_between_stars_and_is_no_text_costs(text: str, cost: int) -> None:
+def test_what_floats_between_stars_costs_and_plain_text_less(text: str, cost: int) -> None:
     assert glob.cost(text) == cost
 
 
