@@ -35,7 +35,7 @@ class Operator(Enum):
     HAS = "has"  # frozenset[str]: of a set of values (roles) one is one of these
     AT_LEAST = "at-least"  # int
     AT_MOST = "at-most"  # int
-    WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive
+    WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive, in order and apart
     IS = "is"  # bool: of a fact that is true or false
     PRESENT = "present"  # bool: the value is there (true) or missing (false)
 

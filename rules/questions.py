@@ -61,7 +61,7 @@ class Questions:
         self._outlines = [self._solver.outline(rule.condition) for rule in rules.rules]
         self._has_times = any(test.fact == "time" for rule in rules.rules for test in _all_tests(rule))
         self._total = Budget(total_steps)
-        self._evaluation_steps = 1 + sum(map(_weight, rules.rules)) // 64
+        self._evaluation_steps = 1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
 
     def budget(self) -> Budget:
         """For one question."""
@@ -161,11 +161,6 @@ def _all_tests(rule: Rule) -> Iterable[Test]:
     yield from tests_of(rule.condition)
     if isinstance(rule.action, Run) and rule.action.reverse:
         yield from tests_of(rule.action.reverse.condition)
-
-
-def _weight(rule: Rule) -> int:
-    """How many comparisons an evaluation may take: one for each test, but for each of its networks or windows."""
-    return sum(len(test.operand) if isinstance(test.operand, tuple) else 1 for test in tests_of(rule.condition))
 
 
 def present(fact: str) -> Test:

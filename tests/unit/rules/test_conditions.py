@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 
 import pytest
@@ -135,3 +136,27 @@ def test_every_row_reads_something_and_says_what() -> None:
         assert row.operators
         is_missing = row.read(Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts()), "k") is None
         assert is_missing == (row.is_optional and row.name not in ("container", "object")), row.name
+
+
+@pytest.mark.parametrize(
+    ("address", "is_within"),
+    [
+        ("9.255.255.255", False),
+        ("10.0.0.0", True),
+        ("10.1.2.3", True),
+        ("10.255.255.255", True),
+        ("11.0.0.0", False),
+        ("11.0.0.1", True),
+        ("255.255.255.255", True),
+        ("::ffff:10.1.2.3", True),
+        ("::", False),
+        ("fd00::", True),
+        ("fdff:ffff::1", True),
+        ("fe00::", False),
+        ("a00::", False),  # the number of 10.0.0.0 is not looked for among networks of the other version
+    ],
+)
+def test_networks_that_overlap_and_touch(address: str, is_within: bool) -> None:
+    written = ("fd00::/8", "10.1.0.0/16", "10.0.0.0/8", "11.0.0.1/32", "255.255.255.255/32", "10.1.2.3/32")
+    test = Test("client-address", Operator.WITHIN, tuple(map(ipaddress.ip_network, written)))
+    assert holds(test, Facts("GET", client_address=address)) is is_within
