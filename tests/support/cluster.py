@@ -28,9 +28,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 LOG_LINES: Final = 15
 LOG_COLUMNS: Final = 400
 #: A request in the access log of a server that went well.
-GONE_WELL: Final = re.compile(
-    r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d '
-)
+GONE_WELL: Final = re.compile(r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d ')
 
 
 @dataclass(frozen=True)
