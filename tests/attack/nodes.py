@@ -135,7 +135,14 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
 
 
 ROWS: Final = (
-    Attack("full disk under the code cache", "503 with Retry-After, then 200", full_code_cache, PYTHON, fresh=True),
+    Attack(
+        "full disk under the code cache",
+        "503 with Retry-After, then 200",
+        full_code_cache,
+        PYTHON,
+        fresh=True,
+        once=True,
+    ),
     Attack("full disk under the state directory", "503 for newcomers, then 200", full_state, PYTHON, fresh=True),
     Attack("full container of logs", "200", full_log_container, PYTHON),
     Attack("full disk under the operator's logs", "200", full_operator_logs, PYTHON, alone=True),
