@@ -20,6 +20,9 @@ Hence the rule's kind decides, always towards the closed side: in rules that res
 of a missing value is false and its ``not`` is true; in rules that do not (``allow``, ordinary ``run``), neither holds.
 Whoever means the missing value says ``present: false``.
 
+A set of nothing is missing: a caller without any role has said as little of himself as one without a name, so
+``not: {roles: intern}`` of an ``allow`` does not hold of the anonymous.
+
 There is no third kind of evaluation for that.  Evaluation is plain logic, in which ``not`` of false is true; the parser
 rewrites the conditions of rules that do not restrict by :func:`cautious`, which spells it out: below ``not``, a test
 becomes "the test, or the value is missing".  What reads :class:`rules.model.Rule` therefore needs to know nothing of it.
@@ -55,7 +58,7 @@ class Kind(Enum):
     STRING = "string"  # scalar, list or {exact, glob, prefix, suffix, one-of, present}
     STRINGS = "string-map"  # name of an entry -> as STRING
     NUMBER = "number"  # {at-least, at-most, present}
-    SET = "set"  # scalar or list: one of these is among the values
+    SET = "set"  # scalar or list: one of these is among the values; or {present}
     NETWORK = "network"  # scalar or list of networks
     TIME = "time"  # {days, from, to} or a list of these
     BOOL = "bool"  # true or false
@@ -82,7 +85,7 @@ OPERATORS: Final[Mapping[Kind, tuple[Operator, ...]]] = {
     Kind.STRING: _STRING_OPERATORS,
     Kind.STRINGS: _STRING_OPERATORS,
     Kind.NUMBER: (Operator.AT_LEAST, Operator.AT_MOST, Operator.PRESENT),
-    Kind.SET: (Operator.HAS,),
+    Kind.SET: (Operator.HAS, Operator.PRESENT),
     Kind.NETWORK: (Operator.WITHIN, Operator.PRESENT),
     Kind.TIME: (Operator.WITHIN, Operator.PRESENT),
     Kind.BOOL: (Operator.IS,),
@@ -190,8 +193,8 @@ _ROWS: Final = (
          "the caller's own project (tempauth: account), which need not be the one that is asked for"),
     Fact("domain", _S, _R, lambda facts, _: facts.caller.domain,
          "domain of the user (Keystone)"),
-    Fact("roles", Kind.SET, _R, lambda facts, _: facts.caller.roles,
-         "the caller has one of these roles (tempauth: groups)", is_optional=False),
+    Fact("roles", Kind.SET, _R, lambda facts, _: facts.caller.roles or None,
+         "the caller has one of these roles (tempauth: groups); missing for callers without any"),
     Fact("anonymous", Kind.BOOL, _R, lambda facts, _: facts.caller.is_anonymous,
          "nobody is logged in, and the request has no signature", is_optional=False),
     Fact("signed", Kind.BOOL, _R, lambda facts, _: facts.caller.is_signed,

@@ -10,7 +10,7 @@ strings   intersection of languages (:mod:`rules.automata`)
 number    one interval after another cut out of the numbers from 0
 network   the same of the addresses, IPv4 before IPv6
 time      the same of the minutes of a week
-set       what is forbidden, taken off from each of the sets that want one of theirs
+set       what is forbidden, taken off from each of the sets that want one of theirs; never empty, as that is missing
 bool      like a value that is there (true) or missing (false)
 ========  ============================================================================
 
@@ -21,6 +21,7 @@ a content type is in lower case and without parameters, methods are those of the
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Solution:
 def solve(dimension: Dimension, literals: Iterable[Literal], budget: Budget) -> Solution:
     """What passes all ``literals``, which are of ``dimension``."""
     fact = TABLE[dimension[0]]
-    may_be_missing, may_be_there = fact.is_optional or fact.kind in {Kind.SET, Kind.BOOL}, True
+    may_be_missing, may_be_there = fact.is_optional or fact.kind is Kind.BOOL, True
     if fact.name == "time":
         may_be_missing = False  # Facts allow it, requests do not have it
     compared = []
@@ -268,7 +269,12 @@ def _set(_fact: str, literals: Sequence[Literal], budget: Budget) -> frozenset[s
             return None
         if chosen.isdisjoint(one_of):
             chosen.add(min(one_of))
-    return frozenset(chosen)
+    return frozenset(chosen) or frozenset({_member_outside(forbidden)})
+
+
+def _member_outside(forbidden: frozenset[str]) -> str:
+    names = itertools.chain(("member",), (f"member-{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in forbidden)
 
 
 def _bool(_fact: str, _literals: Sequence[Literal], _budget: Budget) -> bool:

@@ -1,6 +1,6 @@
 """What is known of a request when its rules are asked: values only, no Swift.
 
-A value that is not there is ``None`` (or absent from its mapping) and makes every test of it fail but ``present: false``: a
+A value that is not there is ``None`` (or absent from its mapping, or an empty set) and makes every test of it fail but ``present: false``: a
 missing value never matches by accident.  What that means below ``not`` is told in :mod:`rules.conditions`.
 
 The facts of the stored object and of its container cost a request to get.  They are ``UNKNOWN`` at first; when the

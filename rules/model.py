@@ -37,7 +37,7 @@ class Operator(Enum):
     AT_MOST = "at-most"  # int
     WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive, in order and apart
     IS = "is"  # bool: of a fact that is true or false
-    PRESENT = "present"  # bool: the value is there (true) or missing (false)
+    PRESENT = "present"  # bool: the value is there (true) or missing (false); an empty set is missing
 
 
 @dataclass(frozen=True)

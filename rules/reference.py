@@ -21,7 +21,7 @@ _WRITTEN: Final = {
     Kind.STRING: "a string, a list of strings of which it must be one, or a mapping of comparisons",
     Kind.STRINGS: "``{name: test}``, several names must all hold; each test as for a string",
     Kind.NUMBER: "a mapping of comparisons",
-    Kind.SET: "a string or a list of strings",
+    Kind.SET: "a string, a list of strings of which one must be among the values, or a mapping of the comparison",
     Kind.NETWORK: "an address or a network, or a list of these",
     Kind.TIME: '``{days: [mon, fri], from: "22:00", to: "06:00"}``, or a list of these; at least one of the three',
     Kind.BOOL: "``true`` or ``false``",
@@ -49,7 +49,7 @@ _COMPARISONS: Final = {
     Operator.ONE_OF: "a list; equal to one of these",
     Operator.AT_LEAST: "bytes, or with ``K``, ``M``, ``G``, ``T`` in units of 1024",
     Operator.AT_MOST: "likewise",
-    Operator.PRESENT: "``true``: there is a value; ``false``: it is missing",
+    Operator.PRESENT: "``true``: there is a value; ``false``: it is missing (of a set: there is none)",
 }
 
 _HEAD: Final = """\
@@ -112,7 +112,7 @@ def _row(fact: Fact) -> tuple[str, str, str]:
 
 def _kind(kind: Kind) -> tuple[str, str, str]:
     named = [f"``{operator.value}``" for operator in OPERATORS[kind] if operator in _COMPARISONS]
-    written = kind in {Kind.STRING, Kind.STRINGS, Kind.NUMBER}
+    written = kind in {Kind.STRING, Kind.STRINGS, Kind.NUMBER, Kind.SET}
     return _KINDS[kind], _WRITTEN[kind], ", ".join(named) if written else ""
 
 

@@ -189,6 +189,12 @@ def _bounds(fact: Fact, node: Node, faults: Faults) -> Condition:
 
 
 def _set(fact: Fact, node: Node, faults: Faults) -> Condition:
+    if isinstance(node, Mapping) and Operator.PRESENT.value in node:
+        known = values.fields(node, fact.name, (Operator.PRESENT.value,), faults)
+        value = known[Operator.PRESENT.value]
+        return Test(
+            fact.name, Operator.PRESENT, _present(fact, f"present of {fact.name}", value, faults), None, value.place
+        )
     return Test(fact.name, Operator.HAS, _one_of(fact, fact.name, node, faults), None, node.place)
 
 

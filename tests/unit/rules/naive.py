@@ -47,8 +47,10 @@ def value(test: Test, facts: Facts) -> Any:  # noqa: C901, PLR0911, PLR0912 - on
             return _address(facts.client_address)
         case "time":
             return facts.minute_of_week
-        case "user" | "project" | "domain" | "roles":
+        case "user" | "project" | "domain":
             return getattr(facts.caller, test.fact)
+        case "roles":
+            return facts.caller.roles or MISSING
         case "anonymous":
             return facts.caller.is_anonymous
         case "signed":

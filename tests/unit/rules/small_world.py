@@ -60,13 +60,15 @@ def _names() -> World:
         Test("roles", Operator.HAS, frozenset({"r"})),
         Test("roles", Operator.HAS, frozenset({"s"})),
         Test("roles", Operator.HAS, frozenset({"r", "s"})),
+        Test("roles", Operator.PRESENT, operand=True),
+        Test("roles", Operator.PRESENT, operand=False),
     ]
     requests = [
         Facts(method, "container", name, Caller(user="u", roles=frozenset(roles)), minute_of_week=0,
               stored=ObjectFacts(), holder=ContainerFacts())
         for name in [None, *strings(4)[1:]]
         for method in ("GET", "PUT", "COPY", "HEAD")
-        for roles in ("", "r", "s", "rs")
+        for roles in ("", "r", "s", "rs", "z")
     ]  # fmt: skip
     return World("names", tuple(tests), tuple(requests))
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import model, parse, text
-from rules.conditions import TABLE, cautious
+from rules.conditions import TABLE, cautious, holds
+from rules.facts import Caller, Facts
 from rules.faults import MAX_FAULTS
 from rules.model import (
     Allow,
@@ -123,6 +124,7 @@ def test_every_part_of_a_rule() -> None:
         ("{size: {at-most: 1}}", Test("size", Operator.AT_MOST, 1)),
         ("{size: {at-most: 3 GiB}}", Test("size", Operator.AT_MOST, 3 << 30)),
         ("{roles: admin}", Test("roles", Operator.HAS, frozenset({"admin"}))),
+        ("{roles: {present: false}}", Test("roles", Operator.PRESENT, False)),
         ("{anonymous: false}", Test("anonymous", Operator.IS, False)),
         ("{client-address: 10.0.0.1}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("10.0.0.1/32"),))),
         ("{client-address: ['fd00::/8']}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("fd00::/8"),))),
@@ -169,6 +171,16 @@ def test_missing_values_count_against_rules_that_do_not_restrict() -> None:
     reverse = one("run: a.py\nand-reverse-on-read: {run: b.py, when: {not: {user: bob}}}").action
     assert isinstance(reverse, Run)
     assert reverse.reverse == Reverse((Step("b.py"),), cautious(written))
+
+
+def test_who_has_no_role_is_not_let_past_by_the_lack_of_it() -> None:
+    nobody = Facts("GET", "c", "o", Caller(is_anonymous=True))
+    line = "when: {not: {roles: [intern]}}\n"
+    assert holds(one(line + "allow: true").condition, nobody) is False
+    assert holds(one(line + "run: a.py").condition, nobody) is False
+    assert holds(one(line + "deny: stop").condition, nobody) is True
+    assert holds(one(line + "run: a.py\nmandatory: true").condition, nobody) is True
+    assert holds(one("when: {roles: {present: false}}\nallow: true").condition, nobody) is True
 
 
 def test_a_rule_whose_condition_may_hold_of_an_upload_can_be_undone() -> None:
@@ -311,6 +323,7 @@ def test_both_readers_of_yaml_agree_on_the_example() -> None:
         ("allow: true\nwhen: {time: []}", "value.bad", "list of times is empty", "days"),
         ("allow: true\nwhen: {anonymous: 'true'}", "value.type", "wants true or false", "unquoted"),
         ("allow: true\nwhen: {roles: {has: x}}", "value.type", "roles wants a string or a list", "write [a, b]"),
+        ("allow: true\nwhen: {roles: {present: true, has: x}}", "key.unknown", "roles has no 'has'", "present"),
         ("allow: true\nwhen: {all: {user: a}}", "value.type", "all wants a list", "write all: ["),
         ("allow: true\nwhen: {any: []}", "value.type", "any wants a list of conditions, and this is empty", "any: ["),
         ("allow: true\nwhen: {any: [{}]}", "value.bad", "holds of every request", "leave it away"),
