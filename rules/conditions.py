@@ -141,6 +141,11 @@ def address(text: str | None) -> Address | None:
     return getattr(found, "ipv4_mapped", None) or found
 
 
+def _roles(roles: frozenset[str]) -> frozenset[str] | None:
+    """In lower case: Swift's keystoneauth compares them so, and whom it lets in as Admin a rule about admin must know."""
+    return frozenset(map(str.lower, roles)) or None
+
+
 def _stored(read: Callable[[ObjectFacts, str], Value]) -> Callable[[Facts, str], Value | Unknown]:
     def of_facts(facts: Facts, key: str) -> Value | Unknown:
         if facts.object is None or facts.container is None:
@@ -193,8 +198,9 @@ _ROWS: Final = (
          "the caller's own project (tempauth: account), which need not be the one that is asked for"),
     Fact("domain", _S, _R, lambda facts, _: facts.caller.domain,
          "domain of the user (Keystone)"),
-    Fact("roles", Kind.SET, _R, lambda facts, _: facts.caller.roles or None,
-         "the caller has one of these roles (tempauth: groups); missing for callers without any"),
+    Fact("roles", Kind.SET, _R, lambda facts, _: _roles(facts.caller.roles),
+         "the caller has one of these roles (tempauth: groups), in any case; missing for callers without any",
+         ignores_case=True),
     Fact("anonymous", Kind.BOOL, _R, lambda facts, _: facts.caller.is_anonymous,
          "nobody is logged in, and the request has no signature", is_optional=False),
     Fact("signed", Kind.BOOL, _R, lambda facts, _: facts.caller.is_signed,

@@ -67,14 +67,14 @@ def _plain(facts: Facts, name: str) -> Anything:
     if name == "content-type":  # as it is, with its parameters: reading it would take them off
         stored = facts.stored
         return None if isinstance(stored, Unknown) else stored.content_type
+    if name == "roles":  # likewise in their own case
+        return sorted(facts.caller.roles)
     value: Anything = TABLE[name].read(facts, "")
     match TABLE[name].kind:
         case _ if isinstance(value, Unknown) or value is None:
             return None
         case Kind.TIME:
             return _time(value)
-        case Kind.SET:
-            return sorted(value)
         case Kind.NETWORK:
             return facts.client_address
     return value

@@ -32,7 +32,7 @@ class Caller:
     :param user: name or id as the authentication middleware gives it; ``None`` for anonymous requests and signed URLs.
     :param project: the caller's own project (with tempauth: account), not the one that is asked for.
     :param domain: the domain of the user (Keystone).
-    :param roles: Keystone roles, or tempauth groups.
+    :param roles: Keystone roles, or tempauth groups, in whatever case they come: they are compared without regard to it.
     :param is_anonymous: nobody is logged in, and the request carries no signature.
     :param is_signed: the request is authorised by a signed URL or form (``tempurl``, ``formpost``).
     """

@@ -32,7 +32,7 @@ class Operator(Enum):
     PREFIX = "prefix"  # str
     SUFFIX = "suffix"  # str
     ONE_OF = "one-of"  # frozenset[str]: equal to one of these
-    HAS = "has"  # frozenset[str]: of a set of values (roles) one is one of these
+    HAS = "has"  # frozenset[str]: of a set of values (roles) one is one of these; in lower case
     AT_LEAST = "at-least"  # int
     AT_MOST = "at-most"  # int
     WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive, in order and apart

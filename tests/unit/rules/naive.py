@@ -50,7 +50,7 @@ def value(test: Test, facts: Facts) -> Any:  # noqa: C901, PLR0911, PLR0912 - on
         case "user" | "project" | "domain":
             return getattr(facts.caller, test.fact)
         case "roles":
-            return facts.caller.roles or MISSING
+            return {role.lower() for role in facts.caller.roles} or MISSING
         case "anonymous":
             return facts.caller.is_anonymous
         case "signed":

@@ -68,7 +68,7 @@ def _names() -> World:
               stored=ObjectFacts(), holder=ContainerFacts())
         for name in [None, *strings(4)[1:]]
         for method in ("GET", "PUT", "COPY", "HEAD")
-        for roles in ("", "r", "s", "rs", "z")
+        for roles in ("", "r", "s", "Rs", "z")
     ]  # fmt: skip
     return World("names", tuple(tests), tuple(requests))
 

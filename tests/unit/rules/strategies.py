@@ -47,7 +47,7 @@ def _facts(chance: random.Random) -> Facts:
             user=chance.choice(maybe_name),
             project=chance.choice(maybe_name),
             domain=chance.choice(maybe_name),
-            roles=frozenset(role for role in ROLES if chance.random() < 0.4),
+            roles=frozenset(chance.choice((role, role.title())) for role in ROLES if chance.random() < 0.4),
             is_anonymous=chance.random() < 0.5,
             is_signed=chance.random() < 0.5,
         ),

@@ -62,6 +62,7 @@ def decider(finding: Finding, *texts: str) -> str | None:
             "when: {time: {days: [sat], from: '10:00', to: '12:00'}}, deny: x",
         ),
         ("when: {roles: [a, b]}, deny: x", "when: {roles: a, user: bob}, deny: x"),
+        ("when: {roles: [Doctor]}, deny: x", "when: {roles: DOCTOR}, deny: x"),
         ("when: {not: {content-type: text/csv}}, deny: x", "when: {content-type: {prefix: image/}}, deny: x"),
         ("when: {user: {present: true}}, allow: true", "when: {user: {glob: '?*'}}, allow: true"),
         ("when: {any: [{container: a}, {user: bob}]}, deny: x", "when: {user: [bob], object: x}, deny: x"),

@@ -124,6 +124,7 @@ def test_every_part_of_a_rule() -> None:
         ("{size: {at-most: 1}}", Test("size", Operator.AT_MOST, 1)),
         ("{size: {at-most: 3 GiB}}", Test("size", Operator.AT_MOST, 3 << 30)),
         ("{roles: admin}", Test("roles", Operator.HAS, frozenset({"admin"}))),
+        ("{roles: [Admin, READER]}", Test("roles", Operator.HAS, frozenset({"admin", "reader"}))),
         ("{roles: {present: false}}", Test("roles", Operator.PRESENT, False)),
         ("{anonymous: false}", Test("anonymous", Operator.IS, False)),
         ("{client-address: 10.0.0.1}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("10.0.0.1/32"),))),
@@ -181,6 +182,12 @@ def test_who_has_no_role_is_not_let_past_by_the_lack_of_it() -> None:
     assert holds(one(line + "deny: stop").condition, nobody) is True
     assert holds(one(line + "run: a.py\nmandatory: true").condition, nobody) is True
     assert holds(one("when: {roles: {present: false}}\nallow: true").condition, nobody) is True
+
+
+@pytest.mark.parametrize("written", ["Admin", "[guest, ADMIN]", "admin"])
+@pytest.mark.parametrize("role", ["admin", "ADMIN", "aDmin"])
+def test_roles_are_compared_in_any_case(written: str, role: str) -> None:
+    assert holds(when(f"{{roles: {written}}}"), Facts("GET", caller=Caller("u", roles=frozenset({role}))))
 
 
 def test_a_rule_whose_condition_may_hold_of_an_upload_can_be_undone() -> None:
