@@ -8,7 +8,20 @@ from typing import Final
 from rules import template, values, when
 from rules.conditions import cautious, evaluate
 from rules.faults import Faults, quoted
-from rules.model import Action, Allow, Condition, Deny, Operator, Passes, Reverse, Run, Step, Template, Test
+from rules.model import (
+    Action,
+    Allow,
+    Condition,
+    Deny,
+    Operator,
+    Passes,
+    Reverse,
+    Run,
+    Step,
+    Template,
+    Test,
+    never_passes,
+)
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
 #: More storlets in a row are refused.
@@ -17,10 +30,6 @@ _MAX_MESSAGE: Final = 500
 _MAX_PARAMETER: Final = 4096
 _STEP_EXAMPLE: Final = "a storlet's name, {storlet: name, parameters: {...}}, or a list of these"
 _PASS_NAME: Final = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]{0,128}\*?")
-#: A result has these of its own; the source's would be false.
-_NEVER_PASS: Final = frozenset(
-    ("etag", "content-length", "content-range", "content-md5", "accept-ranges", "transfer-encoding")
-)
 
 
 def read(name: str, node: Node, faults: Faults) -> Action:
@@ -143,6 +152,14 @@ def passes(node: Node, faults: Faults) -> Passes:
     return Passes(metadata, headers)
 
 
+def _never_help(name: str) -> str:
+    """Of a wildcard as well: one that begins like these fits nothing else."""
+    metadata = name.removeprefix("x-object-meta-")
+    if metadata != name:
+        return f'write it as metadata: ["{metadata}"]'
+    return "leave it away; it is false of a result, or the cluster's own"
+
+
 def _pass_names(node: Node, what: str, faults: Faults) -> tuple[str, ...]:
     found = []
     for item in values.scalars(node, what, faults):
@@ -152,8 +169,10 @@ def _pass_names(node: Node, what: str, faults: Faults) -> tuple[str, ...]:
             faults.add(
                 "value.bad", item.place, text, "write a name such as last-modified; * only at the end, for any rest"
             )
-        elif what == "pass headers" and name in _NEVER_PASS:
-            text = f"{name} of the source would be false of the result"
-            faults.add("value.bad", item.place, text, "leave it away; a result has its own")
+        elif "_" in name:
+            text = f"{quoted(item.text)} in {what} never occurs: in names of headers Swift reads _ as -"
+            faults.add("value.bad", item.place, text, f"write {name.replace('_', '-')}")
+        elif what == "pass headers" and never_passes(name):
+            faults.add("value.bad", item.place, f"{name} of the source never leaves with a result", _never_help(name))
         found.append(name)
     return tuple(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,35 @@ class Explicit(Enum):
     AFTER = "after"
 
 
+#: Headers of the source that never leave with a result: they say something of the source's own bytes and would be false of the
+#: result, they belong to the one answer they came with, or they say where the source is kept.
+NEVER_PASS: Final = frozenset(
+    (
+        "accept-ranges", "content-length", "content-md5", "content-range", "etag", "x-manifest-etag",
+        "x-object-manifest", "x-static-large-object",
+        "connection", "date", "keep-alive", "proxy-authenticate", "set-cookie", "te", "trailer", "transfer-encoding",
+        "upgrade", "www-authenticate", "x-openstack-request-id", "x-trans-id",
+    )
+)  # fmt: skip
+#: Beginnings of such headers.  Metadata is not a header here: whoever passes headers on does not mean it.
+NEVER_PASS_PREFIXES: Final = (
+    "x-object-meta-",
+    "x-object-sysmeta-",
+    "x-object-transient-sysmeta-",
+    "x-account-",
+    "x-container-",
+    "x-backend-",
+    "x-storlet-",
+    "x-symlink-target",
+)
+
+
 @dataclass(frozen=True)
 class Passes:
     """Which names of the source's metadata and headers leave with the result; lower case, a ``*`` at the end is any rest.
+
+    Whoever makes the answer asks :meth:`allows_metadata` and :meth:`allows_header`, and compares nothing itself: a wildcard
+    also fits what must never leave, such as the source's etag, by which its bytes could be guessed.
 
     :param metadata: user metadata, without ``X-Object-Meta-``.
     :param headers: other headers, such as ``last-modified``.
@@ -157,6 +183,31 @@ class Passes:
 
     metadata: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+
+    def allows_metadata(self, name: str) -> bool:
+        """Whether an item of user metadata leaves; ``name`` in any case, without ``X-Object-Meta-``."""
+        return _is_named(_header_name(name), self.metadata)
+
+    def allows_header(self, name: str) -> bool:
+        """Whether another header leaves; ``name`` in any case."""
+        return not never_passes(name) and _is_named(_header_name(name), self.headers)
+
+
+def never_passes(name: str) -> bool:
+    """Whether the source's header of that name stays behind, whatever a rule says."""
+    plain = _header_name(name)
+    return plain in NEVER_PASS or plain.startswith(NEVER_PASS_PREFIXES)
+
+
+def _header_name(name: str) -> str:
+    """Swift and WSGI do not tell ``_`` from ``-`` in names of headers, so neither may hide one from us."""
+    return name.strip().lower().replace("_", "-")
+
+
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    return bool(name) and any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
+    )
 
 
 @dataclass(frozen=True)
