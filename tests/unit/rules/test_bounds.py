@@ -16,7 +16,7 @@ from rules.consistency import check
 from rules.cycles import CycleCheck
 from rules.facts import Facts
 from rules.model import Operator, RuleSet, Test
-from rules.parse import parse
+from rules.parse import MAX_RULES, parse
 from rules.pipelines import StorletFacts
 from rules.questions import Questions
 from rules.solver import Solver
@@ -110,6 +110,14 @@ def test_plain_text_between_stars_counts_too() -> None:
     rules, findings = parse("\n".join(["version: 1", "rules:", *lines]) + "\n")
     assert rules is None
     assert [each.code for each in findings] == ["size.globs"]
+
+
+def test_as_many_globs_as_there_may_be_rules_are_fine_when_they_are_short() -> None:
+    """The worst that is let in: each of these is looked for at every place of a long row of the letter a."""
+    rules = [f"  - {{name: r{number}, when: {{object: {{glob: '*aabaa*'}}}}, deny: x}}" for number in range(MAX_RULES)]
+    assert parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[0] is not None
+    rules[-1] = rules[-1].replace("aabaa", "aabaaaa")
+    assert [each.code for each in parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[1]] == ["size.globs"]
 
 
 def test_long_words_are_not_repeated_in_full() -> None:
