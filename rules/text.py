@@ -11,8 +11,9 @@ YAML is read event by event and put together here, because its own loader would 
 A text is refused unread that is longer than :data:`MAX_BYTES`, and no further read that nests deeper than :data:`MAX_NESTING`
 or has more than :data:`MAX_VALUES` values: whoever may upload rules must not be able to keep a proxy busy with them.
 
-libyaml is used where PyYAML has it, as it is three times as fast; places of values are the same (a test compares).  The two read tabs
-in different ways, so there must be none.
+PyYAML's own reader is used, also where it has libyaml: the two do not accept the same (``[x:[y]]``, ``[a?b]``, tabs), and a text that
+one proxy takes and another one refuses would be two sets of rules.  A thousand rules take it 0.4 s and the
+worst text that was measured 1.2 s, once for a version; libyaml would take a fifth.  Tabs stay refused, as other readers of the same file disagree about them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from rules.model import Place
 MAX_BYTES: Final = 1 << 20
 MAX_NESTING: Final = 20
 MAX_VALUES: Final = 100_000
-
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Guess(Enum):
@@ -82,8 +81,9 @@ def read(text: bytes | str, faults: Faults) -> Node | None:
     decoded = _decode(text, faults)
     if decoded is None:
         return None
+    loader: Any = yaml.SafeLoader(decoded)
     try:
-        return _Composer(decoded, faults).document()
+        return _Composer(loader, faults).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
@@ -91,6 +91,10 @@ def read(text: bytes | str, faults: Faults) -> Node | None:
         faults.add("syntax", place, f"this is not YAML: {said}", _SYNTAX_HELP)
     except yaml.YAMLError as error:
         faults.add("syntax", Place(1, 1), f"this is not YAML: {str(error).splitlines()[0]}", _SYNTAX_HELP)
+    except (ValueError, OverflowError):  # it makes a character or a number of what is neither, and does not look
+        mark = loader.get_mark()
+        said = "an escape or a directive here has a number that is too large"
+        faults.add("syntax", Place(mark.line + 1, mark.column + 1), said, "write the character itself")
     except _StoppedError:
         pass
     return None
@@ -98,7 +102,7 @@ def read(text: bytes | str, faults: Faults) -> Node | None:
 
 _SYNTAX_HELP: Final = (
     "look for a missing quote, bracket or colon here or in the line above; indent with spaces, never with tabs;"
-    " quote what has one of : # { } [ ] * & ! % @ ` in it"
+    " quote what has one of ? : # { } [ ] * & ! % @ ` in it"
 )
 
 
@@ -130,7 +134,7 @@ def _decode(text: bytes | str, faults: Faults) -> str | None:
     return text
 
 
-#: What YAML refuses unescaped.  PyYAML's two readers say so in different words, and libyaml without the place.
+#: What YAML refuses unescaped.  PyYAML would say so without the line.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
@@ -161,8 +165,8 @@ def _one_character(match: re.Match[str]) -> str:
 class _Composer:
     """Puts a tree together from events."""
 
-    def __init__(self, text: str, faults: Faults) -> None:
-        self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_LOADER))
+    def __init__(self, loader: Any, faults: Faults) -> None:
+        self._events = _events(loader)
         self._faults = faults
         self._values = 0
 
@@ -212,7 +216,7 @@ class _Composer:
             self._faults.add("syntax.unsupported", place, f"the tag {quoted(event.tag)} is not supported", help_)
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
-        if _LONE_SURROGATE.search(event.value):  # libyaml refuses these itself
+        if _LONE_SURROGATE.search(event.value):
             self._faults.add("syntax", place, "an escape here is half a character", "write the character itself")
         return Scalar(event.value, _guess(event), place)
 
@@ -233,6 +237,11 @@ class _Composer:
             else:
                 seen[key.text] = key.place
                 yield key, value
+
+
+def _events(loader: Any) -> Iterator[Any]:
+    while loader.check_event():
+        yield loader.get_event()
 
 
 def _place(event: Any) -> Place:

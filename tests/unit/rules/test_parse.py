@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rules import model, parse, text
 from rules.conditions import TABLE, cautious, holds
 from rules.facts import Caller, Facts
-from rules.faults import MAX_FAULTS
+from rules.faults import MAX_FAULTS, Faults
 from rules.model import (
     Allow,
     Condition,
@@ -213,7 +213,6 @@ def test_json_is_yaml(indent: int | str | None) -> None:
         "rules": [{"name": "r", "when": {"user": 'J\U0001f600\\ud83d\\ude00\t"/'}, "deny": "n\u00e9"}],
     }
     written = json.dumps(source, indent=indent)
-    assert parse.parse(written) == _with_the_slow_reader(written)
     rule = parsed(written).rules[0]
     assert rule.condition == Test("user", Operator.EXACT, 'J\U0001f600\\ud83d\\ude00\t"/')
     assert rule.action == Deny("n\u00e9")
@@ -262,25 +261,46 @@ def test_a_condition_written_down_is_read_back(condition: Condition, form: str) 
     assert rules.rules[0].condition == condition
 
 
-@given(strategies.conditions().filter(_can_be_written), st.sampled_from([None, 1]))
-def test_both_readers_of_yaml_give_the_same_places(condition: Condition, indent: int | None) -> None:
-    source = {"version": 1, "rules": [{"name": "\u00fc\U0001f600", "when": _written(condition), "denny": "no"}]}
-    for written in (json.dumps(source, indent=indent), yaml.safe_dump(source, default_flow_style=indent is None)):
-        fast = parse.parse(written)
-        assert fast == _with_the_slow_reader(written)
-        assert fast[1]
+#: What libyaml and PyYAML's own reader do not agree on, with what is read on every proxy; ``None`` is refused.
+_DISPUTED = {
+    "[x:[y]]": [{"x": ["y"]}],
+    "[x:{y: z}]": [{"x": {"y": "z"}}],
+    "[a, b:]": ["a", {"b": ""}],
+    "{x:}": {"x": ""},
+    "[a?b]": None,
+    "{glob: a?b}": None,
+    "a:\tb": None,
+}
 
 
-def _with_the_slow_reader(source: str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_LOADER", yaml.SafeLoader)
-        return parse.parse(source)
+def _plain(node: text.Node) -> Any:
+    match node:
+        case text.Mapping(entries):
+            return {key.text: _plain(value) for key, value in entries}
+        case text.Sequence(items):
+            return [_plain(item) for item in items]
+    return node.text
 
 
-def test_both_readers_of_yaml_agree_on_the_example() -> None:
-    fast, slow = parse.parse(EVERYTHING)[0], _with_the_slow_reader(EVERYTHING)[0]
-    assert fast == slow
-    assert repr(fast) == repr(slow), "places are part of what is printed, not of what is compared"
+@pytest.mark.parametrize("written", _DISPUTED)
+@pytest.mark.parametrize("has_libyaml", [True, False])
+def test_what_is_read_does_not_depend_on_libyaml(
+    written: str, has_libyaml: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_libyaml:
+        for name in [name for name in vars(yaml) if name.startswith("C") and name.endswith("Loader")]:
+            monkeypatch.delattr(yaml, name)
+    found = Faults()
+    node = text.read(written, found)
+    assert (node and _plain(node)) == _DISPUTED[written]
+    assert [each.code for each in found.findings()] == (["syntax"] if node is None else [])
+
+
+def test_a_place_does_not_depend_on_libyaml() -> None:
+    """libyaml sees an empty key after its mark, one column further on."""
+    node = text.read("{a: b, ? }", Faults())
+    assert isinstance(node, text.Mapping)
+    assert [key.place.column for key, _ in node.entries] == [2, 9]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -404,11 +424,14 @@ def test_each_mistake_is_named_with_how_to_mend_it(body: str, code: str, said: s
         (RULE + "---\nx: y\n", [(5, 1, "syntax.unsupported")]),
         (RULE + "  - name: [\n", [(6, 1, "syntax")]),
         (RULE + "\t- x\n", [(5, 1, "syntax")]),
-        (RULE.replace("r\n", "r\t# libyaml takes this, and PyYAML's own reader refuses it\n", 1), [(3, 12, "syntax")]),
+        (RULE.replace("r\n", "r\t# some readers take this and some refuse it\n", 1), [(3, 12, "syntax")]),
         ("a: *x", [(1, 4, "syntax.unsupported"), (1, 1, "key.missing"), (1, 1, "key.missing"), (1, 1, "key.unknown")]),
         (b"version: 1\nrules: \xff", [(2, 8, "syntax")]),
         ("version: 1\nrules: \x01", [(2, 8, "syntax")]),
         ("a: \ud800", [(1, 4, "syntax")]),
+        ('a: b\nc: "\\U00110000"', [(2, 7, "syntax")]),
+        ('a: "\\UFFFFFFFF"', [(1, 7, "syntax")]),
+        (f"%YAML 1.{'1' * 5000}\n--- a", [(1, 9, "syntax")]),
     ],
 )  # fmt: skip
 def test_places_of_faults(source: bytes | str, found: list[tuple[int, int, str]]) -> None:
@@ -438,10 +461,9 @@ def test_all_faults_are_told_together_in_the_order_of_the_text() -> None:
     ]
 
 
-def test_half_a_character_is_refused_by_both_readers() -> None:
+def test_half_a_character_is_refused() -> None:
     source = RULE.replace("r\n", '"\\ud83d"\n', 1)
     assert faults(source)[0][2] == "syntax"
-    assert "syntax" in [found.code for found in _with_the_slow_reader(source)[1]]
 
 
 # --- what is too much -------------------------------------------------------------------------------------------------
@@ -484,7 +506,7 @@ def test_globs_that_take_long_together_are_refused() -> None:
     assert faults(source + rule % ("b", "{object: {glob: '*b*'}}")) == [(4, 5, "size.globs")]
 
 
-@given(st.text(alphabet="ab:-{}[]\"'\n &*!#?|>%@`\t,1~", max_size=40))
+@given(st.text(alphabet="ab:-{}[]\"'\n &*!#?|>%@`\t,1~\\UuxFd", max_size=40))
 def test_no_text_breaks_the_parser(source: str) -> None:
     rules, findings = parse.parse(source)
     assert rules is None
