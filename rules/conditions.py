@@ -106,6 +106,8 @@ class Fact:
     :param is_optional: it can be missing.
     :param ignores_case: the value is read in lower case, so operands are in lower case too.
     :param keys_ignore_case: likewise the names of a map's entries.
+    :param may_be_empty: an empty string is a value, and not the same as a missing one.
+    :param without: characters that no value has.
     """
 
     name: str
@@ -117,6 +119,8 @@ class Fact:
     is_optional: bool = True
     ignores_case: bool = False
     keys_ignore_case: bool = True
+    may_be_empty: bool = False
+    without: str = ""
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -171,23 +175,24 @@ _ROWS: Final = (
     Fact("method", _S, _R, lambda facts, _: facts.method,
          "GET, HEAD, PUT, POST, COPY or DELETE; a PUT with X-Copy-From is a COPY", choices=METHODS, is_optional=False),
     Fact("container", _S, _R, lambda facts, _: facts.container,
-         "the container whose bytes leave, or into which they are stored"),
+         "the container whose bytes leave, or into which they are stored", without="/"),
     Fact("object", _S, _R, lambda facts, _: facts.object,
          "the object's name"),
     Fact("content-type", _S, Group.STORED, _stored(lambda stored, _: media_type(stored.content_type)),
-         "of the object itself, without parameters, in any case", ignores_case=True),
+         "of the object itself, without parameters, in any case", ignores_case=True, without=";"),
     Fact("size", Kind.NUMBER, Group.STORED, _stored(lambda stored, _: stored.size_bytes),
          "of the object itself, in bytes or with K, M, G or T; missing for an upload of unknown length"),
     Fact("metadata", _M, Group.STORED, _stored(lambda stored, key: stored.metadata.get(key)),
-         "the object's own metadata, by name without X-Object-Meta-; tags are metadata"),
+         "the object's own metadata, by name without X-Object-Meta-; tags are metadata", may_be_empty=True),
     Fact("container-metadata", _M, Group.HOLDER, _holder(lambda holder, key: holder.metadata.get(key)),
-         "the container's metadata, by name without X-Container-Meta-"),
+         "the container's metadata, by name without X-Container-Meta-", may_be_empty=True),
     Fact("policy", _S, Group.HOLDER, _holder(lambda holder, _: holder.policy),
          "name of the container's storage policy"),
     Fact("header", _M, _R, lambda facts, key: facts.headers.get(key),
-         "of the request, by name in any case"),
+         "of the request, by name in any case", may_be_empty=True),
     Fact("query", _M, _R, lambda facts, key: facts.query.get(key),
-         "parameter of the request's query string; of a repeated one the last value", keys_ignore_case=False),
+         "parameter of the request's query string; of a repeated one the last value", keys_ignore_case=False,
+         may_be_empty=True),
     Fact("client-address", Kind.NETWORK, _R, lambda facts, _: address(facts.client_address),
          "the client's address is in one of these networks"),
     Fact("time", Kind.TIME, _R, lambda facts, _: facts.minute_of_week,

@@ -107,11 +107,12 @@ def solve(dimension: Dimension, literals: Iterable[Literal], budget: Budget) -> 
 # --- strings ----------------------------------------------------------------------------------------------------------
 
 _UNIVERSES: Final[Mapping[str, Universe]] = {
-    "container": Universe(without="/", is_never_empty=True),
-    "content-type": Universe(without=";" + string.ascii_uppercase, is_never_empty=True),
-    **dict.fromkeys(("metadata", "container-metadata", "header", "query"), Universe()),
+    name: Universe(
+        without=fact.without + (string.ascii_uppercase if fact.ignores_case else ""),
+        is_never_empty=not fact.may_be_empty,
+    )
+    for name, fact in TABLE.items()
 }
-_NAMES: Final = Universe(is_never_empty=True)
 _SPACE: Final = automata.ranges((each, each) for each in " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 #: What no value of a fact is, beyond its universe: a content type is read without the space around it.
 _RULED_OUT: Final[Mapping[str, tuple[Language, ...]]] = {
@@ -158,7 +159,7 @@ def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | Non
     wanted = [each.language for each in literals if not each.is_negated]
     ruled_out = [each.language for each in literals if each.is_negated]
     ruled_out += _RULED_OUT.get(fact, ())
-    universe = _UNIVERSES.get(fact, _NAMES)
+    universe = _UNIVERSES[fact]
     if choices := TABLE[fact].choices:
         wanted.append(automata.words(choices))
         # In the order of the table: a GET is the plainest example.

@@ -12,8 +12,9 @@ A text is refused unread that is longer than :data:`MAX_BYTES`, and no further r
 or has more than :data:`MAX_VALUES` values: whoever may upload rules must not be able to keep a proxy busy with them.
 
 PyYAML's own reader is used, also where it has libyaml: the two do not accept the same (``[x:[y]]``, ``[a?b]``, tabs), and a text that
-one proxy takes and another one refuses would be two sets of rules.  A thousand rules take it 0.4 s and the
-worst text that was measured 1.2 s, once for a version; libyaml would take a fifth.  Tabs stay refused, as other readers of the same file disagree about them.
+one proxy takes and another one refuses would be two sets of rules.  A thousand rules take it 0.4 s and the worst
+text that was measured 1.2 s, once for a version; libyaml would take a fifth.  Tabs stay refused, as other readers of the same
+file disagree about them.
 """
 
 from __future__ import annotations

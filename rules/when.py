@@ -135,7 +135,28 @@ def _whole(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     if plain is not None and plain != text:
         said = f"{quoted(text)} never occurs: a content type is compared without its parameters"
         faults.add("value.bad", node.place, said, f"write {plain}")
+    elif not text and not (fact.may_be_empty or fact.choices) and _is_string(node):
+        said = f"{what} is empty, and no {fact.name} ever is"
+        faults.add("value.bad", node.place, said, "leave it away; where a value is missing, present: false holds")
+    else:
+        _refuse_foreign(fact, what, text, node, faults)
     return text
+
+
+def _is_string(node: Node) -> bool:
+    """Otherwise that has been said already."""
+    return isinstance(node, Scalar) and node.guess is Guess.STRING
+
+
+def _refuse_foreign(fact: Fact, what: str, plain: str, node: Node, faults: Faults) -> None:
+    """Characters that no value has: in a list nobody would notice that this part of it never matches."""
+    foreign = next((each for each in fact.without if each in plain), None)
+    if foreign is not None:
+        said = f"{what} has a {quoted(foreign)}, and no {fact.name} ever has"
+        help_ = (
+            "name the container alone, and test object for the rest" if foreign == "/" else f"leave the {foreign} away"
+        )
+        faults.add("value.bad", node.place, said, help_)
 
 
 def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]:
@@ -145,21 +166,27 @@ def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]
 def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     """A prefix or suffix."""
     text = _operand(fact, what, node, faults)
-    if not text and isinstance(node, Scalar) and node.guess is Guess.STRING:
+    if not text and _is_string(node):
         faults.add(
             "value.bad", node.place, f"{what} is empty, so it holds of every value", "write present: true for that"
         )
+    _refuse_foreign(fact, what, text, node, faults)
     return text
 
 
 def _glob(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     text = _operand(fact, what, node, faults)
     try:
-        glob.parse(text)
+        pieces = glob.parse(text)
     except glob.GlobError as error:
         help_ = "a glob has * for any characters, ? for one, [abc], [a-z] and [!abc] for one of some"
         faults.add("value.bad", node.place, f"{what}: {error}", help_)
         return ""
+    if not pieces and not fact.may_be_empty and _is_string(node):
+        faults.add(
+            "value.bad", node.place, f"{what} is empty, and no {fact.name} ever is", "write what it should match"
+        )
+    _refuse_foreign(fact, what, "".join(piece for piece in pieces if isinstance(piece, str)), node, faults)
     return text
 
 

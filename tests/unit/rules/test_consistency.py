@@ -138,7 +138,7 @@ def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(w
 
 
 def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
-    assert found("deny: x", "when: {container: a/b}, deny: x") == [
+    assert found("deny: x", "when: {container: a, not: {container: a}}, deny: x") == [
         ("rule.never-holds", ERROR),
     ]
 
@@ -378,7 +378,7 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
         for other in range(one)
     )
     rule = f"when: {{all: [{pigeons}], not: {{any: [{apart}]}}}}, deny: x"
-    findings = check(rules_of(rule, "when: {container: a/b}, deny: x"), None)
+    findings = check(rules_of(rule, "when: {container: a, not: {container: a}}, deny: x"), None)
     assert [each.code for each in findings] == ["check.undecided", "rule.never-holds"]
     assert "whether rule r0 can match" in findings[0].text
 
@@ -427,7 +427,12 @@ def test_a_thousand_ordinary_rules_are_decided() -> None:
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:
-    texts = ["when: {container: a/b}, deny: x", "run: nowhere.jar", "allow: true", "when: {object: ''}, deny: x"]
+    texts = [
+        "when: {container: a, not: {container: a}}, deny: x",
+        "run: nowhere.jar",
+        "allow: true",
+        "when: {object: a, not: {object: a}}, deny: x",
+    ]
     lines = [each.place.line for each in check(rules_of(*texts), STORLETS)]
     assert lines == sorted(lines)
     assert len(lines) == 4

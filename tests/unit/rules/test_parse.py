@@ -118,6 +118,9 @@ def test_every_part_of_a_rule() -> None:
         ("{container: [logs]}", Test("container", Operator.ONE_OF, frozenset({"logs"}))),
         ("{object: {glob: '*.csv'}}", Test("object", Operator.GLOB, "*.csv")),
         ("{content-type: {prefix: Text/}}", Test("content-type", Operator.PREFIX, "text/")),
+        ("{container: {glob: 'a[!/]b'}}", Test("container", Operator.GLOB, "a[!/]b")),
+        ("{metadata: {k: ''}}", Test("metadata", Operator.EXACT, "", "k")),
+        ("{header: {k: ['', a/b;c]}}", Test("header", Operator.ONE_OF, frozenset({"", "a/b;c"}), "k")),
         ("{metadata: {Class: Top}}", Test("metadata", Operator.EXACT, "Top", "class")),
         ("{query: {Format: {present: false}}}", Test("query", Operator.PRESENT, False, "Format")),
         ("{size: {at-least: 2K}}", Test("size", Operator.AT_LEAST, 2048)),
@@ -250,6 +253,10 @@ def _can_be_written(condition: Condition) -> bool:
             return bool(parts) and all(map(_can_be_written, parts))
         case model.Not(part):
             return _can_be_written(part)
+    fact, operand = TABLE[condition.fact], condition.operand
+    texts = [operand] if isinstance(operand, str) else operand if isinstance(operand, frozenset) else []
+    if any((not text and not fact.may_be_empty) or set(fact.without) & set(text) for text in texts):
+        return False
     is_empty_edge = condition.operator in (Operator.PREFIX, Operator.SUFFIX) and not condition.operand
     return condition.fact not in ("time", "client-address") and not is_empty_edge
 
@@ -341,6 +348,16 @@ def test_a_place_does_not_depend_on_libyaml() -> None:
         ("allow: true\nwhen: {metadata: {a_b: a}}", "value.bad", "never occurs in metadata", "write a-b"),
         ("allow: true\nwhen: {content-type: Text/CSV; charset=utf-8}", "value.bad", "without its", "write text/csv"),
         ("allow: true\nwhen: {content-type: [a/b, ' c/d']}", "value.bad", "without its parameters", "write c/d"),
+        ("allow: true\nwhen: {container: [a/b, c]}", "value.bad", "container has a '/', and no container ever", "test object"),
+        ("allow: true\nwhen: {container: {prefix: a/}}", "value.bad", "prefix of container has a '/'", "test object"),
+        ("allow: true\nwhen: {container: {glob: 'a*/b'}}", "value.bad", "glob of container has a '/'", "test object"),
+        ("allow: true\nwhen: {content-type: {suffix: ';x'}}", "value.bad", "has a ';'", "leave the ; away"),
+        ("allow: true\nwhen: {container: ['', c]}", "value.bad", "container is empty, and no container ever is", "present: false"),
+        ("allow: true\nwhen: {object: {exact: ''}}", "value.bad", "exact of object is empty", "present: false"),
+        ("allow: true\nwhen: {object: {glob: ''}}", "value.bad", "glob of object is empty", "should match"),
+        ("allow: true\nwhen: {content-type: ''}", "value.bad", "content-type is empty", "present: false"),
+        ("allow: true\nwhen: {user: {one-of: [ada, '']}}", "value.bad", "one-of of user is empty", "present: false"),
+        ("allow: true\nwhen: {roles: ['', a]}", "value.bad", "roles is empty", "present: false"),
         ("allow: true\nwhen: {client-address: {within: a}}", "value.type", "client-address wants", "write"),
         ("allow: true\nwhen: {time: {days: [someday]}}", "value.bad", "a day cannot be 'someday'", "sunday"),
         ("allow: true\nwhen: {time: {from: '25:00'}}", "value.bad", "from of time is '25:00'", "22:00"),
