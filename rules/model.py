@@ -153,7 +153,7 @@ NEVER_PASS: Final = frozenset(
     (
         "accept-ranges", "content-length", "content-md5", "content-range", "etag", "x-manifest-etag",
         "x-object-manifest", "x-static-large-object",
-        "connection", "date", "keep-alive", "proxy-authenticate", "set-cookie", "te", "trailer", "transfer-encoding",
+        "connection", "date", "keep-alive", "proxy-authenticate", "set-cookie", "trailer", "transfer-encoding",
         "upgrade", "www-authenticate", "x-openstack-request-id", "x-trans-id",
     )
 )  # fmt: skip
