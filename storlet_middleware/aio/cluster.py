@@ -37,6 +37,7 @@ from .progress import AioError, Progress, run, say
 STEPS: Final = 8
 START_SECONDS: Final = 60.0
 ENGINE_SECONDS: Final = 45.0
+KILLED_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -352,14 +353,25 @@ def _remove_containers(home: Home) -> None:
 
 def _remove_group(node_id: str) -> None:
     """The control group that sandboxd makes above its sandboxes (``sandboxd/cgroups.py``), and what ended ones left in it."""
-    for top in [
+    tops = [
         *Path("/sys/fs/cgroup").glob(f"storlets-{node_id}"),
         *Path("/sys/fs/cgroup").glob(f"*/storlets-{node_id}"),
-    ]:
-        for folder, _, _ in os.walk(top, topdown=False):
-            # One that is in use stays: then a container does, too, and that has been said.
-            with contextlib.suppress(OSError):
-                Path(folder).rmdir()
+    ]
+    for procs in [procs for top in tops for procs in top.rglob("cgroup.procs")]:
+        # An engine that dies while it starts a container leaves the process that was to become it, which waits for ever.
+        with contextlib.suppress(OSError):
+            for pid in procs.read_text(encoding="ascii").split():
+                os.kill(int(pid), signal.SIGKILL)
+    give_up = time.monotonic() + KILLED_SECONDS
+    while True:
+        for top in tops:
+            for folder, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
+        # A killed process is in its group until somebody has asked for it.
+        if not any(top.exists() for top in tops) or time.monotonic() > give_up:
+            break
+        time.sleep(0.02)
     if Path("/run/systemd/system").is_dir():
         escaped = "".join(c if c.isalnum() or c in "_." else f"\\x{ord(c):02x}" for c in node_id)
         subprocess.run(["systemctl", "stop", f"storlets-{escaped}.slice"], capture_output=True, check=False)

@@ -58,9 +58,9 @@ def is_well(client: Client, name: str) -> bool:
     return (answer.status, answer.body, answer.is_broken) == (200, b"an object", False)
 
 
-def is_anything_loaded(cluster: Cluster) -> bool:
+def is_anything_loaded(cluster: Cluster, account: str) -> bool:
     status = node.ask(config.load(str(cluster.storlet_conf)), messages.AskNodeStatus())
-    return any(sandbox.groups for sandbox in status.sandboxes)
+    return any(sandbox.groups for sandbox in status.sandboxes if sandbox.account == account)
 
 
 def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_cluster: Cluster, account: Client) -> None:
@@ -81,7 +81,7 @@ def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_clust
     (first,) = versions()
     assert is_well(account, "b.py")
     assert first in versions()
-    wait_for(lambda: not is_anything_loaded(other_cluster), 60, "both storlets to be unloaded")
+    wait_for(lambda: not is_anything_loaded(other_cluster, account.account), 60, "both storlets to be unloaded")
     make_old()
     assert is_well(account, "c.py")
     assert is_well(account, "d.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -66,10 +67,22 @@ def test_killed_while_a_sandbox_starts(
     wait_for(lambda: len(host.sandboxes(fresh.account)) == 1, 10, "one sandbox only")
 
 
+def make_known(host: Host, tenant: Tenant, placement: str) -> None:
+    """Run a storlet through every server process: one that has not met the storlet yet asks sandboxd where its workers are."""
+    servers = ("object-1", "object-2") if placement == "object" else ("proxy",)
+    with contextlib.ExitStack() as stack:
+        logs = [stack.enter_context(host.new_log(server)) for server in servers]
+        wait_for(
+            lambda: tenant.is_well(placement) and all(f"{tenant.account}/{tenant.path}" in log() for log in logs),
+            30,
+            f"the storlet to have run through {servers}",
+        )
+
+
 def test_what_runs_goes_on_and_what_is_warm_stays_warm(
     host: Host, tenant: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
 ) -> None:
-    assert tenant.is_well(placement)
+    make_known(host, tenant, placement)
     before = host.sandbox(tenant.account)
     keys = [new_key(), new_key()]
     silent = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=keys[0])
