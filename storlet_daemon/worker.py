@@ -39,6 +39,8 @@ from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFaile
 
 RECEIVE_SECONDS = 10
 """How long a new connection has to bring its message."""
+LOOKS_MAX = 100
+"""How often a run's processes are looked for that come and go too quickly to be counted; then they count as writing."""
 BEGIN_SECONDS = 5
 """How long the kernel may refuse to pass a descriptor to the supervisor."""
 
@@ -379,9 +381,24 @@ class _Streams:
         """After a run that returned: let everything out. An error here is the run's."""
         for one in self._outputs:
             one.close()
-        if _has_children() and any(self._is_held_by(pid) for pid in kernel.strays(os.getpid(), ())):
+        if _has_children() and self._is_still_held():
             # What it writes from now on would be missing from a result that looks whole.
             raise StillWritingError("a process that the storlet started still holds its output: wait for its end first")
+
+    def _is_still_held(self) -> bool:
+        """Whether a process that the storlet started has the output open.
+
+        One may fork and end while it is looked for, and its copy be missed: only two looks that saw the same are an answer.
+        """
+        before: set[int] | None = None
+        for _ in range(LOOKS_MAX):
+            found = set(kernel.strays(os.getpid(), ()))
+            if any(self._is_held_by(pid) for pid in found):
+                return True
+            if found == before:
+                return False
+            before = found
+        return True
 
     def _is_held_by(self, pid: int) -> bool:
         """Whether another process has the output open; one that does not let itself be looked at counts as if."""
