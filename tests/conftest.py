@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import Cluster, attach, bring_up
+from tests.support import brief
+from tests.support.cluster import LOG_LINES, Cluster, attach, bring_up
 
 _running: list[Cluster] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """CI has a short output."""
+    if os.environ.get("CI"):
+        config.pluginmanager.register(brief.Brief(config), "brief")
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +54,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
     report = outcome.get_result()
     if report.failed and _running and "cluster" in getattr(item, "fixturenames", ()):
-        report.sections.append(("logs of the cluster", _running[-1].logs()))
+        lines = brief.LOG_LINES if os.environ.get("CI") else LOG_LINES
+        report.sections.append(("logs of the cluster", _running[-1].logs(lines)))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
