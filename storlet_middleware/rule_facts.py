@@ -1,0 +1,260 @@
+"""What a request's rules may look at, taken from its environment: a :class:`rules.facts.Facts`.
+
+What the request itself says costs nothing.  What the object and its container say is looked up when a decision depends on
+it (:class:`Asker`), with our own right: a rule about the object's metadata holds for callers who may not read them, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import mimetypes
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.storage_policy import POLICIES
+from swift.common.utils import config_true_value, drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+from swift.proxy.controllers.base import get_container_info
+
+from rules.conditions import Group
+from rules.engine import Compiled, Decision, Needs
+from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
+from storlet_middleware import grants, names
+from storlet_middleware.catalog import object_path
+from storlet_middleware.errors import BackendFailed
+
+SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+#: A rule's text is seen by more people than a token may be.
+_SECRETS: Final = frozenset(
+    (
+        "HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN", "HTTP_X_SERVICE_TOKEN", "HTTP_X_AUTH_KEY", "HTTP_AUTHORIZATION",
+        "HTTP_COOKIE", "HTTP_X_AMZ_SECURITY_TOKEN", "HTTP_X_CONTAINER_SYNC_AUTH",
+    )
+)  # fmt: skip
+_SIGNATURES: Final = frozenset(("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature"))
+_MINUTES_OF_DAY: Final = 24 * 60
+
+
+def of_request(environ: Mapping[str, Any], method: str, container: str | None, name: str | None) -> Facts:
+    """Facts of a request for an object, a container or (both ``None``) the account; what is stored is not known yet."""
+    headers = {
+        key[5:].replace("_", "-").lower(): lenient(value)
+        for key, value in environ.items()
+        if key.startswith("HTTP_") and key not in _SECRETS
+    }
+    if environ.get("CONTENT_TYPE"):
+        headers["content-type"] = lenient(environ["CONTENT_TYPE"])
+    if environ.get("CONTENT_LENGTH"):
+        headers["content-length"] = lenient(environ["CONTENT_LENGTH"])
+    query = parse_qsl(lenient(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+    now = time.gmtime()
+    return Facts(
+        method=method,
+        container=container,
+        object=name,
+        caller=caller_of(environ),
+        headers=headers,
+        query={key: value for key, value in query if key not in _SIGNATURES},
+        # Not X-Forwarded-For: that is what a client says of itself.
+        client_address=environ.get("REMOTE_ADDR") or None,
+        minute_of_week=now.tm_wday * _MINUTES_OF_DAY + now.tm_hour * 60 + now.tm_min,
+    )
+
+
+def caller_of(environ: Mapping[str, Any]) -> Caller:
+    """Who asks, as the authentication middleware says: Keystone's identity, or the groups of TempAuth."""
+    remote = str(environ.get("REMOTE_USER") or "")
+    if remote in SIGNED_URLS:
+        return Caller(is_signed=True)
+    if not remote:
+        return Caller(is_anonymous=True)
+    if remote.startswith(".wsgi."):
+        # Swift's own, such as container sync: it is nobody of whom a rule could speak.
+        return Caller()
+    identity = environ.get("keystone.identity")
+    if identity:
+        return Caller(
+            user=lenient(identity["user"][1] or identity["user"][0] or "") or None,
+            project=lenient(identity["tenant"][1] or identity["tenant"][0] or "") or None,
+            domain=lenient(_domain(environ, identity)) or None,
+            roles=frozenset(lenient(role) for role in identity.get("roles") or () if role),
+        )
+    groups = [lenient(group.strip()) for group in remote.split(",") if group.strip()]
+    user = lenient(grants.user_of(environ))
+    return Caller(user=user or None, project=user.partition(":")[0] or None, roles=frozenset(groups))
+
+
+def _domain(environ: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    _, name = identity.get("user_domain") or (None, None)
+    # The headers are the token's: Keystone's middleware drops what a client sends under these names.
+    return str(name or environ.get("HTTP_X_USER_DOMAIN_NAME") or "")
+
+
+def lenient(value: Any) -> str:
+    """A WSGI string as text; what is not UTF-8 can be no operand of a rule, so it need only stay different from all that can."""
+    return str(value).encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a HEAD said of an object: its facts, and by what its state is told from a later one.
+
+    :param stamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty when there is no object.
+    :param reverse: name of the rule that has to be undone on reading, or empty.
+    """
+
+    facts: ObjectFacts
+    stamp: str = ""
+    reverse: str = ""
+
+
+def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
+    """Look an object up with our own right; raises :class:`BackendFailed` unless it is known whether there is one.
+
+    :param path: quoted, with its query (``?version-id=`` means that version).
+    """
+    request = make_pre_authed_request(environ, method="HEAD", path=path, swift_source=names.SWIFT_SOURCE)
+    answer = request.get_response(app)
+    drain_and_close(answer)
+    if answer.status_int == 404:
+        return Stored(ObjectFacts())
+    if answer.status_int // 100 != 2:
+        raise BackendFailed(f"the object cannot be looked up for its rules: Swift answered {answer.status_int}")
+    headers = answer.headers
+    return Stored(
+        ObjectFacts(
+            exists=True,
+            content_type=lenient(headers.get("Content-Type") or "") or None,
+            size_bytes=answer.content_length,
+            metadata=_metadata(headers),
+        ),
+        str(headers.get("X-Timestamp") or ""),
+        lenient(headers.get(names.REVERSE_SYSMETA) or ""),
+    )
+
+
+def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
+    """What is to be stored by a PUT, as Swift will store it when no storlet changes it."""
+    length = str(environ.get("CONTENT_LENGTH") or "")
+    return ObjectFacts(
+        exists=True,
+        content_type=_incoming_type(environ, environ["PATH_INFO"]),
+        size_bytes=int(length) if length.isdecimal() else None,
+        metadata=_incoming_metadata(environ),
+    )
+
+
+def copied(environ: Mapping[str, Any], source: ObjectFacts) -> ObjectFacts:
+    """What is to be stored by a copy of ``source``: what the request says comes before what the source has."""
+    metadata = {} if config_true_value(environ.get("HTTP_X_FRESH_METADATA", "false")) else dict(source.metadata)
+    given = environ.get("CONTENT_TYPE")
+    return dataclasses.replace(
+        source,
+        content_type=lenient(given) if given else source.content_type,
+        metadata=metadata | _incoming_metadata(environ),
+    )
+
+
+def _incoming_type(environ: Mapping[str, Any], path: str) -> str:
+    given = environ.get("CONTENT_TYPE")
+    if given and not config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false")):
+        return lenient(given)
+    return mimetypes.guess_type(lenient(path))[0] or "application/octet-stream"
+
+
+def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "HTTP_" + names.OBJECT_META.upper().replace("-", "_")
+    return {
+        key[len(prefix) :].replace("_", "-").lower(): lenient(value)
+        for key, value in environ.items()
+        if key.startswith(prefix) and value
+    }
+
+
+def _metadata(headers: HeaderKeyDict) -> dict[str, str]:
+    prefix = names.OBJECT_META.lower()
+    return {
+        key.lower()[len(prefix) :].replace("_", "-"): lenient(value)
+        for key, value in headers.items()
+        if key.lower().startswith(prefix)
+    }
+
+
+def container_facts(app: Any, environ: dict[str, Any], version: str, account: str, container: str) -> ContainerFacts:
+    """Of a container that Swift cannot tell about, nothing is known and so nothing is allowed: raises :class:`BackendFailed`."""
+    path = f"/{version}/{account}/{container}".encode().decode("latin-1")
+    asked = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
+    info = get_container_info(asked, app, swift_source=names.SWIFT_SOURCE)
+    if info["status"] == 404:
+        return ContainerFacts()
+    if info["status"] // 100 != 2:
+        raise BackendFailed(f"the container cannot be looked up for its rules: Swift answered {info['status']}")
+    policy = POLICIES.get_by_index(info.get("storage_policy"))
+    return ContainerFacts(
+        metadata={key.lower().replace("_", "-"): lenient(value) for key, value in (info.get("meta") or {}).items()},
+        policy=policy.name if policy else None,
+    )
+
+
+class Asker:
+    """Asks an account's rules about one object, container or account, and looks up what they need.
+
+    :param look_up: what is known of the stored object; called once at most.
+    :param place: version, account and container (as text) whose metadata and policy count.
+    """
+
+    def __init__(
+        self, app: Any, environ: dict[str, Any], compiled: Compiled, place: tuple[str, str, str | None],
+        look_up: Callable[[], Stored],
+    ) -> None:  # fmt: skip
+        self._app = app
+        self._environ = environ
+        self._compiled = compiled
+        self._place = place
+        self._look_up = look_up
+        self._stored: Stored | None = None
+
+    @property
+    def looked_at(self) -> Stored | None:
+        """What was looked up of the object, if anything was."""
+        return self._stored
+
+    def stored(self) -> Stored:
+        """What the object's HEAD said."""
+        if self._stored is None:
+            self._stored = self._look_up()
+        return self._stored
+
+    def decide(self, facts: Facts, *, explicit: bool = False) -> tuple[Decision, Facts]:
+        """The decision, and the facts with what had to be known for it."""
+        while True:
+            answer = self._compiled.decide(facts, explicit=explicit)
+            if isinstance(answer, Decision):
+                return answer, facts
+            facts = self.filled(facts, answer)
+
+    def filled(self, facts: Facts, needs: Needs) -> Facts:
+        """``facts`` with one more group of what is needed, the cheaper first."""
+        if Group.HOLDER in needs.groups and isinstance(facts.holder, Unknown):
+            return dataclasses.replace(facts, holder=self.holder())
+        if Group.STORED in needs.groups and facts.stored is UNKNOWN:
+            return dataclasses.replace(facts, stored=self.stored().facts)
+        raise AssertionError(f"the rules need {needs.groups}, which are known")
+
+    def holder(self) -> ContainerFacts:
+        version, account, container = self._place
+        if container is None:
+            return ContainerFacts()
+        return container_facts(self._app, self._environ, version, account, container)
+
+
+def path_of(version: str, account: str, container: str, name: str, query: str = "") -> str:
+    """Quoted; the question mark keeps a sub-request from inheriting the client's query."""
+    return object_path(version, account, container, name) + query
