@@ -29,7 +29,7 @@ from rules import template
 from rules.conditions import METHODS, TABLE, Group, Value, comparison, groups_of, holds, holds_of_missing
 from rules.explanation import Considered, Explanation, observe
 from rules.facts import UNKNOWN, Facts, Unknown
-from rules.model import All, Any, Condition, Not, Operator, Reverse, Rule, RuleSet, Run, Step, Test
+from rules.model import All, Allow, Any, Condition, Not, Operator, Reverse, Rule, RuleSet, Run, Step, Test
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,18 @@ class Compiled:
         self._of_method: Final = {method: self._lists(method) for method in METHODS}
         self._of_other_method: Final = self._lists(None)
 
-    def decide(self, facts: Facts) -> Decision | Needs:
-        """What the rules say."""
+    def decide(self, facts: Facts, explicit: bool = False) -> Decision | Needs:
+        """What the rules say.
+
+        :param explicit: the client asks for a storlet itself: ordinary ``run`` and ``deny`` rules give way to that, and are passed
+            over; ``allow`` and mandatory rules are not.
+        """
         values = _Values(self._readers, facts)
         entries = self._entries
         for number in self._of_method.get(facts.method, self._of_other_method).of(facts.container):
             entry = entries[number]
+            if explicit and entry.gives_way:
+                continue
             holds_here = entry.check(values)
             if holds_here is None:
                 return Needs(_unknown_groups(entry.rule.condition, facts))
@@ -80,15 +86,15 @@ class Compiled:
                 return _reversed(rule.action.reverse, facts)
         return None
 
-    def explain(self, facts: Facts) -> Explanation:
+    def explain(self, facts: Facts, explicit: bool = False) -> Explanation:
         """The same answer as :meth:`decide`, and how it comes about."""
         considered = []
         for rule in self.rules.rules:
-            outcome = holds(rule.condition, facts)
-            considered.append(Considered(rule, outcome, observe(rule.condition, facts)))
-            if outcome is not False:
+            outcome, is_passed_over = holds(rule.condition, facts), explicit and gives_way(rule)
+            considered.append(Considered(rule, outcome, observe(rule.condition, facts), is_passed_over))
+            if outcome is not False and not is_passed_over:
                 break
-        answer = self.decide(facts)
+        answer = self.decide(facts, explicit)
         needs = answer.groups if isinstance(answer, Needs) else frozenset()
         decider = answer.rule if isinstance(answer, Decision) else None
         return Explanation(decider, needs, tuple(considered), len(self.rules.rules) - len(considered))
@@ -109,6 +115,11 @@ class Compiled:
 def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) is what it is
     """``rules`` in a form that is quick to ask."""
     return Compiled(rules)
+
+
+def gives_way(rule: Rule) -> bool:
+    """Whether a storlet that the client asks for takes the place of what ``rule`` does."""
+    return not rule.is_mandatory and not isinstance(rule.action, Allow)
 
 
 # --- which rules are asked --------------------------------------------------------------------------------------------
@@ -135,6 +146,7 @@ class _Entry:
     containers: frozenset[str] | None
     check: _Check
     speaks_of_stored: bool
+    gives_way: bool
 
     @classmethod
     def of(cls, rule: Rule, compiler: _Compiler) -> _Entry:
@@ -147,6 +159,7 @@ class _Entry:
             _common(_names(part, "container") for part in parts),
             compiler.condition(All(tuple(rest))),
             Group.STORED in _groups_of_steps(steps),
+            gives_way(rule),
         )
 
 

@@ -37,14 +37,21 @@ class Observation:
 
 @dataclass(frozen=True)
 class Considered:
-    """A rule that was looked at.  ``outcome`` is ``None`` when it depends on facts that are not known."""
+    """A rule that was looked at.
+
+    :param outcome: ``None`` when it depends on facts that are not known.
+    :param gives_way: it is an ordinary rule, and the client asks for a storlet itself: whatever its outcome, it does not decide.
+    """
 
     rule: Rule
     outcome: bool | None
     observations: tuple[Observation, ...]
+    gives_way: bool = False
 
     def line(self) -> str:
         said = {True: "matches", False: "does not match", None: "is not decided yet"}[self.outcome]
+        if self.gives_way and self.outcome is not False:
+            said += " but gives way to the storlet that the client asks for"
         reasons = "; ".join(seen.line() for seen in self.observations) or "it has no condition"
         return f"rule {self.rule.name} (line {self.rule.place.line}) {said}: {reasons}"
 
@@ -55,7 +62,7 @@ class Explanation:
 
     :param rule: decides; ``None`` when no rule matches, or when ``needs`` have to be looked up first.
     :param needs: groups of facts that the decision depends on and that are not known.
-    :param considered: the rules that were looked at, in order; the last is the one that matches, if any does.
+    :param considered: the rules that were looked at, in order; the last is the one that decides, if any does.
     :param left: how many rules come after it and were not looked at.
     """
 

@@ -157,9 +157,11 @@ def holds_cautiously(condition: Condition, facts: Facts, *, wants: bool = True) 
     raise AssertionError(condition)
 
 
-def first_match(rules: Iterable[Rule], facts: Facts) -> Rule | str | None:
+def first_match(rules: Iterable[Rule], facts: Facts, *, explicit: bool = False) -> Rule | str | None:
     """The rule that decides, ``"unknown"``, or ``None``."""
     for rule in rules:
+        if explicit and not (rule.is_mandatory or isinstance(rule.action, model.Allow)):
+            continue
         outcome = holds(rule.condition, facts)
         if outcome is not False:
             return rule if outcome else "unknown"

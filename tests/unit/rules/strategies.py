@@ -129,5 +129,10 @@ actions = st.sampled_from((_PLAIN, _OF_METADATA, Deny("no"), Allow()))
 
 @st.composite
 def rule_sets(draw: st.DrawFn) -> RuleSet:
-    found = draw(st.lists(st.tuples(conditions(), actions), max_size=6))
-    return RuleSet(tuple(Rule(f"r{number}", condition, action) for number, (condition, action) in enumerate(found)))
+    found = draw(st.lists(st.tuples(conditions(), actions, st.booleans()), max_size=6))
+    return RuleSet(
+        tuple(
+            Rule(f"r{number}", condition, action, is_mandatory and not isinstance(action, Allow))
+            for number, (condition, action, is_mandatory) in enumerate(found)
+        )
+    )

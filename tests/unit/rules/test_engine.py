@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from rules import engine, model
 from rules.conditions import Group, evaluate, holds, holds_test
@@ -30,12 +31,13 @@ REQUESTS = strategies.pool(50)
 ALL_REQUESTS = [less for facts in REQUESTS for less in strategies.without(facts)]
 
 
+@pytest.mark.parametrize("explicit", [False, True])
 @given(strategies.rule_sets())
-def test_decisions_agree_with_the_naive_reference(rules: RuleSet) -> None:
+def test_decisions_agree_with_the_naive_reference(explicit: bool, rules: RuleSet) -> None:
     compiled = engine.compile(rules)
     for facts in ALL_REQUESTS:
-        answer = compiled.decide(facts)
-        expected = naive.first_match(rules.rules, facts)
+        answer = compiled.decide(facts, explicit)
+        expected = naive.first_match(rules.rules, facts, explicit=explicit)
         if isinstance(answer, Decision):
             assert answer.rule is expected, facts
         else:
@@ -66,16 +68,17 @@ def asked_until_decided(compiled: Compiled, less: Facts, facts: Facts) -> Decisi
     return answer
 
 
-@given(strategies.rule_sets())
-def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet) -> None:
+@given(strategies.rule_sets(), st.booleans())
+def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: bool) -> None:
     compiled = engine.compile(rules)
     for facts in ALL_REQUESTS[:80]:
-        answer, explained = compiled.decide(facts), compiled.explain(facts)
+        answer, explained = compiled.decide(facts, explicit), compiled.explain(facts, explicit)
         assert explained.rule is (answer.rule if isinstance(answer, Decision) else None)
         assert explained.needs == (answer.groups if isinstance(answer, Needs) else frozenset())
         assert len(explained.considered) + explained.left == len(rules.rules)
         assert len(explained.lines()) >= len(explained.considered) + 1
-        assert not any(considered.outcome is not False for considered in explained.considered[:-1])
+        assert all(seen.outcome is False or seen.gives_way for seen in explained.considered[:-1])
+        assert all(seen.gives_way is (explicit and engine.gives_way(seen.rule)) for seen in explained.considered)
 
 
 @given(strategies.conditions())
@@ -197,6 +200,27 @@ def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
         "undecided: depends on the object's size, content type or metadata"
     )
     assert isinstance(explained.considered[0], Considered)
+
+
+def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() -> None:
+    get = is_("method", "GET")
+    rules = rule_set(
+        Rule("stop", is_("container", "open"), Allow()),
+        Rule("run", get, RUN),
+        Rule("night", model.All(), Deny("no")),
+        Rule("hide", is_("policy", "gold"), RUN, is_mandatory=True),
+        Rule("rest", model.All(), Deny("never"), is_mandatory=True),
+    )
+    compiled = engine.compile(rules)
+    asked = Facts("GET", "c", "o", holder=ContainerFacts(policy="gold"))
+    assert compiled.decide(asked) == Decision(rules.rules[1])
+    assert compiled.decide(asked, explicit=True) == Decision(rules.rules[3])
+    assert compiled.decide(replace(asked, container="open"), explicit=True) == Decision(rules.rules[0])
+    assert compiled.decide(replace(asked, holder=UNKNOWN), explicit=True) == Needs(frozenset({Group.HOLDER}))
+    assert compiled.explain(asked, explicit=True).lines()[1:3] == (
+        "rule run (line 0) matches but gives way to the storlet that the client asks for: method is 'GET' (asked for: 'GET')",
+        "rule night (line 0) matches but gives way to the storlet that the client asks for: it has no condition",
+    )
 
 
 def test_no_rules_decide_nothing() -> None:
