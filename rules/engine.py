@@ -22,7 +22,7 @@ concerns costs no HEAD.  Filling in the cheaper group alone and asking again is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from rules import template
@@ -57,6 +57,7 @@ class Compiled:
         }
         self._entries: Final = [_Entry.of(rule, compiler) for rule in rules.rules]
         self._readers: Final = compiler.readers
+        self._slots: Final = tuple(compiler.slots)
         self._of_method: Final = {method: self._lists(method) for method in METHODS}
         self._of_other_method: Final = self._lists(None)
 
@@ -78,6 +79,41 @@ class Compiled:
             if holds_here:
                 return _carried_out(entry, facts)
         return Decision(None)
+
+    def may_cover(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
+        """The first mandatory rule that could hold if the facts named in ``unknown`` had any value, and no ``allow`` before it surely holds.
+
+        What is asked for is a promise that holds whatever an object turns out to be, as with entries of a listing.  ``None`` is certain:
+        no values make a mandatory rule decide, whether the client asks for a storlet or not.  A rule is a possibility: tests of one fact
+        are taken for independent of one another.  What is :data:`rules.facts.UNKNOWN` in ``facts`` is unknown as well; and so is what
+        belongs to an object or container that is itself unknown: all of the container's, and all of the object's when its name is.
+        """
+        if not unknown <= TABLE.keys():
+            raise ValueError(f"no facts: {', '.join(sorted(unknown - TABLE.keys()))}")
+        values = self._with_unknown(facts, unknown)
+        for number in self._asked_with_unknown(facts, unknown):
+            entry = self._entries[number]
+            outcome = False if entry.gives_way else entry.may_hold(values, unknown)
+            if outcome is not False and entry.rule.is_mandatory:
+                return entry.rule
+            if outcome:
+                return None  # it is allowed
+        return None
+
+    def _with_unknown(self, facts: Facts, unknown: frozenset[str]) -> _Values:
+        """What the tests see: the name of what is unknown must not be missing, or all that belongs to it would be."""
+        if "container" in unknown:
+            facts = replace(facts, container="-" if facts.container is None else facts.container, holder=UNKNOWN)
+        if "object" in unknown:
+            facts = replace(facts, object="-" if facts.object is None else facts.object, stored=UNKNOWN)
+        values = _Values(self._readers, facts)
+        values.update((number, UNKNOWN) for number, (fact, _) in enumerate(self._slots) if fact in unknown)
+        return values
+
+    def _asked_with_unknown(self, facts: Facts, unknown: frozenset[str]) -> Iterable[int]:
+        if unknown.isdisjoint(("method", "container")):
+            return self._of_method.get(facts.method, self._of_other_method).of(facts.container)
+        return [number for number, entry in enumerate(self._entries) if entry.is_listed(facts, unknown)]
 
     def reverse(self, name: str, facts: Facts) -> Reverse | Needs | None:
         """What undoes, for this request, what the rule of that name did on the way in."""
@@ -161,6 +197,24 @@ class _Entry:
             Group.STORED in _groups_of_steps(steps),
             gives_way(rule),
         )
+
+    def is_listed(self, facts: Facts, unknown: frozenset[str]) -> bool:
+        """Whether the lists would name it for some value of what is unknown."""
+        return all(
+            names is None or (bool(names) if fact in unknown else value in names)
+            for fact, names, value in (
+                ("method", self.methods, facts.method),
+                ("container", self.containers, facts.container),
+            )
+        )
+
+    def may_hold(self, values: _Values, unknown: frozenset[str]) -> bool | None:
+        """Of a rule that is listed: ``check`` does not know of the method and container that the lists have settled."""
+        outcome = self.check(values)
+        is_settled = (self.methods is None or "method" not in unknown) and (
+            self.containers is None or "container" not in unknown
+        )
+        return outcome if is_settled else outcome and None
 
 
 def _conjuncts(condition: Condition) -> Iterable[Condition]:
@@ -258,7 +312,7 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.readers: list[_Reader] = []
-        self._numbers: dict[tuple[str, str], int] = {}
+        self.slots: dict[tuple[str, str], int] = {}
 
     def condition(self, condition: Condition) -> _Check:
         if isinstance(condition, Test):
@@ -283,11 +337,11 @@ class _Compiler:
 
     def _reader(self, test: Test) -> int:
         slot = (test.fact, test.key or "")
-        if slot not in self._numbers:
-            self._numbers[slot] = len(self.readers)
+        if slot not in self.slots:
+            self.slots[slot] = len(self.readers)
             read = TABLE[test.fact].read
             self.readers.append(lambda facts: read(facts, slot[1]))
-        return self._numbers[slot]
+        return self.slots[slot]
 
 
 def _cost(condition: Condition) -> int:

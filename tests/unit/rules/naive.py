@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rules import model
@@ -123,21 +123,29 @@ def _in_set(inside: str, character: str) -> bool:
     return inside[0] == character or (len(inside) > 1 and _in_set(inside[1:], character))
 
 
+#: What a test says, of facts that may be unknown.
+Answer = Callable[[Test], bool | None]
+
+
 def holds(condition: Condition, facts: Facts) -> bool | None:
     """Three values: as numbers false 0, unknown 1, true 2, all is the least, any the greatest, not turns them round."""
-    return {0: False, 1: None, 2: True}[_number(condition, facts)]
+    return evaluate(condition, lambda test: test_holds(test, facts))
 
 
-def _number(condition: Condition, facts: Facts) -> int:
+def evaluate(condition: Condition, answer: Answer) -> bool | None:
+    return {0: False, 1: None, 2: True}[_number(condition, answer)]
+
+
+def _number(condition: Condition, answer: Answer) -> int:
     match condition:
         case Test():
-            return {False: 0, None: 1, True: 2}[test_holds(condition, facts)]
+            return {False: 0, None: 1, True: 2}[answer(condition)]
         case model.Not(part):
-            return 2 - _number(part, facts)
+            return 2 - _number(part, answer)
         case model.All(parts):
-            return min((_number(part, facts) for part in parts), default=2)
+            return min((_number(part, answer) for part in parts), default=2)
         case model.Any(parts):
-            return max((_number(part, facts) for part in parts), default=0)
+            return max((_number(part, answer) for part in parts), default=0)
     raise AssertionError(condition)
 
 

@@ -1,0 +1,213 @@
+"""Whether a mandatory rule could hold when some facts are unknown: against every value that these facts have in a small world."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules import engine, model
+from rules.conditions import TABLE, Group
+from rules.engine import Decision
+from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts
+from rules.model import Allow, Condition, Deny, Operator, Rule, RuleSet, Run, Step, Test
+from tests.unit.rules import naive, strategies
+from tests.unit.rules.small_world import LOOKED_UP_WORLD, WORLDS, World
+
+NOTHING: frozenset[str] = frozenset()
+OF_GROUP = {group: frozenset(name for name, row in TABLE.items() if row.group is group) for group in Group}
+#: What a fact is made of.
+FIELDS = {
+    "method": "method", "container": "container", "object": "object", "header": "headers", "query": "query",
+    "client-address": "client_address", "time": "minute_of_week", "content-type": "stored.content_type",
+    "size": "stored.size_bytes", "metadata": "stored.metadata", "container-metadata": "holder.metadata",
+    "policy": "holder.policy", "user": "caller.user", "project": "caller.project", "domain": "caller.domain",
+    "roles": "caller.roles", "anonymous": "caller.is_anonymous", "signed": "caller.is_signed",
+}  # fmt: skip
+REQUESTS = strategies.pool(24)
+unknowns = st.frozensets(st.sampled_from(sorted(TABLE)), max_size=4)
+
+
+def with_theirs(unknown: frozenset[str]) -> frozenset[str]:
+    """An object that could be any has any content type, and a container any policy."""
+    unknown |= OF_GROUP[Group.STORED] if "object" in unknown else NOTHING
+    return unknown | (OF_GROUP[Group.HOLDER] if "container" in unknown else NOTHING)
+
+
+def of(facts: Facts, fact: str) -> Any:
+    value: Any = facts
+    for name in FIELDS[fact].split("."):
+        value = getattr(value, name)
+    return value
+
+
+def completed(facts: Facts, other: Facts, unknown: frozenset[str]) -> Facts:
+    """``facts`` with what is unknown as in ``other``."""
+    for fact in unknown:
+        group, _, name = FIELDS[fact].rpartition(".")
+        value = of(other, fact)
+        facts = replace(facts, **({group: replace(getattr(facts, group), **{name: value})} if group else {name: value}))
+    return facts
+
+
+def masked(facts: Facts, unknown: frozenset[str]) -> naive.Answer:
+    """How the naive reference answers a test when these facts are unknown."""
+
+    def answer(test: Test) -> bool | None:
+        is_of_any = facts.container is None and "container" in unknown
+        is_stored_of_any = (is_of_any and facts.object is not None) or (facts.object is None and "object" in unknown)
+        row = TABLE[test.fact]
+        if test.fact in unknown:
+            placed = (facts.container is not None or is_of_any) and (facts.object is not None or "object" in unknown)
+            if row.group is Group.STORED and not placed:
+                return naive.test_holds(test, facts)
+            return None
+        if row.group is Group.STORED and is_stored_of_any:
+            return naive.test_holds(test, replace(facts, container="-", object="-"))
+        return naive.test_holds(test, facts)
+
+    return answer
+
+
+@given(strategies.rule_sets(), unknowns)
+def test_none_is_certain_whatever_the_unknown_values_are(rules: RuleSet, unknown: frozenset[str]) -> None:
+    compiled, varying = engine.compile(rules), with_theirs(unknown)
+    for facts in REQUESTS:
+        found = compiled.may_cover(facts, unknown)
+        for other, explicit in itertools.product(REQUESTS[:12], (False, True)):
+            decision = compiled.decide(completed(facts, other, varying), explicit)
+            assert isinstance(decision, Decision)
+            if decision.rule and decision.rule.is_mandatory:
+                assert found, (facts, other)
+                assert rules.rules.index(found) <= rules.rules.index(decision.rule)
+
+
+@given(strategies.rule_sets())
+def test_what_is_not_looked_up_is_unknown_too(rules: RuleSet) -> None:
+    compiled = engine.compile(rules)
+    for facts in REQUESTS:
+        for less in strategies.without(facts):
+            decision = compiled.decide(facts, explicit=True)
+            assert isinstance(decision, Decision)
+            if decision.rule and decision.rule.is_mandatory:
+                assert compiled.may_cover(less, NOTHING)
+
+
+@given(strategies.rule_sets())
+def test_of_what_is_known_it_is_the_decision(rules: RuleSet) -> None:
+    compiled = engine.compile(rules)
+    for facts in REQUESTS:
+        decision = compiled.decide(facts, explicit=True)
+        assert isinstance(decision, Decision)
+        mandatory = decision.rule if decision.rule and decision.rule.is_mandatory else None
+        assert compiled.may_cover(facts, NOTHING) is mandatory
+
+
+@given(strategies.rule_sets(), unknowns)
+def test_it_is_three_valued_logic_and_nothing_else(rules: RuleSet, unknown: frozenset[str]) -> None:
+    compiled, varying = engine.compile(rules), with_theirs(unknown)
+    for facts in REQUESTS:
+        assert compiled.may_cover(facts, unknown) is expected(rules.rules, masked(facts, varying)), facts
+
+
+def expected(rules: Iterable[Rule], answer: naive.Answer) -> Rule | None:
+    for rule in rules:
+        outcome = naive.evaluate(rule.condition, answer)
+        if rule.is_mandatory and outcome is not False:
+            return rule
+        if isinstance(rule.action, Allow) and outcome:
+            return None
+    return None
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+@settings(max_examples=60)
+@given(st.data())
+def test_the_whole_of_a_small_world(world: World, data: st.DataObject) -> None:
+    """Every request of the world that agrees with one in what is known of that."""
+    rules = RuleSet(tuple(data.draw(st.lists(_rules(world.conditions), min_size=1, max_size=4))))
+    unknown = data.draw(st.frozensets(st.sampled_from(sorted({test.fact for test in world.tests})), min_size=1))
+    facts = data.draw(st.sampled_from(world.requests))
+    compiled = engine.compile(rules)
+    found = compiled.may_cover(facts, unknown)
+    deciders = [
+        naive.first_match(rules.rules, each, explicit=explicit)
+        for each in _completions(world, facts, unknown)
+        for explicit in (False, True)
+    ]
+    if any(isinstance(rule, Rule) and rule.is_mandatory for rule in deciders):
+        assert found
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_rule_that_no_completion_meets_covers_nothing(data: st.DataObject) -> None:
+    """Exact as long as no fact is asked for twice."""
+    world = LOOKED_UP_WORLD
+    tests = data.draw(st.lists(st.sampled_from(world.tests), max_size=3, unique_by=lambda test: (test.fact, test.key)))
+    facts = data.draw(st.sampled_from([each for each in world.requests if each.object]))
+    unknown = data.draw(st.frozensets(st.sampled_from(["content-type", "metadata", "policy", "method"])))
+    rule = Rule("r", model.All(tuple(tests)), Deny("no"), is_mandatory=True)
+    found = engine.compile(RuleSet((rule,))).may_cover(facts, unknown)
+    met = any(naive.holds(rule.condition, each) for each in _completions(world, facts, unknown))
+    assert (found is not None) is met
+
+
+@st.composite
+def _rules(draw: st.DrawFn, conditions: st.SearchStrategy[Condition]) -> Rule:
+    action = draw(strategies.actions)
+    return Rule("r", draw(conditions), action, draw(st.booleans()) and not isinstance(action, Allow))
+
+
+def _completions(world: World, facts: Facts, unknown: frozenset[str]) -> list[Facts]:
+    known = sorted(TABLE.keys() - with_theirs(unknown))
+    return [each for each in world.requests if all(of(each, fact) == of(facts, fact) for fact in known)]
+
+
+def test_an_entry_of_a_listing() -> None:
+    """Name, size and content type are there, metadata is not."""
+    secret = Test("metadata", Operator.EXACT, "secret", "class")
+    table = Test("content-type", Operator.EXACT, "text/csv")
+    rules = RuleSet(
+        (
+            Rule("open", Test("object", Operator.PREFIX, "open/"), Allow()),
+            Rule("ordinary", model.All(), Run((Step("s.py"),))),
+            Rule("hide", model.All((secret, table)), Run((Step("s.py"),)), is_mandatory=True),
+        )
+    )
+    compiled = engine.compile(rules)
+
+    def covers(name: str, content_type: str) -> bool:
+        entry = Facts("GET", "c", name, stored=ObjectFacts(exists=True, content_type=content_type), holder=UNKNOWN)
+        return compiled.may_cover(entry, frozenset({"metadata"})) is not None
+
+    assert covers("a.csv", "text/csv")
+    assert not covers("a.png", "image/png")
+    assert not covers("open/a.csv", "text/csv")
+
+
+def test_an_object_of_any_name_and_of_any_container() -> None:
+    researcher = Test("roles", Operator.HAS, frozenset({"researcher"}))
+    patients = Test("container", Operator.EXACT, "patients")
+    named = Test("object", Operator.SUFFIX, ".csv")
+    gold = Test("policy", Operator.EXACT, "gold")
+    rule = Rule("hide", model.All((researcher, patients, named, gold)), Deny("no"), is_mandatory=True)
+    compiled = engine.compile(RuleSet((rule,)))
+    caller, tin = Caller(roles=frozenset({"researcher"})), ContainerFacts(policy="tin")
+    anything = frozenset({"container", "object"})
+    assert compiled.may_cover(Facts("GET", "patients", None, caller), frozenset({"object"})) is rule
+    assert compiled.may_cover(Facts("GET", "patients", None, caller, holder=tin), frozenset({"object"})) is None
+    assert compiled.may_cover(Facts("GET", None, None, caller, holder=tin), anything) is rule, "another container's"
+    assert compiled.may_cover(Facts("GET", "archive", "a.csv", caller), frozenset({"container"})) is rule
+    assert compiled.may_cover(Facts("GET", "archive", "a.png", caller), frozenset({"container"})) is None
+    assert compiled.may_cover(Facts("GET", None, None), anything) is None, "another caller"
+
+
+def test_a_misspelt_fact_is_no_fact() -> None:
+    with pytest.raises(ValueError, match="no facts: mettadata"):
+        engine.compile(RuleSet(())).may_cover(Facts("GET", "c", "o"), frozenset({"mettadata"}))
