@@ -173,7 +173,7 @@ def _holder(read: Callable[[ContainerFacts, str], Value]) -> Callable[[Facts, st
 _S, _M, _R = Kind.STRING, Kind.STRINGS, Group.REQUEST
 _ROWS: Final = (
     Fact("method", _S, _R, lambda facts, _: facts.method,
-         "GET, HEAD, PUT, POST, COPY or DELETE; a PUT with X-Copy-From is a COPY", choices=METHODS, is_optional=False),
+         "GET, HEAD, PUT, POST, COPY or DELETE; a PUT with X-Copy-From is a COPY. In a mandatory rule GET is HEAD and COPY as well", choices=METHODS, is_optional=False),
     Fact("container", _S, _R, lambda facts, _: facts.container,
          "the container whose bytes leave, or into which they are stored", without="/"),
     Fact("object", _S, _R, lambda facts, _: facts.object,
@@ -319,6 +319,38 @@ def tests_of(condition: Condition) -> tuple[Test, ...]:
 def groups_of(condition: Condition) -> frozenset[Group]:
     """Where the facts of ``condition`` come from."""
     return frozenset(TABLE[test.fact].group for test in tests_of(condition))
+
+
+# --- methods of mandatory rules ---------------------------------------------------------------------------------------
+
+#: Each tells of the object what GET gives: its metadata and length, or all of it to whoever reads the copy.
+READING: Final = frozenset(("GET", "HEAD", "COPY"))
+
+
+def with_all_reads(condition: Condition) -> Condition:
+    """``condition`` of a mandatory rule: where it asks for GET, it asks for HEAD and COPY as well, or these would get around it.
+
+    Below ``not`` a test of GET stays as it is: there it leaves GET out of the rule, and leaving HEAD and COPY out with it would make
+    the rule mean less, not more.  A ``not`` that leaves HEAD or COPY out by name stays, too: it is said plainly, and
+    :mod:`rules.consistency` warns of it.
+    """
+    return _with_all_reads(condition, below_not=False)
+
+
+def _with_all_reads(condition: Condition, *, below_not: bool) -> Condition:
+    if isinstance(condition, Not):
+        return Not(_with_all_reads(condition.part, below_not=not below_not))
+    if isinstance(condition, Test):
+        return condition if below_not else _or_other_reads(condition)
+    parts = tuple(_with_all_reads(part, below_not=below_not) for part in condition.parts)
+    return replace(condition, parts=parts)
+
+
+def _or_other_reads(test: Test) -> Test:
+    named = test.operand if isinstance(test.operand, frozenset) else frozenset((test.operand,))
+    if test.fact != "method" or "GET" not in named:
+        return test
+    return replace(test, operator=Operator.ONE_OF, operand=named | READING)
 
 
 # --- missing values below `not` ---------------------------------------------------------------------------------------

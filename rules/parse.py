@@ -32,7 +32,7 @@ import re
 from typing import Final
 
 from rules import actions, glob, text, values, when
-from rules.conditions import cautious, tests_of
+from rules.conditions import cautious, tests_of, with_all_reads
 from rules.faults import Faults, quoted
 from rules.model import (
     Action,
@@ -128,13 +128,20 @@ def _rule(node: Node, faults: Faults) -> Rule:
     _refuse_misplaced(known, action, faults, is_mandatory=is_mandatory)
     return Rule(
         name=name,
-        condition=condition if is_mandatory or isinstance(action, Deny) else cautious(condition),
+        condition=_meant(condition, action, is_mandatory=is_mandatory),
         action=action,
         is_mandatory=is_mandatory,
         explicit=_explicit(known.get("explicit"), faults),
         passes=_passes(known.get("pass"), faults),
         place=node.place,
     )
+
+
+def _meant(condition: Condition, action: Action, *, is_mandatory: bool) -> Condition:
+    """The condition as the rule's kind makes it."""
+    if is_mandatory:
+        return with_all_reads(condition)
+    return condition if isinstance(action, Deny) else cautious(condition)
 
 
 def _name(node: Node, faults: Faults) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from rules.conditions import media_type
+from rules.conditions import READING, media_type
 from rules.example import describe
 from rules.model import All, Any, Condition, Finding, Not, Operator, Place, Rule, Run, Severity, Step, Test
 from rules.questions import Answer, Questions, present
@@ -36,7 +36,7 @@ class StorletFacts:
 #: Asks for a request that the steps run for and of which a condition holds.
 Ask: TypeAlias = Callable[[Condition], Answer | None]
 
-READS: Final = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
+READS: Final = Test("method", Operator.ONE_OF, READING)
 _STORLET_HELP: Final = "upload the storlet first, or write the name of one that is there"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from rules import conditions, model
-from rules.conditions import TABLE, Group, Kind, cautious, holds
+from rules.conditions import METHODS, TABLE, Group, Kind, cautious, holds, with_all_reads
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import Condition, Operator, Test
 from tests.unit.rules import naive, strategies
@@ -19,6 +21,10 @@ NOBODY = Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts())
 
 def named(name: str) -> Test:
     return Test("user", Operator.EXACT, name)
+
+
+def method(*names: str) -> Test:
+    return Test("method", Operator.ONE_OF, frozenset(names)) if names[1:] else Test("method", Operator.EXACT, *names)
 
 
 REQUESTS = strategies.pool(60)
@@ -56,6 +62,53 @@ def test_rules_that_do_not_restrict_need_a_value_for_a_test_and_for_its_not(cond
 def test_caution_only_takes_requests_away(condition: Condition) -> None:
     for facts in REQUESTS:
         assert holds(condition, facts) or not holds(cautious(condition), facts), facts
+
+
+@given(strategies.conditions())
+def test_what_asks_for_get_asks_for_head_and_copy_too(condition: Condition) -> None:
+    """It takes no request away, and adds only what a GET in place of some of its tests of the method would take."""
+    widened = with_all_reads(condition)
+    for facts in REQUESTS:
+        assert holds(widened, facts) or not holds(condition, facts), facts
+        if facts.method not in ("HEAD", "COPY"):
+            assert holds(widened, facts) is holds(condition, facts), facts
+
+
+_METHOD_TESTS = [Test("method", Operator.EXACT, method) for method in METHODS]
+_METHOD_TESTS += [Test("method", Operator.ONE_OF, frozenset(some)) for some in itertools.combinations(METHODS, 2)]
+
+
+@given(
+    st.lists(st.sampled_from([*_METHOD_TESTS, named("a"), model.Not(named("a"))]), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(parts: list[Condition], is_any: bool) -> None:
+    some = tuple(parts)
+    widened = with_all_reads(model.Any(some) if is_any else model.All(some))
+    for user, method in itertools.product(("a", "b", None), ("HEAD", "COPY")):
+        facts = Facts("GET", "c", "o", Caller(user=user))
+        assert holds(widened, replace(facts, method=method)) or not holds(widened, facts)
+
+
+@pytest.mark.parametrize(
+    ("condition", "methods"),
+    [
+        (method("GET"), "GET HEAD COPY"),
+        (method("GET", "PUT"), "GET HEAD COPY PUT"),
+        (method("HEAD"), "HEAD"),
+        (method("PUT", "COPY"), "PUT COPY"),
+        (model.Not(method("GET")), "HEAD COPY PUT POST DELETE"),
+        (model.Not(method("HEAD")), "GET COPY PUT POST DELETE"),
+        (model.Not(method("PUT", "POST")), "GET HEAD COPY DELETE"),
+        (model.Not(model.Not(method("GET"))), "GET HEAD COPY"),
+        (model.Any((method("GET"), method("POST"))), "GET HEAD COPY POST"),
+        (model.All((method("GET", "PUT"), model.Not(method("COPY")))), "GET HEAD PUT"),
+        (model.Not(model.Any((method("GET"), model.Not(method("GET", "PUT"))))), "PUT HEAD COPY"),
+    ],
+)
+def test_which_methods_a_mandatory_rule_is_about(condition: Condition, methods: str) -> None:
+    widened = with_all_reads(condition)
+    assert {each for each in METHODS if holds(widened, Facts(each, "c", "o"))} == set(methods.split())
 
 
 def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:

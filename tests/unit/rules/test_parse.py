@@ -95,7 +95,7 @@ rules:
 
 def test_every_part_of_a_rule() -> None:
     rules = parsed(EVERYTHING)
-    methods = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD"}))
+    methods = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
     ends = model.All((Test("container", Operator.PREFIX, "patients-"), Test("container", Operator.SUFFIX, "x")))
     step = Step("d-1.0.jar", (("k", Template(("v ", "object", ""))),), "proxy", (("memory", "64M"), ("cpu", "0.5")))
     passes = Passes(("project", "x-*"), ("last-modified",))
@@ -175,6 +175,19 @@ def test_missing_values_count_against_rules_that_do_not_restrict() -> None:
     reverse = one("run: a.py\nand-reverse-on-read: {run: b.py, when: {not: {user: bob}}}").action
     assert isinstance(reverse, Run)
     assert reverse.reverse == Reverse((Step("b.py"),), cautious(written))
+
+
+def test_a_mandatory_rule_about_get_is_about_head_and_copy_as_well() -> None:
+    written, meant = (
+        Test("method", Operator.EXACT, "GET"),
+        Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"})),
+    )
+    for action in ("run: a.py", "deny: stop"):
+        for line in ("when: {method: GET}\n", "when: {method: [GET]}\n", "when: {method: {one-of: [GET, HEAD]}}\n"):
+            assert one(f"{line}{action}\nmandatory: true").condition == meant
+        assert one(f"when: {{method: GET}}\n{action}").condition == written
+        assert one(f"when: {{not: {{method: GET}}}}\n{action}\nmandatory: true").condition == model.Not(written)
+    assert one("when: {method: GET}\nallow: true").condition == written
 
 
 def test_who_has_no_role_is_not_let_past_by_the_lack_of_it() -> None:
