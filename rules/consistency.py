@@ -7,7 +7,9 @@ code                       severity
 ``rule.never-matches``     error    earlier rules decide every request that meets it
 ``mandatory.useless``      error    the same of a mandatory rule, and an earlier ``allow`` is among these
 ``mandatory.allowed-past`` warning  an earlier ``allow`` decides some of a mandatory rule's requests
-``mandatory.overridable``  warning  an earlier ordinary ``run`` or ``deny`` does, and a client may override that one
+``mandatory.preceded``     warning  an earlier ordinary ``run`` or ``deny`` does, when the client asks for no storlet
+``mandatory.read-past``    warning  GET of an object is covered, and HEAD or COPY of the same one is not
+``rule.only-when-asked``   warning  earlier rules decide every request that does not ask for a storlet itself
 ``storlet.missing``        error    a storlet that does not exist
 ``storlet.access``         both     callers that match may not run the storlet: only such (error), or some (warning)
 ``pipeline.type``          error    a storlet does not take what the one before it gives
@@ -20,22 +22,25 @@ code                       severity
 An error is certain and never meant: it refuses the upload.  A warning may be meant, and is accepted by whoever says so.
 
 The answers are exact for everything a condition can say (:mod:`rules.solver`).  Every example was evaluated by the engine
-before it is shown.  What a check costs is bounded in steps, whatever the rules say, and an answer that was not found within
+before it is shown; one with ``header.x-run-storlet`` is a client's that asks for a storlet itself.  What a check costs is bounded in steps, whatever the rules say, and an answer that was not found within
 the bound is no answer: it is reported as such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from rules.budget import UndecidedError
-from rules.cycles import CycleCheck
+from rules.cycles import CycleCheck, at
+from rules.engine import gives_way
 from rules.example import describe, show
-from rules.model import Action, All, Allow, Condition, Deny, Finding, Place, Rule, RuleSet, Run, Severity, Test
+from rules.facts import Facts
+from rules.model import Action, All, Allow, Condition, Deny, Finding, Not, Place, Rule, RuleSet, Run, Severity, Test
 from rules.pipelines import READS, PipelineCheck, StorletFacts
-from rules.questions import Answer, Questions, parts_of
+from rules.questions import UNASKED, Answer, Cover, Questions, parts_of, present
 
 __all__ = ["StorletFacts", "check"]
 
@@ -57,11 +62,13 @@ def check(rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> tuple[
 
 class _Checker:
     def __init__(self, rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> None:
-        self._rules = rules.rules
         self._storlets = storlets
         self._questions = Questions(rules)
+        self._rules = self._questions.rules
         #: Rules that can match, each with a request that it decides.
         self._alive: dict[int, Answer] = {}
+        #: Of these, the ones that match only where the client asks for a storlet.
+        self._only_asked: set[int] = set()
         self._undecided: list[tuple[Place, str]] = []
         self.findings: list[Finding] = []
 
@@ -101,14 +108,33 @@ class _Checker:
         if example is None:
             yield self._never_holds(rule.name, rule.place, rule.condition)
             return
-        if example.index == index:
+        if example.index == index and not example.facts.asks_for_storlet:
             self._alive[index] = example
             return
-        found = self._questions.cover(index)
-        if isinstance(found, Answer):
-            self._alive[index] = found
+        unasked = self._questions.cover(index, UNASKED)
+        found = self._questions.cover(index) if isinstance(unasked, Cover) and not gives_way(rule) else unasked
+        if isinstance(found, Cover):
+            yield self._covered(rule, [self._rules[each] for each in found.indices], example)
             return
-        yield self._covered(rule, [self._rules[each] for each in found.indices], example)
+        self._alive[index] = found
+        if isinstance(unasked, Cover) and unasked.indices:
+            self._only_asked.add(index)
+            yield from self._matches_only_when_asked(rule, [self._rules[each] for each in unasked.indices])
+
+    def _matches_only_when_asked(self, rule: Rule, covering: Sequence[Rule]) -> Iterator[Finding]:
+        example = self._questions.example(rule.condition, UNASKED)
+        if example is None:
+            return
+        names = _names(covering)
+        yield Finding(
+            Severity.WARNING,
+            "rule.only-when-asked",
+            rule.place,
+            f"rule {rule.name} can match only where the client asks for a storlet itself (X-Run-Storlet): {names} before it "
+            f"decide{_s(names)} every other request that it would match, such as this one",
+            f"move {rule.name} before {covering[0].name}, or accept this warning if that is meant",
+            describe(example.facts),
+        )
 
     def _covered(self, rule: Rule, covering: Sequence[Rule], example: Answer) -> Finding:
         decider = "" if example.index is None else self._rules[example.index].name
@@ -162,16 +188,43 @@ class _Checker:
                 f"move {rule.name} up, or accept this warning if that is meant",
                 describe(answer.facts),
             )
+        if index not in self._only_asked:
+            yield from self._preceded(index)
+        yield from self._read_past(index)
+
+    def _preceded(self, index: int) -> Iterator[Finding]:
+        """Not got around, as an explicit storlet comes to the mandatory rule; but what this does is not done."""
+        rule = self._rules[index]
         for answer, names in self._deciding(index, (Run, Deny)):
             yield Finding(
                 Severity.WARNING,
-                "mandatory.overridable",
+                "mandatory.preceded",
                 rule.place,
-                f"{names} before the mandatory rule {rule.name} decide{_s(names)} some of its requests, such as this one, "
-                "and a client may override what is not mandatory",
+                f"{names} before the mandatory rule {rule.name} decide{_s(names)} some of its requests, such as this one: unless the "
+                f"client asks for a storlet itself, {rule.name} does nothing there",
                 f"move {rule.name} up, or make the other mandatory as well",
                 describe(answer.facts),
             )
+
+    def _read_past(self, index: int) -> Iterator[Finding]:
+        """Only where its condition leaves HEAD or COPY out by name: the parser adds them to GET."""
+        rule = self._rules[index]
+        for method in ("HEAD", "COPY"):
+            covered, left = at(rule.condition, {"method": "GET"}), at(rule.condition, {"method": method})
+            if covered == left:
+                continue
+            refinement = _ReadPast(self._questions, index, method)
+            facts = self._questions.joint([present("object"), covered, Not(left)], refinement.refine)
+            if facts is not None:
+                yield Finding(
+                    Severity.WARNING,
+                    "mandatory.read-past",
+                    rule.place,
+                    f"the mandatory rule {rule.name} applies to GET and not to {method} of the same object, such as this request: "
+                    f"{_TELLS[method]}",
+                    f"let {rule.name} apply to {method} as well, or accept this warning if that is meant",
+                    describe(replace(facts, method=method)),
+                )
 
     def _deciding(self, index: int, kinds: tuple[type[Action], ...]) -> Iterator[tuple[Answer, str]]:
         """At most one: a request that rule ``index`` would match but an ordinary rule of these kinds decides, and which do."""
@@ -213,6 +266,37 @@ class _Checker:
                 "shorter lists, fewer `any` and `not` in one condition, and globs with fewer stars are easier to check",
             )
         )
+
+
+_TELLS: Final = {
+    "HEAD": "it tells the object's metadata, length and etag",
+    "COPY": "whoever may read the copy reads what GET may not give",
+}
+
+
+class _ReadPast:
+    """Takes an object of which GET comes to a certain mandatory rule, and another method to no mandatory one."""
+
+    def __init__(self, questions: Questions, index: int, method: str) -> None:
+        self._questions = questions
+        self._index = index
+        self._method = method
+
+    def refine(self, facts: Facts) -> Condition | None:
+        decider = self._decider(facts, "GET")
+        if decider != self._index:
+            return self._but(decider, "GET")
+        decider = self._decider(facts, self._method)
+        is_covered = decider is not None and self._questions.rules[decider].is_mandatory
+        return self._but(decider, self._method) if is_covered else None
+
+    def _decider(self, facts: Facts, method: str) -> int | None:
+        return self._questions.decider(replace(facts, method=method))
+
+    def _but(self, index: int | None, method: str) -> Condition:
+        if index is None:
+            raise UndecidedError  # the engine and the solver disagree
+        return Not(at(self._questions.rules[index].condition, {"method": method}))
 
 
 def _names(rules: Sequence[Rule]) -> str:

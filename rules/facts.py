@@ -25,6 +25,10 @@ class Unknown(Enum):
 UNKNOWN: Final = Unknown.UNKNOWN
 
 
+#: With this header a client asks for a storlet.
+RUN_HEADER: Final = "x-run-storlet"
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who asks.
@@ -94,3 +98,8 @@ class Facts:
     minute_of_week: int | None = None
     stored: ObjectFacts | Unknown = UNKNOWN
     holder: ContainerFacts | Unknown = UNKNOWN
+
+    @property
+    def asks_for_storlet(self) -> bool:
+        """The client says itself what is to run; ordinary rules give way to that."""
+        return RUN_HEADER in self.headers

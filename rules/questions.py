@@ -1,5 +1,8 @@
 """What may be asked about a rules object: can this rule match, what covers it, who decides instead.
 
+Ordinary rules give way to a client that asks for a storlet.  Here that is a part of their conditions: the header is not there.
+So an answer says by itself whether the client asks for one.
+
 Answers are requests, and every one of them has been evaluated by the engine before it is given; one that the engine sees
 otherwise counts as not decided, never as an answer.
 """
@@ -14,7 +17,7 @@ from typing import Final
 from rules import engine
 from rules.budget import Budget, UndecidedError
 from rules.conditions import holds, tests_of
-from rules.facts import Facts
+from rules.facts import RUN_HEADER, Facts
 from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
 from rules.solver import Solver
 
@@ -46,6 +49,10 @@ class Cover:
     indices: tuple[int, ...]
 
 
+#: The client asks for no storlet.
+UNASKED: Final = Test("header", Operator.PRESENT, operand=False, key=RUN_HEADER)
+
+
 class Questions:
     """Questions about one rules object.  Each may raise :class:`rules.budget.UndecidedError`.
 
@@ -53,6 +60,9 @@ class Questions:
     """
 
     def __init__(self, rules: RuleSet, total_steps: int = TOTAL_STEPS) -> None:
+        self._evaluation_steps = 1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
+        rules = replace(rules, rules=tuple(map(_spelt_out, rules.rules)))
+        #: Those of the rules object, with what makes the ordinary ones give way.
         self.rules = rules.rules
         self._solver = Solver()
         self._compiled = engine.compile(rules)
@@ -61,7 +71,6 @@ class Questions:
         self._outlines = [self._solver.outline(rule.condition) for rule in rules.rules]
         self._has_times = any(test.fact == "time" for rule in rules.rules for test in _all_tests(rule))
         self._total = Budget(total_steps)
-        self._evaluation_steps = 1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
 
     def budget(self) -> Budget:
         """For one question."""
@@ -90,9 +99,9 @@ class Questions:
         facts = self._solver.solve(conditions, self.budget(), _FirstMatch(self, index).refine)
         return None if facts is None else self._verified(facts, conditions)
 
-    def cover(self, index: int) -> Answer | Cover:
-        """A request that this rule decides, or what covers it."""
-        condition = self.rules[index].condition
+    def cover(self, index: int, also: Condition = All()) -> Answer | Cover:  # noqa: B008 - it is frozen
+        """A request of which ``also`` holds and that this rule decides, or what covers it."""
+        condition = All((self.rules[index].condition, also))
         search = _FirstMatch(self, index)
         facts = self._solver.solve([condition], self.budget(), search.refine)
         if facts is not None:
@@ -137,6 +146,10 @@ class Questions:
         if not all(holds(each, facts) for each in conditions):
             raise UndecidedError
         return Answer(facts, self.decider(facts))
+
+
+def _spelt_out(rule: Rule) -> Rule:
+    return replace(rule, condition=All((rule.condition, UNASKED))) if engine.gives_way(rule) else rule
 
 
 class _FirstMatch:

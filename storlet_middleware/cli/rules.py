@@ -236,13 +236,13 @@ def _unknown_rules(rules: RuleSet, read: Sequence[Case]) -> Iterable[Finding]:
 
 
 def _try(compiled: engine.Compiled, case: Case) -> _Tried:
-    explanation = tuple(compiled.explain(case.facts).lines())
+    explanation = tuple(compiled.explain(case.facts, case.facts.asks_for_storlet).lines())
     return _Tried(case, cases.outcome_of(_decide(compiled, case.facts)), explanation)
 
 
 def _decide(compiled: engine.Compiled, facts: Facts) -> engine.Decision:
     """An example names everything or says that it is missing, so nothing can be left to look up."""
-    decision = compiled.decide(facts)
+    decision = compiled.decide(facts, facts.asks_for_storlet)
     if isinstance(decision, engine.Needs):
         raise TypeError(f"an example is without {sorted(group.value for group in decision.groups)}")
     return decision
@@ -303,7 +303,7 @@ def _explain(options: argparse.Namespace) -> int:
     if rules is None:
         return _refuse(options, source, findings)
     compiled = engine.compile(rules)
-    explanation = compiled.explain(facts)
+    explanation = compiled.explain(facts, facts.asks_for_storlet)
     if options.json:
         _say_data(_explanation_data(facts, explanation))
     else:

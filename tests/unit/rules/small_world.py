@@ -111,7 +111,7 @@ def _looked_up() -> World:
     ]
     objects = [
         ObjectFacts(exists=True, content_type=each, metadata=dict(k) | dict(other))
-        for each in (None, *TYPES, "z/z", "z/a", "text/z")
+        for each in (None, *TYPES, "z/z", "z/a", "text/z", "text/z/a")
         for k in ({}, {"k": ""}, {"k": "a"}, {"k": "z"})
         for other in ({}, {"l": "z"})
     ]

@@ -40,7 +40,8 @@ def only(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> Fin
 
 
 def decider(finding: Finding, *texts: str) -> str | None:
-    decision = engine.compile(rules_of(*texts)).decide(read_words(shlex.split(finding.example)))
+    facts = read_words(shlex.split(finding.example))
+    decision = engine.compile(rules_of(*texts)).decide(facts, facts.asks_for_storlet)
     assert isinstance(decision, engine.Decision)
     return decision.rule.name if decision.rule else None
 
@@ -164,11 +165,67 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A client that asks for a storlet of its own overrides either, and meets no further rule."""
+    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody asks it."""
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
-    assert (finding.code, finding.severity) == ("mandatory.overridable", WARNING)
+    assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
     assert decider(finding, *texts) == "r0"
+
+
+def test_a_mandatory_rule_that_only_clients_with_a_storlet_come_to() -> None:
+    """It may be meant: what the rules run is run, and nothing else is."""
+    texts = ["when: {container: {prefix: p}}, run: anything.py", _MANDATORY]
+    finding = only(*texts)
+    assert (finding.code, finding.severity, finding.place.line) == ("rule.only-when-asked", WARNING, 4)
+    assert "rule r0 before it decides every other request" in finding.text
+    assert decider(finding, *texts) == "r0"
+
+
+def test_an_allow_behind_an_ordinary_rule_lets_only_clients_with_a_storlet_past() -> None:
+    texts = [
+        "when: {container: patients-1}, deny: x",
+        "when: {container: patients-1, user: bob}, allow: true",
+        _MANDATORY,
+    ]
+    findings = check(rules_of(*texts), None)
+    assert [each.code for each in findings] == ["rule.only-when-asked", "mandatory.allowed-past", "mandatory.preceded"]
+    assert [decider(each, *texts) for each in findings] == ["r0", "r1", "r0"]
+    assert ["x-run-storlet" in each.example for each in findings] == [False, True, False]
+
+
+def test_an_ordinary_rule_about_clients_with_a_storlet_never_holds() -> None:
+    finding = only("when: {header: {x-run-storlet: mine.py}}, deny: x")
+    assert (finding.code, finding.severity) == ("rule.never-holds", ERROR)
+    assert "header.x-run-storlet: no value" in finding.text
+    assert found("when: {header: {x-run-storlet: mine.py}}, mandatory: true, deny: x") == []
+    assert found("deny: y", "when: {header: {x-run-storlet: mine.py}}, mandatory: true, deny: x") == []
+
+
+@pytest.mark.parametrize("method", ["HEAD", "COPY"])
+@pytest.mark.parametrize("action", ["run: anything.py", "deny: x"])
+def test_a_mandatory_rule_that_leaves_a_read_out_by_name_is_a_warning(method: str, action: str) -> None:
+    texts = [f"when: {{container: a, not: {{method: {method}}}}}, mandatory: true, {action}"]
+    finding = only(*texts)
+    assert (finding.code, finding.severity, finding.place.line) == ("mandatory.read-past", WARNING, 3)
+    assert finding.example.startswith(f"method={method} container=a object=")
+    assert decider(finding, *texts) is None
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["when: {container: a, method: GET}, mandatory: true, deny: x"],
+        ["when: {container: a, method: [GET, HEAD]}, mandatory: true, deny: x"],
+        ["when: {container: a, not: {method: [PUT, POST]}}, mandatory: true, deny: x"],
+        ["when: {container: a, not: {method: [GET, HEAD, COPY]}}, mandatory: true, deny: x"],
+        [
+            "when: {container: a, not: {method: COPY}}, mandatory: true, run: anything.py",
+            "when: {container: {prefix: a}, method: COPY}, mandatory: true, deny: x",
+        ],
+    ],
+)
+def test_a_mandatory_rule_that_no_read_gets_past_is_no_finding(texts: list[str]) -> None:
+    assert found(*texts) == []
 
 
 @pytest.mark.parametrize(
@@ -423,7 +480,7 @@ def test_a_thousand_ordinary_rules_are_decided() -> None:
     """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
     assert "check.undecided" not in codes
-    assert {"mandatory.allowed-past", "mandatory.overridable", "pipeline.input"} <= codes
+    assert {"mandatory.allowed-past", "mandatory.preceded", "pipeline.input"} <= codes
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:

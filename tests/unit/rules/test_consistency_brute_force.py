@@ -47,19 +47,37 @@ def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
     return RuleSet(tuple(rules))
 
 
+def asking(requests: Sequence[Facts]) -> list[Facts]:
+    """Each of them as it is, and with a storlet that the client asks for."""
+    return [*requests, *(replace(facts, headers={"x-run-storlet": "s"}) for facts in requests)]
+
+
 class Count:
     """Who decides each request of a world."""
 
     def __init__(self, rules: Sequence[Rule], requests: Sequence[Facts]) -> None:
         self.rules = rules
-        self.met = [{rule.name for rule in rules if naive.holds(rule.condition, facts)} for facts in requests]
+        self.requests = asking(requests)
+        self.met = [set(self.names_met(facts)) for facts in self.requests]
         self.deciders = [next((rule for rule in rules if rule.name in met), None) for met in self.met]
+
+    def names_met(self, facts: Facts) -> Iterator[str]:
+        for rule in self.rules:
+            is_firm = rule.is_mandatory or isinstance(rule.action, Allow)
+            if (is_firm or not facts.headers) and naive.holds(rule.condition, facts):
+                yield rule.name
 
     def matches(self, rule: Rule) -> bool:
         return any(decider is rule for decider in self.deciders)
 
     def holds(self, rule: Rule) -> bool:
         return any(rule.name in met for met in self.met)
+
+    def matches_only_when_asked(self, rule: Rule) -> bool:
+        """None of the requests that meet it and ask for nothing is its own, though there are some."""
+        plain = [number for number, facts in enumerate(self.requests) if not facts.headers]
+        met = [number for number in plain if rule.name in self.met[number]]
+        return bool(met) and not any(self.deciders[number] is rule for number in met)
 
     def is_got_past(self, rule: Rule, *actions: type) -> bool:
         """Requests that ``rule`` would match go to an earlier rule that does this and is not mandatory."""
@@ -72,17 +90,37 @@ class Count:
             if decider is not rule
         )
 
+    def is_read_past(self, rule: Rule) -> bool:
+        """It decides a GET of an object, and the same request by HEAD or COPY goes to no mandatory rule, not to it either."""
+        for facts, decider in zip(self.requests, self.deciders, strict=True):
+            for method in ("HEAD", "COPY") if decider is rule and facts.method == "GET" and facts.object else ():
+                other = replace(facts, method=method)
+                found = naive.first_match(self.rules, other, explicit=bool(facts.headers))
+                is_covered = isinstance(found, Rule) and found.is_mandatory
+                if not is_covered and not naive.holds(rule.condition, other):
+                    return True
+        return False
+
     def findings(self) -> Iterator[tuple[str, str]]:
         for rule in self.rules:
             if not self.holds(rule):
                 yield rule.name, "rule.never-holds"
             elif not self.matches(rule):
                 yield rule.name, "rule.never-matches"
-            elif rule.is_mandatory:
-                if self.is_got_past(rule, Allow):
-                    yield rule.name, "mandatory.allowed-past"
-                if self.is_got_past(rule, Run, Deny):
-                    yield rule.name, "mandatory.overridable"
+            else:
+                yield from self.findings_of_alive(rule)
+
+    def findings_of_alive(self, rule: Rule) -> Iterator[tuple[str, str]]:
+        if self.matches_only_when_asked(rule):
+            yield rule.name, "rule.only-when-asked"
+        if not rule.is_mandatory:
+            return
+        if self.is_got_past(rule, Allow):
+            yield rule.name, "mandatory.allowed-past"
+        if self.is_got_past(rule, Run, Deny) and not self.matches_only_when_asked(rule):
+            yield rule.name, "mandatory.preceded"
+        if self.is_read_past(rule):
+            yield rule.name, "mandatory.read-past"
 
 
 def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tuple[str, str]]:
@@ -101,7 +139,7 @@ def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) 
     rules = data.draw(rule_sets(world))
     findings = check(rules, None)
     assert not [each for each in findings if each.code == "check.undecided"]
-    assert reported(rules, findings, "rule.never mandatory.") == set(Count(rules.rules, world.requests).findings())
+    assert reported(rules, findings, "rule. mandatory.") == set(Count(rules.rules, world.requests).findings())
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
@@ -114,15 +152,22 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
         if finding.code == "rule.never-holds" and not finding.example:
             continue  # nothing at all is left of its condition
         facts = read_words(shlex.split(finding.example))
-        decider = naive.first_match(rules.rules, facts)
+        decider = naive.first_match(rules.rules, facts, explicit=facts.asks_for_storlet)
         assert isinstance(decider, Rule | None)
         match finding.code:
             case "rule.never-holds":
                 assert not naive.holds(rule.condition, facts)
-            case "rule.never-matches" | "mandatory.useless" | "mandatory.allowed-past" | "mandatory.overridable":
+            case "mandatory.read-past":
+                assert not naive.holds(rule.condition, facts)
+                assert not (decider and decider.is_mandatory)
+                get = replace(facts, method="GET")
+                assert naive.first_match(rules.rules, get, explicit=facts.asks_for_storlet) is rule
+            case code if code.startswith(("rule.", "mandatory.")):
                 assert naive.holds(rule.condition, facts)
                 assert decider is not rule
                 assert decider is not None
+                if code in {"rule.only-when-asked", "mandatory.preceded"}:
+                    assert not facts.asks_for_storlet
             case "pipeline.input" | "storlet.access":
                 assert decider is rule
             case "rules.undo-one-another" | "rules.cycle":
@@ -138,7 +183,7 @@ def test_what_a_storlet_does_not_take(data: st.DataObject) -> None:
     for rule in rules.rules:
         own = [
             facts.stored.content_type
-            for facts, decider in zip(LOOKED_UP_WORLD.requests, count.deciders, strict=True)
+            for facts, decider in zip(count.requests, count.deciders, strict=True)
             if decider is rule and isinstance(facts.stored, ObjectFacts)
         ]
         accepted = _accepted(rule)
