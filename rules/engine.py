@@ -55,6 +55,8 @@ class Compiled:
         self.needs: Final = frozenset(group for rule in rules.rules for group in _groups_of_rule(rule)) - {
             Group.REQUEST
         }
+        #: Whether a stored object may have to be undone on reading, which its own metadata tells.
+        self.has_reverse: Final = any(isinstance(rule.action, Run) and rule.action.reverse for rule in rules.rules)
         self._entries: Final = [_Entry.of(rule, compiler) for rule in rules.rules]
         self._readers: Final = compiler.readers
         self._slots: Final = tuple(compiler.slots)
