@@ -14,13 +14,13 @@ from importlib.metadata import distribution
 def main(argv: Sequence[str]) -> int:
     """Become the console script ``argv[2]`` of Swift, with the arguments that follow."""
     conf_dir, command = argv[1:3]
-    _use(conf_dir)
+    use(conf_dir)
     script = next(e for e in distribution("swift").entry_points if e.group == "console_scripts" and e.name == command)
     sys.argv = [command, *argv[3:]]
     return int(script.load()() or 0)
 
 
-def _use(conf_dir: str) -> None:
+def use(conf_dir: str) -> None:
     """Before anything of Swift that copies a constraint or asks for a policy is imported."""
     from swift.common import utils  # noqa: PLC0415  (the tooling runs without Swift)
 

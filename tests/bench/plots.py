@@ -25,6 +25,7 @@ _COMPARED: Final = {
     "scan": "storlet / client that filters",
     "nodes": "a node among several / a node alone; 1 is linear",
     "traffic": "with the filter / without it",
+    "rules": "with rules asked / without",
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"

@@ -75,7 +75,7 @@ class Account:
     def __init__(self, address: Address, path: str, token: str) -> None:
         self.address = address
         self._path = path
-        self._token = token
+        self.token = token
         self._connection: Connection | None = None
 
     @property
@@ -86,8 +86,11 @@ class Account:
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | memoryview = b""
     ) -> Request:
         """A request to make once and to send often."""
-        target = f"{self._path}/{path}" if path else self._path
-        return make_request(method, target, {"X-Auth-Token": self._token, **(headers or {})}, body)
+        return make_request(method, self.path_of(path), {"X-Auth-Token": self.token, **(headers or {})}, body)
+
+    def path_of(self, path: str) -> str:
+        """Of a container or an object; empty: of the account."""
+        return f"{self._path}/{path}" if path else self._path
 
     @property
     def connection(self) -> Connection:

@@ -17,6 +17,7 @@ from tests.bench.rows import (
     load,
     memory,
     nodes,
+    rules,
     scan,
     stream,
     tenants,
@@ -58,6 +59,7 @@ ROWS: Final = (
     Row("scan", "a filter that keeps 1% of an object", scan.measure, 120),
     Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 120),
     Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 280),
+    Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 50),
     Row("tenants", "many tenants, few sandboxes", tenants.measure, 120),
 )
 
