@@ -7,7 +7,7 @@
                        '--consistency.check--> Finding, Finding, ...
 
 ``model`` and ``facts`` are the values, ``conditions`` the table of what a rule may ask about, ``parse`` (with ``text``, ``when``,
-``values``, ``actions``, ``template`` and ``glob``) reads a rules object, ``engine`` and ``explanation`` decide and tell why,
+``values``, ``actions``, ``template`` and ``glob``) reads a rules object, ``engine``, ``explanation`` and ``report`` decide and tell why,
 ``consistency`` (with ``questions``, ``pipelines``, ``cycles``, ``solver``, ``domains``, ``intervals`` and ``automata``) finds what cannot be meant,
 ``example`` writes requests down, and ``reference`` is the page made of the table.
 

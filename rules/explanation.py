@@ -8,7 +8,7 @@ tests said, the rule's condition would have the same value.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any as Anything
 from typing import Final
@@ -31,8 +31,10 @@ class Observation:
     test: Test
     value: Value | Unknown
 
-    def line(self) -> str:
-        return f"{_subject(self.test)} {_seen(self.test, self.value)} (asked for: {wanted(self.test)})"
+    def line(self, hidden: Collection[str] = ()) -> str:
+        """:param hidden: facts whose values are not told."""
+        seen = "is not shown" if self.test.fact in hidden else _seen(self.test, self.value)
+        return f"{_subject(self.test)} {seen} (asked for: {wanted(self.test)})"
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Considered:
     observations: tuple[Observation, ...]
     gives_way: bool = False
 
-    def line(self) -> str:
+    def line(self, hidden: Collection[str] = ()) -> str:
         said = {True: "matches", False: "does not match", None: "is not decided yet"}[self.outcome]
         if self.gives_way and self.outcome is not False:
             said += " but gives way to the storlet that the client asks for"
-        reasons = "; ".join(seen.line() for seen in self.observations) or "it has no condition"
+        reasons = "; ".join(seen.line(hidden) for seen in self.observations) or "it has no condition"
         return f"rule {self.rule.name} (line {self.rule.place.line}) {said}: {reasons}"
 
 
@@ -72,15 +74,26 @@ class Explanation:
     left: int = 0
 
     def lines(self) -> tuple[str, ...]:
-        """For people; one thing a line."""
-        lines = [considered.line() for considered in self.considered]
+        """For people; one thing a line.  :class:`rules.report.Report` has more to say of a request."""
+        return (*self.reasons(), *self._verdict())
+
+    def reasons(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
+        """A line for each rule that was considered.
+
+        :param hidden: facts whose values are not told.
+        """
+        lines = [considered.line(hidden) for considered in self.considered]
         if self.left:
             lines.append(f"{self.left} rule{'s' if self.left > 1 else ''} after it not considered")
-        return (*lines, *self._verdict())
+        return tuple(lines)
+
+    def undecided(self) -> str:
+        """Of a request of which something has to be looked up first."""
+        return f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}"
 
     def _verdict(self) -> tuple[str, ...]:
         if self.needs:
-            return (f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}",)
+            return (self.undecided(),)
         if self.rule is None:
             return ("no rule matches: the request goes on as if there were none",)
         return tuple(f"decision: {line}" for line in describe(self.rule))

@@ -16,16 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rules import example, text, values
+from rules import example, report, text, values
 from rules.engine import Decision
 from rules.facts import Facts
 from rules.faults import Faults
-from rules.model import Allow, Deny, Finding, Place, Run
+from rules.model import Finding, Place
 from rules.text import Guess, Node, Scalar
 
-NO_ACTION: Final = "none"
-ACTIONS: Final = ("run", "deny", "allow", NO_ACTION)
-_ACTION_NAMES: Final = {Run: "run", Deny: "deny", Allow: "allow"}
+_ACTIONS: Final = (*report.ACTIONS.values(), report.NO_ACTION)
 _NAME_MAX: Final = 200
 #: A rule's name, an action, or names of storlets; ``None`` is no rule.
 Wanted: TypeAlias = str | tuple[str, ...] | None
@@ -36,7 +34,7 @@ class Outcome:
     """A decision, as far as cases speak of it."""
 
     rule: str | None = None
-    action: str = NO_ACTION
+    action: str = report.NO_ACTION
     storlets: tuple[str, ...] = ()
 
 
@@ -58,9 +56,8 @@ def outcome_of(decision: Decision) -> Outcome:
     """What the decision does."""
     if decision.rule is None:
         return Outcome()
-    action = decision.rule.action
-    storlets = tuple(step.storlet for step in action.steps) if isinstance(action, Run) else ()
-    return Outcome(decision.rule.name, _ACTION_NAMES[type(action)], storlets)
+    storlets = tuple(step.storlet for step in report.steps_of(decision.rule))
+    return Outcome(decision.rule.name, report.ACTIONS[type(decision.rule.action)], storlets)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -157,7 +154,7 @@ def _expected(node: Node, faults: Faults) -> Mapping[str, Wanted]:
     if "rule" in fields:
         found["rule"] = _rule(fields["rule"], faults)
     if "action" in fields:
-        found["action"] = values.choice(fields["action"], "action", ACTIONS, faults)
+        found["action"] = values.choice(fields["action"], "action", _ACTIONS, faults)
     if "storlets" in fields:
         found["storlets"] = _storlets(fields["storlets"], faults)
     return found

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rules import consistency, engine, example, parse, template
-from rules.explanation import Explanation
+from rules import consistency, engine, example, parse
 from rules.facts import Facts
 from rules.faults import among
-from rules.model import Deny, Finding, Rule, RuleSet, Run, Severity, Step
+from rules.model import Finding, RuleSet, Severity
+from rules.report import Report
 from rules.text import MAX_BYTES
 from storlet_middleware.cli import cases, text
 from storlet_middleware.cli.cases import Case, Outcome
@@ -302,71 +302,11 @@ def _explain(options: argparse.Namespace) -> int:
     rules, findings = parse.parse(source.raw)
     if rules is None:
         return _refuse(options, source, findings)
-    compiled = engine.compile(rules)
-    explanation = compiled.explain(facts, facts.asks_for_storlet)
+    explanation = engine.compile(rules).explain(facts, facts.asks_for_storlet)
+    report = Report.of(facts, explanation, default_on=None)
     if options.json:
-        _say_data(_explanation_data(facts, explanation))
+        _say_data(report.mapping())
     else:
-        for line in (*explanation.lines(), *_what_runs(explanation.rule, facts)):
+        for line in report.lines():
             say(text.legible(line))
     return DONE
-
-
-def _what_runs(rule: Rule | None, facts: Facts) -> Iterable[str]:
-    """The templates with this request's values: the explanation has them as they are written."""
-    for step in _steps_of(rule):
-        written = {name for name, value in step.parameters if template.names(value)}
-        for name, value, missing in _parameters(step, facts):
-            said = (
-                f"cannot be made: {{{missing}}} is missing, and the request is refused" if missing else f"is {value!r}"
-            )
-            if name in written:
-                yield f"here {name} of {step.storlet} {said}"
-
-
-def _steps_of(rule: Rule | None) -> tuple[Step, ...]:
-    return rule.action.steps if rule is not None and isinstance(rule.action, Run) else ()
-
-
-def _parameters(step: Step, facts: Facts) -> Iterable[tuple[str, str, str]]:
-    """Name, value, and what the value lacks."""
-    for name, written in step.parameters:
-        try:
-            yield name, template.render(written, facts), ""
-        except template.MissingValue as missing:
-            yield name, "", missing.name
-
-
-def _explanation_data(facts: Facts, explanation: Explanation) -> dict[str, Any]:
-    rule = explanation.rule
-    outcome = cases.outcome_of(engine.Decision(rule))
-    return {
-        "request": example.to_mapping(facts),
-        "rule": outcome.rule,
-        "line": rule.place.line if rule else None,
-        "action": outcome.action,
-        "message": rule.action.message if rule and isinstance(rule.action, Deny) else None,
-        "mandatory": rule.is_mandatory if rule else False,
-        "steps": [_step_data(step, facts) for step in _steps_of(rule)],
-        "considered": [
-            {
-                "rule": one.rule.name,
-                "line": one.rule.place.line,
-                "matches": one.outcome,
-                "because": [seen.line() for seen in one.observations],
-            }
-            for one in explanation.considered
-        ],
-        "not_considered": explanation.left,
-    }
-
-
-def _step_data(step: Step, facts: Facts) -> dict[str, Any]:
-    rendered = list(_parameters(step, facts))
-    return {
-        "storlet": step.storlet,
-        "on": step.on,
-        "limits": dict(step.limits),
-        "parameters": {name: value for name, value, missing in rendered if not missing},
-        "missing": {name: missing for name, _, missing in rendered if missing},
-    }

@@ -500,15 +500,33 @@ def test_the_rule_that_decides_and_what_would_run_are_explained(run: Run, write:
     lines = answer.out.splitlines()
     assert lines[0].startswith("rule deidentify (line 3) matches: ")
     assert "decision: mandatory rule deidentify: run deidentify.py" in lines
-    assert any("then run mark.py on the proxy" in line and "limits memory=64M" in line for line in lines)
-    assert lines[-1] == "here text of mark.py is 'for eve, 7'", "size has no template, and is in the line above"
+    assert lines[-1] == (
+        "decision: mandatory rule deidentify: then run mark.py on the proxy"
+        " with parameters text='for eve, 7', size='3' with limits memory=64M"
+    )
+
+
+def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: Write) -> None:
+    file, asked = write("rules.yaml", RULES), "header.x-run-storlet=mine.py"
+    answer = run("explain", file, "--request", "container=patients-1", "object=a", "roles=researcher", asked)
+    assert answer.out.endswith("decision: mine.py, which the client asks for, is refused, and the request with it\n")
+    answer = run("explain", file, "--request", "time=tue 23:00", "user=ada", asked)
+    assert "rule night (line 9) matches but gives way to the storlet that the client asks for: time is" in answer.out
+    assert answer.out.endswith(
+        "decision: rule own: the request goes on as if there were no rules\n"
+        "decision: mine.py, which the client asks for, runs as it would without rules\n"
+    )
+    told = "- {name: a, request: {time: tue 23:00, user: ada, header: {x-run-storlet: mine.py}}, expect: {rule: own}}\n"
+    assert run("test", file, write("cases.yaml", told)).code == 0
 
 
 def test_a_value_that_a_parameter_lacks_is_told(run: Run, write: Write) -> None:
     answer = run(
         "explain", write("rules.yaml", RULES), "--request", "container=patients-1", "object=a", "roles=researcher"
     )
-    assert answer.out.endswith("here text of mark.py cannot be made: {user} is missing, and the request is refused\n")
+    assert answer.out.endswith(
+        "deidentify: text of mark.py cannot be made: {user} is missing, and the request is refused\n"
+    )
 
 
 def test_rules_that_do_not_match_say_which_test_failed(run: Run, write: Write) -> None:
@@ -550,6 +568,7 @@ def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None
     (first,) = data["considered"]
     assert (first["rule"], first["matches"], data["not_considered"]) == ("deidentify", True, 2)
     assert "container is 'patients-1' (asked for: prefix 'patients-')" in first["because"]
+    assert (data["pass"], data["asked_for"], data["undecided"], first["gives_way"]) == (None, None, [], False)
     denied = run("explain", "--json", file, "--request", "time=mon 23:00").data
     assert (denied["rule"], denied["action"], denied["message"]) == ("night", "deny", "closed by night")
     nothing = run("explain", "--json", file, "--request", "method=PUT").data

@@ -1,0 +1,155 @@
+"""What is told of a decision: what would run for this request, where, and what is kept from whom."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules import engine
+from rules.facts import UNKNOWN, Caller, Facts, ObjectFacts
+from rules.parse import parse
+from rules.report import Planned, Report, may_show_stored, planned, steps_of
+from tests.unit.rules import strategies
+
+RULES = """\
+version: 1
+rules:
+  - name: hide
+    when: {method: GET, container: patients, content-type: text/csv, roles: researcher}
+    mandatory: true
+    explicit: after
+    run:
+      - {storlet: hide.py, parameters: {for: "{user} {metadata.study}", keep: "2"}, limits: {memory: 64M}}
+      - {storlet: mark.py, on: proxy}
+    pass: {metadata: [study]}
+  - name: nothing-else
+    when: {container: patients, roles: researcher}
+    mandatory: true
+    deny: only tables
+  - {name: own, when: {container: own}, allow: true}
+  - {name: small, when: {container: photos, size: {at-least: 10}}, run: small.py}
+"""
+CSV = ObjectFacts(exists=True, content_type="text/csv", size_bytes=12, metadata={"study": "7", "diagnosis": "flu"})
+RESEARCHER = Facts("GET", "patients", "a.csv", Caller("ada", roles=frozenset({"researcher"})), stored=CSV)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> engine.Compiled:
+    rules, faults = parse(RULES)
+    assert rules is not None, faults
+    return engine.compile(rules)
+
+
+def report(compiled: engine.Compiled, facts: Facts, *, shows_stored: bool = True) -> Report:
+    explanation = compiled.explain(facts, facts.asks_for_storlet)
+    return Report.of(facts, explanation, "object", shows_stored=shows_stored)
+
+
+def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compiled) -> None:
+    told = report(compiled, RESEARCHER)
+    assert told.lines()[1:] == (
+        "3 rules after it not considered",
+        "decision: mandatory rule hide: run hide.py on the object node with parameters for='ada 7', keep='2' with limits memory=64M",
+        "decision: mandatory rule hide: then run mark.py on the proxy",
+        "decision: mandatory rule hide: of the object leave metadata study and no other headers",
+    )
+    data = json.loads(json.dumps(told.mapping()))
+    assert data["request"]["metadata"] == {"study": "7", "diagnosis": "flu"}
+    assert (data["rule"], data["line"], data["action"], data["mandatory"]) == ("hide", 3, "run", True)
+    assert [(step["storlet"], step["on"], step["limits"]) for step in data["steps"]] == [
+        ("hide.py", "object", {"memory": "64M"}),
+        ("mark.py", "proxy", {}),
+    ]
+    assert data["steps"][0]["parameters"] == {"for": "ada 7", "keep": "2"}
+    assert data["pass"] == {"metadata": ["study"], "headers": []}
+    assert (data["asked_for"], data["undecided"], data["not_considered"]) == (None, [], 3)
+    assert "content-type is 'text/csv' (asked for: 'text/csv')" in data["considered"][0]["because"]
+
+
+def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compiled) -> None:
+    told = report(compiled, RESEARCHER, shows_stored=False)
+    assert "content-type is not shown (asked for: 'text/csv')" in told.lines()[0]
+    assert "parameters for='{user} {metadata.study}', keep='2'" in told.lines()[2]
+    shown = "\n".join((*told.lines(), json.dumps(told.mapping())))
+    assert "flu" not in shown
+    assert "ada 7" not in shown
+    assert told.mapping()["request"] == {
+        "method": "GET", "container": "patients", "object": "a.csv", "user": "ada", "roles": ["researcher"]
+    }  # fmt: skip
+
+
+@given(strategies.rule_sets(), st.booleans())
+def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: bool) -> None:
+    hidden = ObjectFacts(
+        exists=True, content_type="sec/ret", size_bytes=7777777, metadata={"k": "s3cr3t", "x-m": "s3cr3t"}
+    )
+    compiled_ = engine.compile(rules)
+    for facts in strategies.pool(20):
+        asked = replace(facts, stored=hidden, headers={"x-run-storlet": "s"} if explicit else {})
+        told = report(compiled_, asked, shows_stored=False)
+        shown = "\n".join((*told.lines(), json.dumps(told.mapping())))
+        assert not [value for value in ("sec/ret", "7777777", "s3cr3t") if value in shown]
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({}, False),
+        ({"stored": ObjectFacts(exists=True)}, False),
+        ({"container": "own"}, True),
+        ({"container": "photos"}, True),
+        ({"container": "photos", "method": "PUT"}, False),
+        ({"container": "elsewhere"}, True),
+    ],
+)
+def test_who_is_told_what_the_object_says(compiled: engine.Compiled, change: dict[str, str], shown: bool) -> None:
+    facts = replace(RESEARCHER, **change)  # type: ignore[arg-type]
+    assert may_show_stored(compiled.explain(facts).rule, facts) is shown
+
+
+def test_a_missing_value_is_told_with_what_becomes_of_the_request(compiled: engine.Compiled) -> None:
+    told = report(compiled, replace(RESEARCHER, stored=replace(CSV, metadata={})))
+    assert told.lines()[3] == (
+        "decision: mandatory rule hide: for of hide.py cannot be made: {metadata.study} is missing, and the request is refused"
+    )
+    assert told.mapping()["steps"][0]["missing"] == {"for": "metadata.study"}
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "line"),
+    [
+        ({}, "after", "decision: s.py, which the client asks for, runs on what comes out of that"),
+        (
+            {"stored": ObjectFacts(exists=True)},
+            "refused",
+            "decision: s.py, which the client asks for, is refused, and the request with it",
+        ),
+        ({"container": "own"}, "runs", "decision: s.py, which the client asks for, runs as it would without rules"),
+        ({"container": "photos"}, "runs", "decision: s.py, which the client asks for, runs as it would without rules"),
+    ],
+)
+def test_what_becomes_of_a_storlet_that_the_client_asks_for(
+    compiled: engine.Compiled, change: dict[str, str], outcome: str, line: str
+) -> None:
+    told = report(compiled, replace(RESEARCHER, headers={"x-run-storlet": "s.py"}, **change))  # type: ignore[arg-type]
+    assert told.mapping()["asked_for"] == {"storlet": "s.py", "outcome": outcome}
+    assert told.lines()[-1] == line
+
+
+def test_an_upload_is_worked_on_at_the_proxy(compiled: engine.Compiled) -> None:
+    steps = steps_of(compiled.rules.rules[3])
+    assert planned(steps, replace(RESEARCHER, method="PUT"), "object") == (Planned("small.py", "proxy"),)
+    assert planned(steps, RESEARCHER, "object") == (Planned("small.py", "object"),)
+    assert planned(steps, RESEARCHER, None)[0].line() == "run small.py"
+
+
+def test_what_has_to_be_looked_up_first_is_told(compiled: engine.Compiled) -> None:
+    told = report(compiled, replace(RESEARCHER, stored=UNKNOWN))
+    assert told.lines()[-1] == "undecided: depends on the object's size, content type or metadata"
+    data = told.mapping()
+    assert (data["rule"], data["action"], data["steps"], data["undecided"]) == (None, "none", [], ["stored"])
+    assert steps_of(None) == ()
