@@ -21,7 +21,7 @@ concerns costs no HEAD.  Filling in the cheaper group alone and asking again is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -90,17 +90,28 @@ class Compiled:
         are taken for independent of one another.  What is :data:`rules.facts.UNKNOWN` in ``facts`` is unknown as well; and so is what
         belongs to an object or container that is itself unknown: all of the container's, and all of the object's when its name is.
         """
+        return next((rule for rule in self._possible(facts, unknown) if rule.is_mandatory), None)
+
+    def narrowed(self, facts: Facts, unknown: frozenset[str]) -> Compiled:
+        """The rules by which :meth:`may_cover` answers for all requests that differ from ``facts`` in what is unknown only.
+
+        For many objects of one request, such as a listing's entries: most rules are about other callers and other containers, and
+        are not asked again for each of these.
+        """
+        return Compiled(replace(self.rules, rules=tuple(self._possible(facts, unknown))))
+
+    def _possible(self, facts: Facts, unknown: frozenset[str]) -> Iterator[Rule]:
+        """Those that do not give way and could hold, in order, until one that surely does; this one only if it is mandatory."""
         if not unknown <= TABLE.keys():
             raise ValueError(f"no facts: {', '.join(sorted(unknown - TABLE.keys()))}")
         values = self._with_unknown(facts, unknown)
         for number in self._asked_with_unknown(facts, unknown):
             entry = self._entries[number]
             outcome = False if entry.gives_way else entry.may_hold(values, unknown)
-            if outcome is not False and entry.rule.is_mandatory:
-                return entry.rule
+            if outcome is None or (outcome and entry.rule.is_mandatory):
+                yield entry.rule
             if outcome:
-                return None  # it is allowed
-        return None
+                return
 
     def _with_unknown(self, facts: Facts, unknown: frozenset[str]) -> _Values:
         """What the tests see: the name of what is unknown must not be missing, or all that belongs to it would be."""

@@ -125,6 +125,19 @@ def expected(rules: Iterable[Rule], answer: naive.Answer) -> Rule | None:
     return None
 
 
+@given(strategies.rule_sets(), unknowns, unknowns)
+def test_fewer_rules_give_the_same_answer_for_all_that_differ_in_what_is_unknown(
+    rules: RuleSet, unknown: frozenset[str], still: frozenset[str]
+) -> None:
+    compiled, varying = engine.compile(rules), with_theirs(unknown)
+    for facts, other in itertools.pairwise(REQUESTS):
+        narrowed = compiled.narrowed(facts, unknown)
+        assert len(narrowed.rules.rules) <= len(rules.rules)
+        completion = completed(facts, other, varying)
+        assert narrowed.may_cover(completion, still & varying) is compiled.may_cover(completion, still & varying)
+        assert narrowed.may_cover(facts, unknown) is compiled.may_cover(facts, unknown)
+
+
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @settings(max_examples=60)
 @given(st.data())
@@ -186,6 +199,9 @@ def test_an_entry_of_a_listing() -> None:
         entry = Facts("GET", "c", name, stored=ObjectFacts(exists=True, content_type=content_type), holder=UNKNOWN)
         return compiled.may_cover(entry, frozenset({"metadata"})) is not None
 
+    listing = Facts("GET", "c", None, holder=UNKNOWN)
+    entries = frozenset({"object", "content-type", "size", "metadata"})
+    assert [rule.name for rule in compiled.narrowed(listing, entries).rules.rules] == ["open", "hide"]
     assert covers("a.csv", "text/csv")
     assert not covers("a.png", "image/png")
     assert not covers("open/a.csv", "text/csv")
