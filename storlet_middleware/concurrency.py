@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import eventlet
 import eventlet.event
 import eventlet.green.socket
+import eventlet.tpool
 import greenlet
 from eventlet import hubs
 
@@ -78,6 +79,14 @@ def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
     """Run ``function`` in a green task of its own; its owner waits for it or ends it (:func:`end`)."""
     task: GreenTask = eventlet.spawn(function, *args)
     return task
+
+
+def off_hub(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of ``function``, computed by a thread of the system's: others are served meanwhile, if at half speed.
+
+    It must not use anything that eventlet has replaced, such as sockets and locks that others hold.
+    """
+    return eventlet.tpool.execute(function, *args)
 
 
 #: A clock that ticks so often wakes what waits for longer than :data:`_COARSE_SECONDS`.

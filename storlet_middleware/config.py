@@ -187,6 +187,13 @@ OPTIONS: Final = (
            "languages that may be uploaded and run, with the versions that the sandbox image has (a/b for several)"),
     Option("storlet", "internal_client_conf_path", read_text, "/etc/swift/internal-client.conf",
            "pipeline with which a node fetches storlet code; with slo, dlo and encryption if the proxies have them"),
+    Option("rules", "container", read_text, "storlet_rules",
+           "container of an account that holds its rules, in rules.yaml, and all their versions"),
+    Option("rules", "role", read_text, "",
+           "with the container's write ACL, needed to change rules by all who do not own the account; empty = the ACL decides"),
+    Option("rules", "cache_bytes", read_bytes, "4M",
+           "rules that a proxy process keeps compiled, as text; compiled they take some 30 times as much"),
+    Option("rules", "check_seconds", read_seconds, "60", "how long an upload's check may take; then it is refused"),
     Option("placement", "run_on", read_run_on, "object",
            "where a GET runs by default: object (the node that holds the data) or proxy"),
     Option("placement", "chunk_bytes", read_bytes, "64K",
@@ -286,6 +293,7 @@ CLASS_OPTIONS: Final = (
 
 SECTION_HELP: Final = {
     "storlet": "Where a tenant's storlets live, and which languages it may use.",
+    "rules": "Who changes the rules of an account, and where they are.",
     "placement": "Which server runs a storlet, and how an object node answers the proxy.",
     "sandbox": "The node's sandboxes; read by storlet-sandboxd and by the filter.",
     "node": "What all sandboxes of a node may use together; read by storlet-sandboxd.",
@@ -303,6 +311,14 @@ class StorletSection:
     log_container: str
     languages: dict[str, tuple[str, ...]]
     internal_client_conf_path: str
+
+
+@dataclass(frozen=True)
+class RulesSection:
+    container: str
+    role: str
+    cache_bytes: int
+    check_seconds: float
 
 
 @dataclass(frozen=True)
@@ -405,6 +421,7 @@ class Config:
     """All options, typed; ``path`` is the file they came from."""
 
     storlet: StorletSection
+    rules: RulesSection
     placement: PlacementSection
     sandbox: SandboxSection
     node: NodeSection
@@ -428,6 +445,7 @@ class Config:
 
 _SECTIONS: Final[dict[str, type]] = {
     "storlet": StorletSection,
+    "rules": RulesSection,
     "placement": PlacementSection,
     "sandbox": SandboxSection,
     "node": NodeSection,
@@ -576,6 +594,9 @@ def _contradictions(values: dict[str, dict[str, Any]]) -> list[str]:
     containers = [values["storlet"][f"{name}_container"] for name in ("storlet", "dependency", "log")]
     if len(set(containers)) < len(containers) or any(not c or "/" in c for c in containers):
         faults.append("[storlet] the three containers need three different names without '/'")
+    rules = values["rules"]["container"]
+    if not rules or "/" in rules or rules in containers:
+        faults.append("[rules] container: want a name without '/' that is none of the containers in [storlet]")
     if values["limits"]["inputs"] > _MAX_INPUTS:
         faults.append(f"[limits] inputs: want at most {_MAX_INPUTS}, which is what one message to a sandbox can carry")
     limits = values["limits"]
@@ -588,7 +609,7 @@ def _contradictions(values: dict[str, dict[str, Any]]) -> list[str]:
     for section, name in (("node", "memory"), ("node", "cpu_shares"), ("node", "pids"), ("limits", "inputs"),
                           ("admission", "queue"), ("admission", "queue_per_tenant"), ("sandbox", "code_cache_bytes"),
                           ("sandbox", "uid_first"), ("sandbox", "uid_count"), ("sandbox", "max_per_node"),
-                          ("placement", "chunk_bytes"),
+                          ("placement", "chunk_bytes"), ("rules", "cache_bytes"),
                           ("invocation", "workers_python"), ("invocation", "workers_java"),
                           ("invocation", "max_inflight_per_tenant"), ("invocation", "runs_per_worker")):  # fmt: skip
         if not values[section][name]:

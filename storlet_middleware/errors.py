@@ -5,8 +5,10 @@
     StorletError
     ├── BadRequest               400  bad_request             the client's request: malformed, all faults at once
     ├── RegistrationInvalid      400  registration.invalid    metadata of an uploaded storlet or dependency
+    ├── RulesInvalid             400  rules.invalid           an uploaded rules object: all findings at once
     ├── AccessDenied         401/403  access.denied           as Swift answered
-    │   └── StorletDenied    401/403  access.denied           the storlet itself may not be read
+    │   ├── StorletDenied    401/403  access.denied           the storlet itself may not be read
+    │   └── RuleRefused          403  access.rule             a rule of the account says so
     ├── StorletNotFound          404  storlet.not_found
     ├── MethodNotAllowed         405  method.not_allowed
     ├── PreconditionFailed       412  precondition.failed
@@ -14,7 +16,9 @@
     ├── InputIncomplete          499  input.incomplete        the client stopped sending, or the source broke off
     ├── Unprocessable            422  storlet.load, storlet.failed, storlet.timeout.*, storlet.limit.*
     ├── TenantBusy               429  tenant.busy             + Retry-After
+    ├── RulesConflict            409  rules.conflict          others change the rules now, or what is asked for is in force
     ├── NodeBusy                 503  node.busy               + Retry-After
+    │   └── RulesUnavailable     503  rules.unavailable       + Retry-After: the account's rules cannot be known
     ├── SandboxUnavailable       503  sandbox.unavailable     + Retry-After
     │   └── CodeMissing          503  code.missing            + Retry-After: the node's copy went away; fetched once more before
     ├── BackendFailed            503  backend.failed          + Retry-After: every replica failed on the way
@@ -38,6 +42,7 @@ REASONS: Final = {
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
+    409: "Conflict",
     412: "Precondition Failed",
     416: "Requested Range Not Satisfiable",
     422: "Unprocessable Entity",
@@ -100,6 +105,12 @@ class RegistrationInvalid(StorletError):
     status, code = 400, "registration.invalid"
 
 
+class RulesInvalid(StorletError):
+    """An uploaded rules object is not taken; the old rules stay in force."""
+
+    status, code = 400, "rules.invalid"
+
+
 class AccessDenied(StorletError):
     status, code = 403, "access.denied"
 
@@ -108,6 +119,16 @@ class StorletDenied(AccessDenied):
     """The caller may not read the storlet."""
 
     legacy_get = legacy_put = 401
+
+
+class RuleRefused(AccessDenied):
+    """A rule of the account refuses the request; ``rule`` is its name, which the answer tells."""
+
+    code = "access.rule"
+
+    def __init__(self, rule: str, message: str, **more: Any) -> None:
+        super().__init__(f"rule {rule}: {message}", **more)
+        self.rule = rule
 
 
 class StorletNotFound(StorletError):
@@ -136,6 +157,10 @@ class Unprocessable(StorletError):
     legacy_get, legacy_put = 503, 500
 
 
+class RulesConflict(StorletError):
+    status, code = 409, "rules.conflict"
+
+
 class TenantBusy(StorletError):
     status, code = 429, "tenant.busy"
     legacy_get = legacy_put = 503
@@ -149,6 +174,12 @@ class NodeBusy(StorletError):
 
     def __init__(self, message: str, *, retry_after: int | None = 5, **more: Any) -> None:
         super().__init__(message, retry_after=retry_after, **more)
+
+
+class RulesUnavailable(NodeBusy):
+    """Which rules hold cannot be known, and some of them may be mandatory: nothing is done."""
+
+    code = "rules.unavailable"
 
 
 class SandboxUnavailable(NodeBusy):
@@ -185,6 +216,7 @@ _BY_CODE: Final[dict[str, type[StorletError]]] = {
     for cls in (
         BadRequest,
         RegistrationInvalid,
+        RulesInvalid,
         AccessDenied,
         StorletNotFound,
         MethodNotAllowed,
@@ -192,7 +224,9 @@ _BY_CODE: Final[dict[str, type[StorletError]]] = {
         RangeUnsatisfiable,
         InputIncomplete,
         TenantBusy,
+        RulesConflict,
         NodeBusy,
+        RulesUnavailable,
         SandboxUnavailable,
         CodeMissing,
         BackendFailed,

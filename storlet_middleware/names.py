@@ -6,7 +6,7 @@ Three name spaces that are never mixed:
   is refused by name, because a header that is silently ignored looks as if it had worked;
 * backend headers: ``X-Backend-Storlet-*``; Swift's gatekeeper strips ``X-Backend-*`` from what clients send and receive;
 * stored metadata: ``X-Object-Meta-Storlet-*`` of storlets and dependencies (set by the tenant), and
-  ``X-Container-Sysmeta-Storlet-*`` for what no client may forge.
+  ``X-{Account,Container,Object}-Sysmeta-Storlet-*`` for what no client may forge.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ GRANT_STORLET: Final = "X-Storlet-Name"
 LIMIT_PREFIX: Final = "X-Storlet-Limit-"
 REVOKE_USER: Final = "X-Remove-Storlet-Container-Read"
 
+#: Present on an upload of rules: its warnings have been read and are meant.
+RULES_ACCEPT_WARNINGS: Final = "X-Storlet-Rules-Accept-Warnings"
+#: Says what the rules would do with a request, in place of doing it.
+EXPLAIN: Final = "X-Storlet-Explain"
+EXPLAIN_KEY: Final = "HTTP_X_STORLET_EXPLAIN"
+
 #: Headers that may come with ``X-Run-Storlet`` (a name that ends in ``-`` is a prefix).
 CLIENT_HEADERS: Final = (RUN_ON_PROXY, PARAMETER_PREFIX, RANGE, EXTRA_RESOURCES, GENERATE_LOG, LIMIT_PREFIX)
 
@@ -39,6 +45,10 @@ GENERATED_FROM: Final = "X-Storlet-Generated-From"
 GENERATED_FROM_ACCOUNT: Final = "X-Storlet-Generated-From-Account"
 GENERATED_FROM_LAST_MODIFIED: Final = "X-Storlet-Generated-From-Last-Modified"
 GRANTS: Final = "X-Storlet-Container-Read"
+#: The name of the rule that decided.
+RULE: Final = "X-Storlet-Rule"
+#: Of an upload of rules: under which name this version of them is kept.
+RULES_VERSION: Final = "X-Storlet-Rules-Version"
 
 # --- proxy <-> object node ---------------------------------------------------------------------------------------
 #: Request: the description of the invocation as one line of ASCII JSON.
@@ -64,6 +74,10 @@ META_DEPENDENCY_VERSION: Final = STORLET_META + "Dependency-Version"
 META_DEPENDENCY_PERMISSIONS: Final = STORLET_META + "Dependency-Permissions"
 #: Prefix of one system metadata item a grant: who may read the container's objects through which storlet.
 CONTAINER_GRANT: Final = "X-Container-Sysmeta-Storlet-Grant-"
+#: Which rules are in force in an account; see :mod:`storlet_middleware.rule_pointer`.
+ACCOUNT_RULES: Final = "X-Account-Sysmeta-Storlet-Rules"
+#: The rule whose storlet made what is stored, and which says what undoes that.
+REVERSE_SYSMETA: Final = "X-Object-Sysmeta-Storlet-Reverse"
 
 #: ``swift.source`` of every request that we make: shown in Swift's access log.
 SWIFT_SOURCE: Final = "ST"

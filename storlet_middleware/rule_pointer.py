@@ -1,0 +1,194 @@
+"""Which rules are in force in an account: system metadata of the account, ``X-Account-Sysmeta-Storlet-Rules``.
+
+::
+
+    <SHA-256 of the rules> mandatory|ordinary <object of the rules' container that has them>
+    - none <when the rules were removed>
+
+To set it is the one moment at which other rules come into force.  A proxy has the account's metadata at hand with every
+request, so that who has no rules pays nothing for them; and Swift forgets what it remembers of an account when that changes,
+in all proxies that share memcached.  Three things are left, against which :class:`Pointers` guards:
+
+* A proxy that read the account right before the change may remember it right after: after a change we look a few times, for
+  half a second, and let that be forgotten.  Proxies with a memcached of their own go on for as long as Swift remembers
+  accounts (``recheck_account_existence``, 60 s).
+* One of the account's replicas may have missed the change, until Swift mends it: a process that has seen newer rules of the
+  account keeps to them for ten minutes.
+* All of them may be out of reach: what this process has seen of the account holds, and without that nothing is known, not
+  even that there are no rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from swift.common.constraints import MAX_ACCOUNT_NAME_LENGTH, check_utf8
+from swift.common.utils import drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+from swift.proxy.controllers.base import clear_info_cache, get_account_info
+
+from storlet_middleware import names
+from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware.errors import RulesUnavailable
+
+VERSIONS: Final = "versions/"
+_SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
+_TIME: Final = "%Y%m%dT%H%M%S.%fZ"
+_TEXT: Final = re.compile(
+    rf"([0-9a-f]{{64}}) (mandatory|ordinary) {VERSIONS}([0-9TZ.]+)-[0-9a-f]+\.yaml|- none ([0-9TZ.]+)"
+)
+#: Of so many accounts a process remembers what it has seen.
+_REMEMBERED: Final = 10_000
+#: For how long that counts more than something older that Swift says.
+_TRUSTED_SECONDS: Final = 600.0
+#: When it is looked, after a change, whether an older state is remembered again.
+_LOOKS_SECONDS: Final = (0.0, 0.1, 0.4)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """What is in force; ``version`` and ``name`` are empty where rules were removed.
+
+    :param version: SHA-256 of the rules, hexadecimal.
+    :param name: of the object that has them.
+    :param time: when that was decided, in a form that sorts.
+    """
+
+    version: str
+    is_mandatory: bool
+    name: str
+    time: str
+
+    @classmethod
+    def to(cls, version: str, *, is_mandatory: bool, after: Pointer | None) -> Self:
+        """To rules that are about to be stored, in place of what is in force."""
+        time = _later_than(after)
+        return cls(version, is_mandatory, f"{VERSIONS}{time}-{version[:12]}.yaml", time)
+
+    @classmethod
+    def to_none(cls, after: Pointer | None) -> Self:
+        """For rules that are removed."""
+        return cls("", False, "", _later_than(after))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Raises ``ValueError`` for what this release does not know."""
+        match = _TEXT.fullmatch(text)
+        if not match:
+            raise ValueError(f"{text!r} names no rules")
+        if match[4]:
+            return cls("", False, "", match[4])
+        return cls(match[1], match[2] == "mandatory", text.rpartition(" ")[2], match[3])
+
+    @property
+    def text(self) -> str:
+        """What :meth:`read` reads."""
+        if not self.version:
+            return f"- none {self.time}"
+        return f"{self.version} {'mandatory' if self.is_mandatory else 'ordinary'} {self.name}"
+
+
+def _later_than(after: Pointer | None) -> str:
+    """Now, or a moment later than ``after``, whatever the clock of the proxy that wrote that."""
+    now = datetime.now(UTC)
+    if after is not None and after.time >= now.strftime(_TIME):
+        now = datetime.strptime(after.time, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)
+    return now.strftime(_TIME)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    pointer: Pointer
+    at: float
+
+
+class Pointers:
+    """The pointers of all accounts, as one proxy process knows them."""
+
+    def __init__(self, app: Any, logger: Any) -> None:
+        self._app = app
+        self._logger = logger
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+
+    def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
+        """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
+        here = _environ_of(environ, version, account)
+        info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
+        seen = self._seen.get(account)
+        if info["status"] // 100 == 2 or info["status"] in (404, 410):
+            text = info.get("sysmeta", {}).get(_SYSMETA_KEY)
+            if text is None and seen is None:
+                return None
+            return self._newer(here, account, _read(text) if text else None, seen)
+        if seen is not None:
+            return seen.pointer
+        # Swift takes no such names, and says so itself.
+        if not info["status"] or not check_utf8(account) or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH:
+            return None
+        raise RulesUnavailable("Swift cannot say now whether the account has rules")
+
+    def _newer(
+        self, environ: dict[str, Any], account: str, pointer: Pointer | None, seen: _Seen | None
+    ) -> Pointer | None:
+        now = monotonic()
+        is_older = seen is not None and (pointer is None or pointer.time < seen.pointer.time)
+        if seen is not None and is_older and now - seen.at < _TRUSTED_SECONDS:
+            # What memcached has comes from a replica that missed the change; another one may be asked next.
+            clear_info_cache(environ, account)
+            return seen.pointer
+        if pointer is None:
+            self._seen.pop(account, None)
+            return None
+        self._seen[account] = _Seen(pointer, now)
+        self._seen.move_to_end(account)
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return pointer
+
+    def set(self, environ: dict[str, Any], version: str, account: str, pointer: Pointer) -> int:
+        """Bring it into force; returns Swift's status.  Any but 2xx leaves open whether it is."""
+        request = make_pre_authed_request(
+            environ,
+            method="POST",
+            # The question mark: without a query of its own a sub-request inherits the client's.
+            path=quote(f"/{version}/{account}") + "?",
+            headers={names.ACCOUNT_RULES: pointer.text},
+            swift_source=names.SWIFT_SOURCE,
+        )
+        answer = request.get_response(self._app)
+        drain_and_close(answer)
+        status = int(answer.status_int)
+        if status // 100 == 2:
+            self._settle(_environ_of(environ, version, account), account, pointer)
+        return status
+
+    def _settle(self, environ: dict[str, Any], account: str, pointer: Pointer) -> None:
+        """Let no proxy that shares our memcached remember what was before."""
+        self._seen[account] = _Seen(pointer, monotonic())
+        for pause in _LOOKS_SECONDS:
+            sleep(pause)
+            for _ in range(3):
+                environ["swift.infocache"] = {}
+                info = get_account_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
+                if info.get("sysmeta", {}).get(_SYSMETA_KEY) == pointer.text:
+                    break
+                clear_info_cache(environ, account)
+
+
+def _environ_of(environ: dict[str, Any], version: str, account: str) -> dict[str, Any]:
+    """For questions about an account, with what the request has learnt of it so far."""
+    environ.setdefault("swift.infocache", {})
+    return {**environ, "PATH_INFO": f"/{version}/{account}".encode().decode("latin-1")}
+
+
+def _read(text: str) -> Pointer:
+    try:
+        return Pointer.read(text)
+    except ValueError as error:
+        # Written by another release, perhaps: what it means may be mandatory.
+        raise RulesUnavailable(f"the account's rules cannot be read: {error}") from error
