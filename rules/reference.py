@@ -58,10 +58,6 @@ _HEAD: Final = """\
 Conditions of rules
 ===================
 
-.. important::
-
-   **Not yet enforced.** Rules can be checked, tested and explained offline, with ``storlet rules``. No server evaluates them yet.
-
 What stands below ``when`` in a rule; :doc:`/user/rules` explains rules as a whole. All entries of a mapping must hold.
 """
 

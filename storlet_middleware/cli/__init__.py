@@ -5,7 +5,7 @@
 ``node``       the node's sandboxd, asked over its socket
 ``text``       tables and durations for people
 ``sandboxes``  ``storlet sandboxes``
-``rules``      ``storlet rules check``, ``test`` and ``explain``: offline, no server evaluates rules yet
+``rules``      ``storlet rules check``, ``test`` and ``explain``: offline
 ``cases``      the file of example requests for ``storlet rules test``
 
 To add a subcommand, write a module with a :class:`~storlet_middleware.cli.command.Command` and name it in ``__main__``.

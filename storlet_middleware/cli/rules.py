@@ -1,6 +1,6 @@
 """``storlet rules``: rules of an account, checked, tested and explained before anybody depends on them.
 
-It reads files and asks nobody: :mod:`rules` does the work.  No server evaluates rules yet.
+It reads files and asks nobody: :mod:`rules` does the work, as it does in the proxy servers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from storlet_middleware.cli.command import DONE, MISUSED, NOT_WELL, CliError, Co
 
 DESCRIPTION: Final = """Rules say which requests run which storlets without the client asking, and which are refused.
 
-NOT YET ENFORCED: rules can be checked, tested and explained here, offline. No server evaluates them yet.
+They are in force when they are uploaded, as storlet_rules/rules.yaml of an account. Here they are checked, tested and explained
+before that, offline: nobody is asked which storlets there are, who may run them and what limits a cluster allows.
 
 A file is YAML or JSON, etc/rules.yaml-sample is one to begin with; "-" is standard input."""
 
