@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import os
 import socket
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import eventlet
 import eventlet.event
 import eventlet.green.socket
+import eventlet.semaphore
 import eventlet.tpool
 import greenlet
 from eventlet import hubs
@@ -39,6 +42,16 @@ class GreenTask(Protocol):
 
     def kill(self) -> None:
         """End it where it waits, and return when it has ended."""
+
+
+class Semaphore(Protocol):
+    """What :func:`semaphore` returns."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """True when there was room within ``timeout``."""
+
+    def release(self) -> None:
+        """Make room for another one."""
 
 
 class Timer(Protocol):
@@ -87,6 +100,44 @@ def off_hub(function: Callable[..., Any], *args: Any) -> Any:
     It must not use anything that eventlet has replaced, such as sockets and locks that others hold.
     """
     return eventlet.tpool.execute(function, *args)
+
+
+def semaphore(count: int) -> Semaphore:
+    """For what only so many green tasks may do at a time."""
+    made: Semaphore = eventlet.semaphore.Semaphore(count)
+    return made
+
+
+#: How often it is looked whether a process has ended.
+_PROCESS_PAUSE_SECONDS: Final = 0.02
+
+
+def run_process(
+    command: Sequence[str], given: bytes, environment: Mapping[str, str], seconds: float
+) -> tuple[int, bytes]:
+    """What ``command`` returns and prints when it reads ``given``; raises :class:`WaitExpired` when it takes too long.
+
+    It has ended when this returns or raises, also where this task is killed.
+    """
+    # Files and no pipes: nothing has to be pumped.
+    with os.fdopen(os.memfd_create("given"), "w+b") as stdin, os.fdopen(os.memfd_create("said"), "w+b") as stdout:
+        stdin.write(given)
+        stdin.seek(0)
+        process = subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, env=dict(environment), cwd="/"
+        )
+        try:
+            give_up = monotonic() + seconds
+            while process.poll() is None:
+                if monotonic() > give_up:
+                    raise WaitExpired
+                sleep(_PROCESS_PAUSE_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        stdout.seek(0)
+        return process.returncode, stdout.read()
 
 
 #: A clock that ticks so often wakes what waits for longer than :data:`_COARSE_SECONDS`.

@@ -193,7 +193,7 @@ OPTIONS: Final = (
            "with the container's write ACL, needed to change rules by all who do not own the account; empty = the ACL decides"),
     Option("rules", "cache_bytes", read_bytes, "4M",
            "rules that a proxy process keeps compiled, as text; compiled they take some 30 times as much"),
-    Option("rules", "check_seconds", read_seconds, "60", "how long an upload's check may take; then it is refused"),
+    Option("rules", "check_seconds", read_seconds, "30", "CPU time that the check of an upload may take; then it is refused"),
     Option("placement", "run_on", read_run_on, "object",
            "where a GET runs by default: object (the node that holds the data) or proxy"),
     Option("placement", "chunk_bytes", read_bytes, "64K",

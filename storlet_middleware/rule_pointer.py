@@ -2,8 +2,8 @@
 
 ::
 
-    <SHA-256 of the rules> mandatory|ordinary <object of the rules' container that has them>
-    - none <when the rules were removed>
+    <SHA-256 of the rules> mandatory|ordinary <since when> <object of the rules' container that has them>
+    - none <since when>
 
 To set it is the one moment at which other rules come into force.  A proxy has the account's metadata at hand with every
 request, so that who has no rules pays nothing for them; and Swift forgets what it remembers of an account when that changes,
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -56,7 +56,7 @@ class Pointer:
 
     :param version: SHA-256 of the rules, hexadecimal.
     :param name: of the object that has them.
-    :param time: when that was decided, in a form that sorts.
+    :param time: since when, in a form that sorts.
     """
 
     version: str
@@ -81,16 +81,20 @@ class Pointer:
         match = _TEXT.fullmatch(text)
         if not match:
             raise ValueError(f"{text!r} names no rules")
-        if match[4]:
-            return cls("", False, "", match[4])
-        return cls(match[1], match[2] == "mandatory", text.rpartition(" ")[2], match[3])
+        if match[5]:
+            return cls("", False, "", match[5])
+        return cls(match[1], match[2] == "mandatory", match[4], match[3])
 
     @property
     def text(self) -> str:
         """What :meth:`read` reads."""
         if not self.version:
             return f"- none {self.time}"
-        return f"{self.version} {'mandatory' if self.is_mandatory else 'ordinary'} {self.name}"
+        return f"{self.version} {'mandatory' if self.is_mandatory else 'ordinary'} {self.time} {self.name}"
+
+    def again(self, after: Pointer) -> Self:
+        """The same, in force once more."""
+        return replace(self, time=_later_than(after))
 
 
 def _later_than(after: Pointer | None) -> str:
@@ -110,9 +114,8 @@ class _Seen:
 class Pointers:
     """The pointers of all accounts, as one proxy process knows them."""
 
-    def __init__(self, app: Any, logger: Any) -> None:
+    def __init__(self, app: Any) -> None:
         self._app = app
-        self._logger = logger
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
@@ -150,6 +153,12 @@ class Pointers:
             self._seen.popitem(last=False)
         return pointer
 
+    def fresh(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
+        """As :meth:`of`, whatever is remembered."""
+        clear_info_cache(environ, account)
+        forget(environ, account)
+        return self.of(environ, version, account)
+
     def set(self, environ: dict[str, Any], version: str, account: str, pointer: Pointer) -> int:
         """Bring it into force; returns Swift's status.  Any but 2xx leaves open whether it is."""
         request = make_pre_authed_request(
@@ -162,6 +171,7 @@ class Pointers:
         )
         answer = request.get_response(self._app)
         drain_and_close(answer)
+        forget(environ, account)
         status = int(answer.status_int)
         if status // 100 == 2:
             self._settle(_environ_of(environ, version, account), account, pointer)
@@ -178,6 +188,16 @@ class Pointers:
                 if info.get("sysmeta", {}).get(_SYSMETA_KEY) == pointer.text:
                     break
                 clear_info_cache(environ, account)
+
+
+def memo(account: str) -> str:
+    """Under which key of ``swift.infocache`` a request keeps the rules of an account that it has begun with."""
+    return f"storlets-rules/{account}"
+
+
+def forget(environ: dict[str, Any], account: str) -> None:
+    """The request has changed them."""
+    environ.get("swift.infocache", {}).pop(memo(account), None)
 
 
 def _environ_of(environ: dict[str, Any], version: str, account: str) -> dict[str, Any]:

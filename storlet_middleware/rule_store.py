@@ -16,28 +16,17 @@ Changing them is the work of :mod:`storlet_middleware.rule_upload`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-from swift.common.utils import close_if_possible
-from swift.common.wsgi import make_pre_authed_request
+from typing import Any
 
 from rules import engine, parse
 from rules.engine import Compiled
-from rules.text import MAX_BYTES
-from storlet_middleware import names
-from storlet_middleware.catalog import object_path
 from storlet_middleware.concurrency import GreenTask, Timeout, off_hub, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
-from storlet_middleware.rule_pointer import Pointer, Pointers
-from storlet_middleware.sources import ObjectBody
-
-RULES: Final = "rules.yaml"
-#: version, account, container, name; as text, ``None`` where the path has none.
-Parts = tuple[str, str, str | None, str | None]
-Handler = Callable[[dict[str, Any]], Any]
+from storlet_middleware.rule_pointer import Pointer, Pointers, memo
+from storlet_middleware.rule_upload import Handler, Parts, Uploads
+from storlet_middleware.rule_versions import Versions
 
 
 @dataclass(frozen=True)
@@ -56,15 +45,16 @@ class RuleStore:
     """The rules of all accounts, as one proxy process knows them.
 
     :param app: the rest of the proxy's pipeline.
+    :param client_seconds: how long a client that uploads rules may send nothing.
     """
 
-    def __init__(self, app: Any, config: Config, logger: Any) -> None:
-        self._app = app
+    def __init__(self, app: Any, config: Config, logger: Any, client_seconds: float = 60) -> None:
         self._logger = logger
-        self._container = config.rules.container
+        self._pointers = Pointers(app)
+        self._versions = Versions(app, config.rules.container)
+        self._uploads = Uploads(app, config, logger, self._pointers, self._versions, client_seconds)
         self._kept = _Kept(config.rules.cache_bytes)
         self._reading: dict[str, GreenTask] = {}
-        self.pointers = Pointers(app, logger)
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
         """The rules of ``account`` for this request, and the same whenever it asks; ``None`` when there are none.
@@ -72,22 +62,18 @@ class RuleStore:
         Raises :class:`RulesUnavailable` when they cannot be known and may be mandatory.
         """
         known = environ.setdefault("swift.infocache", {})
-        key = f"storlets-rules/{account}"
+        key = memo(account)
         if key not in known:
             known[key] = self._load(environ, version, account)
         loaded: Loaded | None = known[key]
         return loaded
 
-    def forget(self, environ: dict[str, Any], account: str) -> None:
-        """This request has changed them."""
-        environ.get("swift.infocache", {}).pop(f"storlets-rules/{account}", None)
-
     def handler(self, environ: dict[str, Any], parts: Parts) -> Handler | None:
         """Who answers a request that would write rules; ``None`` for every other."""
-        return None
+        return self._uploads.handler(environ, parts)
 
     def _load(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
-        pointer = self.pointers.of(environ, version, account)
+        pointer = self._pointers.of(environ, version, account)
         if pointer is None or not pointer.version:
             return None
         kept = self._kept.get(pointer.version)
@@ -118,8 +104,8 @@ class RuleStore:
     ) -> Loaded | StorletError:
         """The error is handed over, too: several requests may want it, and eventlet would print one that is raised."""
         try:
-            text = self.text_of(environ, place, pointer)
-            loaded = off_hub(_compiled, text, pointer.version)
+            text = self._versions.text_of(environ, place, pointer)
+            loaded: Loaded = off_hub(_compiled, text, pointer.version)
             self._kept.put(loaded, len(text))
         except StorletError as error:
             return error
@@ -130,37 +116,6 @@ class RuleStore:
             return loaded
         finally:
             self._reading.pop(key, None)
-
-    def text_of(self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer) -> bytes:
-        """The rules as they were uploaded; raises :class:`BackendFailed` when Swift does not have exactly them.
-
-        They are kept twice, and either copy will do.
-        """
-        problems = []
-        for name in (pointer.name, RULES):
-            try:
-                text = self._bytes(environ, object_path(*place, self._container, name))
-            except BackendFailed as error:
-                problems.append(f"{name}: {error}")
-                continue
-            if parse.version_of(text) == pointer.version:
-                return text
-            problems.append(f"{name}: has other rules than those in force")
-        raise BackendFailed("; ".join(problems))
-
-    def _bytes(self, environ: dict[str, Any], path: str) -> bytes:
-        request = make_pre_authed_request(
-            environ, method="GET", path=path, headers={"X-Newest": "true"}, swift_source=names.SWIFT_SOURCE
-        )
-        answer = request.get_response(self._app)
-        try:
-            if answer.status_int != 200:
-                raise BackendFailed(f"Swift answered {answer.status_int}")
-            if (answer.content_length or 0) > MAX_BYTES:
-                raise BackendFailed(f"there are {answer.content_length} bytes")
-            return b"".join(ObjectBody(answer))
-        finally:
-            close_if_possible(answer.app_iter)
 
 
 def _compiled(text: bytes, version: str) -> Loaded:
