@@ -13,6 +13,9 @@ to the client in its place.
 A *result* is the storlet's output with its first bytes or its end known (:mod:`storlet_middleware.result`), so that a
 storlet that fails early gives a proper error status.  After the first byte has gone out, the only honest failure is to
 break the connection; before a PUT is committed, it is to break the PUT.
+
+A *plan* is there when a rule asks for the run (:mod:`storlet_middleware.ruled_run`).  It may name further storlets, which run
+here, each on the output of the one before (:mod:`storlet_middleware.pipeline`), and it says what of the source may leave.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -45,14 +49,19 @@ from storlet_middleware.errors import (
     InternalError,
     NodeBusy,
     RangeUnsatisfiable,
+    RuleRefused,
+    StorletDenied,
     StorletError,
+    StorletNotFound,
     TenantBusy,
     Unprocessable,
 )
 from storlet_middleware.launch import Launcher
 from storlet_middleware.object import storlet_metadata
+from storlet_middleware.pipeline import Pipeline, merged
 from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
 from storlet_middleware.result import BrokenAnswer, LocalResult, RemoteResult, Result
+from storlet_middleware.ruled_run import UNKNOWN_TYPE, Plan
 from storlet_middleware.sources import ClientBody, ObjectBody
 
 #: An object node that dies before the first byte: so many further replicas are asked.
@@ -62,6 +71,10 @@ _RESOLUTIONS: Final = 4
 #: Part of a process's room that only accounts without a storlet in it may use.
 _RESERVED: Final = 8
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+#: Beginnings of the codes of errors for which one storlet of several is the reason.
+_OF_A_STEP: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
+#: Codes of errors whose text may speak of the source.
+_OF_THE_SOURCE: Final = ("backend.failed", "input.incomplete")
 _counter: Final = itertools.count(1)
 
 
@@ -119,16 +132,35 @@ class Proxy:
             del self._inflight[account]
 
 
-class Run:
-    """One request that runs a storlet.
+@dataclass
+class _Step:
+    """One storlet of a run; ``id`` is its invocation's, ``version`` is known once the run is admitted."""
 
-    :param request: what the client asked for.
+    request: StorletRequest
+    id: str
+    version: StorletVersion | None = None
+
+    @property
+    def storlet(self) -> StorletVersion:
+        if self.version is None:
+            raise InternalError("the storlet was not resolved")
+        return self.version
+
+
+class Run:
+    """One request that runs a storlet, or several.
+
+    :param request: what the client asked for, or a rule.
+    :param plan: what else the rule wants; ``None`` where the client asked.
     """
 
-    def __init__(self, proxy: Proxy, environ: dict[str, Any], request: StorletRequest) -> None:
+    def __init__(
+        self, proxy: Proxy, environ: dict[str, Any], request: StorletRequest, plan: Plan | None = None
+    ) -> None:
         self._proxy = proxy
         self._environ = environ
         self._request = request
+        self._plan = plan
         self._began = monotonic()
         self._authorized = self._began
         self._first_byte = self._began
@@ -139,11 +171,16 @@ class Run:
         self._is_counted = False
         self._has_ended = False
         self._is_usage_final = False
-        self._storlet: StorletVersion | None = None
         self._source_answer: Any = None
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         # A part of it is the client's (X-Trans-Id-Extra), and it names the log: a slash would make folders there.
         self.id = f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
+        self._first_step = _Step(request, self.id)
+        self._steps = [self._first_step]
+        if plan is not None:
+            self._steps += [_Step(step, f"{self.id}.{index}") for index, step in enumerate(plan.further, 2)]
+        #: Which step is being started, counted from 0.
+        self._starting = 0
 
     # --- the three verbs -----------------------------------------------------------------------------------------
 
@@ -155,6 +192,8 @@ class Run:
             self._watch = ClientWatch(self._environ)
             self._admit()
             result = self._result = self._open() if self._request.source else self._open_put()
+            for step in self._steps[1:]:
+                result = self._append(result, step)
             self._first_byte = monotonic()
             if self._request.target is None:
                 self._watch.pause()
@@ -168,7 +207,7 @@ class Run:
             raise StorletError("the client closed its connection", status=499, code="client.gone") from None
         except StorletError as error:
             self._end(error.code)
-            raise error if self._is_owner else error.for_strangers() from error
+            raise self._for_client(error) from error
         except BaseException:
             self._end("refused")
             raise
@@ -185,28 +224,107 @@ class Run:
             "Server-Timing": f"auth;dur={(self._authorized - self._began) * 1000:.2f}, queue;dur={waited * 1000:.2f}, "
             f"sandbox;dur={sandbox * 1000:.2f}, first-byte;dur={first * 1000:.2f}",
         }
-        if self._result is not None and self._is_usage_final:
+        if self._plan is not None and self._plan.rule:
+            headers[names.RULE] = self._plan.rule
+        if self._result is not None and self._is_usage_final and not self._hides_usage():
             headers[names.USAGE] = self._result.usage.as_header()
         return headers
 
+    def _hides_usage(self) -> bool:
+        """Bytes read, and the memory of a storlet that gathers them, tell the length of a source that shall not be known."""
+        return self._is_closed and self._request.source is not None and not self._is_owner
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._plan is not None and self._plan.is_mandatory
+
+    def _for_client(self, error: StorletError) -> StorletError:
+        """``error`` as the caller may see it; of several storlets, it says which one failed."""
+        if not self._is_owner:
+            error = error.for_strangers()
+            if self._is_closed and error.code in _OF_THE_SOURCE:
+                # It may say how many bytes there were.
+                error.args = ("the storlet's input could not be read",)
+        if len(self._steps) > 1 and self._authorized > self._began and error.code.startswith(_OF_A_STEP):
+            index = self._failed_step()
+            name = f" ({self._steps[index].request.storlet})" if self._is_owner else ""
+            error.args = (f"step {index + 1} of {len(self._steps)}{name}: {error}",)
+        return error
+
+    def _failed_step(self) -> int:
+        failed = self._result.failed if isinstance(self._result, Pipeline) else None
+        return self._starting if failed is None else failed
+
+    # --- what is asked before anything runs ----------------------------------------------------------------------
+
     def _admit(self) -> None:
-        request, catalog = self._request, self._proxy.catalog
-        if self._environ.get("REMOTE_USER") in _SIGNED_URLS:
+        request = self._request
+        if self._is_signed() and (self._plan is None or self._plan.explicit_last):
             # Swift lets a signed URL's request do anything in the account; the signature covers one object, though.
             raise AccessDenied("a signed URL does not cover running a storlet", status=401)
-        if len(request.extra) + max(1, len(request.ranges)) > self._proxy.config.limits.inputs:
-            raise BadRequest(f"Too many extra resources. At most {self._proxy.config.limits.inputs} inputs are allowed")
-        self._is_owner = catalog.authorize(self._environ, request.version, request.account, request.storlet)
+        for step in self._steps:
+            self._require_few_inputs(step.request)
+        # Each of them is asked for, also after one that somebody else owns.
+        are_owned = [self._may_run_as_owner(step) for step in self._steps]
+        self._is_owner = all(are_owned)
         if request.target is not None:
             self._authorize_target(request.target)
-        self._storlet = catalog.resolve(self._environ, request.version, request.account, request.storlet)
-        self._require_lower_limits(self._storlet)
+        for step in self._steps:
+            step.version = self._resolve(step)
+            self._require_lower_limits(step)
         self._authorized = monotonic()
 
-    def _require_lower_limits(self, storlet: StorletVersion) -> None:
+    def _is_signed(self) -> bool:
+        return self._environ.get("REMOTE_USER") in _SIGNED_URLS
+
+    def _rule_of(self, step: _Step) -> Plan | None:
+        """The plan that asks for ``step``; ``None`` where the client does."""
+        plan = self._plan
+        return None if plan is None or (plan.explicit_last and step is self._steps[-1]) else plan
+
+    def _require_few_inputs(self, request: StorletRequest) -> None:
+        if len(request.extra) + max(1, len(request.ranges)) > self._proxy.config.limits.inputs:
+            raise BadRequest(f"Too many extra resources. At most {self._proxy.config.limits.inputs} inputs are allowed")
+
+    def _may_run_as_owner(self, step: _Step) -> bool:
+        """Raise unless the caller may run the storlet; whether the caller owns it."""
+        request, plan = step.request, self._rule_of(step)
+        if plan is not None and self._is_signed():
+            return False  # who holds the key has given away what the rules make of the object
+        try:
+            return self._proxy.catalog.authorize(self._environ, request.version, request.account, request.storlet)
+        except StorletDenied:
+            if plan is None or not plan.rule:
+                raise
+            self._require_right()
+            raise RuleRefused(plan.rule, f"it runs the storlet {request.storlet}, which you may not") from None
+
+    def _require_right(self) -> None:
+        """Raise Swift's own refusal of the request: who may not ask anyway learns nothing of the rule."""
+        source = self._request.source
+        path = source or self._request.target
+        if path is None:
+            return
+        where = object_path(self._request.version, self._request.account, path.container, path.name)
+        verdict = access.ask(self._environ, self._proxy.app, "GET" if source else "PUT", where)
+        if verdict.refusal is not None:
+            raise SwiftRefusal(verdict.refusal)
+
+    def _resolve(self, step: _Step) -> StorletVersion:
+        request, plan = step.request, self._rule_of(step)
+        try:
+            return self._proxy.catalog.resolve(self._environ, request.version, request.account, request.storlet)
+        except StorletNotFound as error:
+            if plan is None:
+                raise
+            # A 404 would say that the object is not there.
+            raise StorletError(f"a rule needs what is missing: {error}", status=422, code=error.code) from None
+
+    def _require_lower_limits(self, step: _Step) -> None:
         """Refuse what the storlet itself forbids; the maxima of its trust class were looked at before."""
+        storlet = step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
-        wanted = self._request.limits
+        wanted = step.request.limits
         faults = limits.too_much(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
         faults += limits.too_little(wanted, names.LIMIT_PREFIX, storlet.language)
         if faults:
@@ -248,7 +366,7 @@ class Run:
                 if not resolutions:
                     raise
                 resolutions -= 1
-                self._resolve_anew()
+                self._resolve_anew(self._first_step)
             else:
                 return result
 
@@ -259,7 +377,7 @@ class Run:
         """
         description = BackendInvocation(
             id=self.id,
-            storlet=self._version(),
+            storlet=self._first_step.storlet,
             parameters=self._request.parameters,
             ranges=self._request.ranges,
             wants_log=self._request.wants_log,
@@ -308,7 +426,7 @@ class Run:
             answers.insert(0, self._source_answer)
         self._source_answer = answers[0]
         span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
-        return self._launch([_input(answer) for answer in answers], span)
+        return self._launch(self._first_step, [_input(answer) for answer in answers], span)
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
         """Answers with data for all of ``wanted``, in their order, or the first fault and nothing left open."""
@@ -324,7 +442,9 @@ class Run:
             for outcome in outcomes:
                 if not isinstance(outcome, Exception):
                     close_if_possible(outcome.app_iter)
-            raise faults[0]
+            # What a rule closes to the caller is refused in the rule's name, whatever Swift made of that.
+            refused = getattr(self._environ.get("swift.authorize"), "refused", None)
+            raise refused[0] if refused else faults[0]
         return outcomes
 
     def _try_get(self, path: ObjectPath, span: ByteRange | None) -> Any:
@@ -362,65 +482,97 @@ class Run:
             close_if_possible(answer.app_iter)
             raise RangeUnsatisfiable(f"no byte of {path.container}/{path.name} is in the range")
         if answer.status_int not in (200, 206):
-            raise SwiftRefusal(self._without_source(answer) if self._used_grants else answer)
+            # Who refuses with 401 or 403 has not looked at the object.
+            is_hidden = self._used_grants or (self._is_closed and answer.status_int not in (401, 403))
+            raise SwiftRefusal(self._without_source(answer) if is_hidden else answer)
         return answer
 
     def _without_source(self, answer: Any) -> Response:
-        """Who may read only through a storlet learns the status and nothing else of the object."""
+        """Who may have only what a storlet makes learns the status and nothing else of the object."""
         drain_and_close(answer)
         return Response(status=answer.status_int, request=Request(self._environ))
 
     def _install_grants(self, environ: dict[str, Any]) -> None:
-        authorize = environ.get("swift.authorize")
-        if authorize is not None:
-            environ["swift.authorize"] = grants.authorize_with_grants(
-                authorize,
-                self._proxy.app,
-                grants.Reader(grants.user_of(self._environ), self._request.account, self._request.storlet),
-                self._used_grants,
-            )
+        guard = environ.get("swift.authorize")
+        # What the rules say to a read is asked after all that may allow it.
+        authorize = getattr(guard, "original", guard)
+        if authorize is None:
+            return
+        user = grants.user_of(self._environ)
+        for step in self._steps:
+            # All that leaves has gone through each of the storlets.
+            reader = grants.Reader(user, self._request.account, step.request.storlet)
+            authorize = grants.authorize_with_grants(authorize, self._proxy.app, reader, self._used_grants)
+        around = getattr(guard, "around", None)
+        environ["swift.authorize"] = around(authorize) if around is not None else authorize
 
     def _open_put(self) -> Result:
         _require_length(self._environ)
         metadata = storlet_metadata(Request(self._environ).headers)
         body = ClientBody(self._environ, self._proxy.client_timeout_seconds)
         extra = self._fetch([(path, None) for path in self._request.extra])
-        return self._launch([StreamInput(body, metadata, drains=True), *map(_input, extra)], None)
+        inputs = [StreamInput(body, metadata, drains=True), *map(_input, extra)]
+        return self._launch(self._first_step, inputs, None)
 
-    def _launch(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
+    def _launch(self, step: _Step, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
+        result = self._result = LocalResult(Invocation(self._task(step), inputs), span, 0.0)
+        self._start(step, result)
+        result.first()
+        return result
+
+    def _append(self, before: Result, step: _Step) -> Result:
+        """Run ``step`` on the output of ``before``."""
+        self._starting += 1
+        pipeline = before if isinstance(before, Pipeline) else Pipeline(before)
+        known = merged(self._inherited_metadata(), pipeline.metadata)
+        metadata = {key: value for key, value in known.items() if value}
+        upstream = StreamInput(pipeline.upstream(), metadata, drains=True, is_ours=True)
+        result = LocalResult(Invocation(self._task(step), [upstream]), None, 0.0)
+        pipeline.add(result)
+        self._result = pipeline
+        self._start(step, result)
+        pipeline.first()
+        return pipeline
+
+    def _inherited_metadata(self) -> dict[str, str]:
+        """What a result of the first step has of the source's metadata."""
+        if self._source_answer is None:
+            return storlet_metadata(Request(self._environ).headers)
+        if self._used_grants:
+            return {}
+        return storlet_metadata(self._of_source(user_metadata_wsgi(self._source_answer.headers)))
+
+    def _of_source(self, headers: dict[str, str]) -> dict[str, str]:
+        """Those of the source's ``headers`` that may leave."""
+        plan = self._plan
+        return plan.leaving(headers.items()) if plan is not None and plan.withholds else headers
+
+    def _start(self, step: _Step, result: LocalResult) -> None:
         began = monotonic()
-        invocation = Invocation(self._task(), inputs)
-        result = self._result = LocalResult(invocation, span, 0.0)
+        invocation = result.invocation
         fetcher = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
         for resolutions in reversed(range(_RESOLUTIONS + 1)):
             try:
                 # No input is touched before the code is there.
-                self._proxy.launcher.start(invocation, self._version(), fetcher)
+                self._proxy.launcher.start(invocation, step.storlet, fetcher)
                 break
             except CodeReplaced:
                 if not resolutions:
                     raise
-                self._resolve_anew()
-                invocation.task = self._task()
+                self._resolve_anew(step)
+                invocation.task = self._task(step)
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
-        result.first()
-        return result
 
-    def _task(self) -> Task:
-        request, launcher = self._request, self._proxy.launcher
-        effective = launcher.effective(self._version(), request.limits)
-        return launcher.task(self.id, dict(request.parameters), effective, wants_log=request.wants_log)
+    def _task(self, step: _Step) -> Task:
+        request, launcher = step.request, self._proxy.launcher
+        effective = launcher.effective(step.storlet, request.limits)
+        return launcher.task(step.id, dict(request.parameters), effective, wants_log=request.wants_log)
 
-    def _resolve_anew(self) -> None:
-        request = self._request
-        self._storlet = self._proxy.catalog.resolve_anew(
+    def _resolve_anew(self, step: _Step) -> None:
+        request = step.request
+        step.version = self._proxy.catalog.resolve_anew(
             self._environ, request.version, request.account, request.storlet
         )
-
-    def _version(self) -> StorletVersion:
-        if self._storlet is None:
-            raise InternalError("the storlet was not resolved")
-        return self._storlet
 
     def _source(self) -> ObjectPath:
         if self._request.source is None:
@@ -430,11 +582,12 @@ class Run:
     # --- GET: to the client --------------------------------------------------------------------------------------
 
     def _respond(self, result: Result) -> Response:
-        source = self._source_answer.headers
-        headers = HeaderKeyDict({} if self._used_grants else _passed_on(source))
+        source, plan = self._source_answer.headers, self._plan
+        is_withheld = plan is not None and plan.withholds
+        headers = HeaderKeyDict({} if self._used_grants else self._passed_on(source))
         _set_metadata(headers, result.metadata)
-        headers.setdefault("Content-Type", source.get("Content-Type") or "application/octet-stream")
-        if result.span:
+        headers.setdefault("Content-Type", self._inherited_type(UNKNOWN_TYPE))
+        if result.span and not is_withheld:
             headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
         headers.update(self.headers())
         # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
@@ -446,6 +599,18 @@ class Run:
         response.headers.update(headers)
         response.content_length = None
         return response
+
+    def _passed_on(self, source: Any) -> dict[str, str]:
+        """Headers of the source that a transformed answer may carry."""
+        plan = self._plan
+        return plan.leaving(source.items()) if plan is not None and plan.withholds else _passed_on(source)
+
+    def _inherited_type(self, default: str) -> str:
+        """The content type of a result of which no storlet says what it is; ``default`` where the source has none."""
+        plan, source = self._plan, self._source_answer.headers
+        if plan is not None and plan.withholds:
+            return plan.type_that_leaves(source)
+        return source.get("Content-Type") or default
 
     def _stream(self, result: Result) -> Iterator[bytes]:
         code = "client-gone"
@@ -503,11 +668,13 @@ class Run:
         if self._source_answer is not None:
             own = {key.lower() for key, value in request.headers.items() if value or key.lower() != "content-type"}
             if not self._used_grants:
-                inherited = user_metadata_wsgi(self._source_answer.headers)
+                inherited = self._of_source(user_metadata_wsgi(self._source_answer.headers))
                 request.headers.update({key: value for key, value in inherited.items() if key.lower() not in own})
             if "content-type" not in own:
-                request.headers["Content-Type"] = self._source_answer.headers.get("Content-Type", "")
+                request.headers["Content-Type"] = self._inherited_type("")
         _set_metadata(request.headers, result.metadata)
+        if self._plan is not None and self._plan.reverse:
+            request.headers[names.REVERSE_SYSMETA] = self._plan.reverse
 
     def _stored_answer_headers(self) -> dict[str, str]:
         headers = self.headers()
@@ -516,7 +683,8 @@ class Run:
             headers[names.GENERATED_FROM_ACCOUNT] = quote(self._request.account)
             headers[names.GENERATED_FROM] = quote(f"{source.container}/{source.name}")
             modified = self._source_answer.headers.get("Last-Modified")
-            if modified:
+            plan = self._plan
+            if modified and (plan is None or not plan.withholds or plan.lets_leave("Last-Modified")):
                 headers[names.GENERATED_FROM_LAST_MODIFIED] = modified
         return headers
 
@@ -543,8 +711,8 @@ class Run:
         if result is None:
             return
         usage = result.usage
-        if self._request.wants_log and code != "client-gone":
-            self._keep_log(result.log, f"outcome: {code}\nusage: {usage.as_header()}\n")
+        if code != "client-gone":
+            self._keep_logs(result, code)
         now = monotonic()
         metrics.invocation(
             self._proxy.logger,
@@ -556,16 +724,35 @@ class Run:
         )
         self._proxy.logger.info(
             "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f waited_ms=%.1f %s",
-            self.id, quote(self._request.account), quote(self._request.storlet), self._request.method,
-            result.ran_on, self._reason, code, (now - self._began) * 1000, result.waited_seconds * 1000, usage.for_log(),
+            self.id, quote(self._request.account), self._storlets_for_log(), self._request.method,
+            result.ran_on, self._reason, code, (now - self._began) * 1000, result.waited_seconds * 1000,
+            usage.for_log() + self._plan_for_log(code),
         )  # fmt: skip
 
-    def _keep_log(self, log: bytes, end: str) -> None:
+    def _storlets_for_log(self) -> str:
+        return ",".join(quote(step.request.storlet) for step in self._steps)
+
+    def _plan_for_log(self, code: str) -> str:
+        plan = self._plan
+        if plan is None:
+            return ""
+        failed = (
+            f" failed_step={self._failed_step() + 1}" if len(self._steps) > 1 and code.startswith(_OF_A_STEP) else ""
+        )
+        return f" rule={plan.rule or '-'}{' undone=1' if plan.is_reversing else ''}{failed}"
+
+    def _keep_logs(self, result: Result, code: str) -> None:
+        """Whoever asks for a storlet may ask for its log: it is the account's own, and only the account's owner can read it."""
+        for step, part in zip(self._steps, result.results if isinstance(result, Pipeline) else [result], strict=False):
+            if step.request.wants_log:
+                self._keep_log(step, part.log, f"outcome: {code}\nusage: {part.usage.as_header()}\n")
+
+    def _keep_log(self, step: _Step, log: bytes, end: str) -> None:
         """Store the invocation's log as an object of the tenant; a log that cannot be kept fails nothing."""
         body = log + end.encode()
         container = self._proxy.config.storlet.log_container
         version, account = self._request.version, self._request.account
-        path = object_path(version, account, container, f"{self._request.storlet}/{self.id}.log")
+        path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")
         try:
             status = self._put(path, body)
             if status == 404:

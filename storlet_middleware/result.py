@@ -47,10 +47,18 @@ class Result(Protocol):
     """``ran_on`` is ``object`` or ``proxy``; ``span`` is the input range ``(first, last, size)`` when there was one;
     ``sandbox_seconds`` is how long it took to start."""
 
-    ran_on: str
-    span: tuple[int, int, int] | None
-    sandbox_seconds: float
-    log: bytes
+    @property
+    def ran_on(self) -> str: ...
+
+    @property
+    def span(self) -> tuple[int, int, int] | None: ...
+
+    @property
+    def sandbox_seconds(self) -> float: ...
+
+    @property
+    def log(self) -> bytes:
+        """What the storlet logged; known after :meth:`close`."""
 
     @property
     def waited_seconds(self) -> float:
@@ -90,7 +98,7 @@ class LocalResult:
     ran_on = "proxy"
 
     def __init__(self, invocation: Invocation, span: tuple[int, int, int] | None, sandbox_seconds: float) -> None:
-        self._invocation = invocation
+        self.invocation = invocation
         self.span = span
         self.sandbox_seconds = sandbox_seconds
         self.log = b""
@@ -98,38 +106,38 @@ class LocalResult:
 
     @property
     def metadata(self) -> dict[str, str]:
-        return self._invocation.metadata
+        return self.invocation.metadata
 
     @property
     def waited_seconds(self) -> float:
-        return self._invocation.waited_seconds
+        return self.invocation.waited_seconds
 
     @property
     def has_run(self) -> bool:
-        return self._invocation.has_started
+        return self.invocation.has_started
 
     @property
     def usage(self) -> Usage:
-        bytes_in = self._invocation.bytes_in() or self._bytes_in
-        return Usage(self._invocation.usage, bytes_in, self._invocation.bytes_out)
+        bytes_in = self.invocation.bytes_in() or self._bytes_in
+        return Usage(self.invocation.usage, bytes_in, self.invocation.bytes_out)
 
     def first(self) -> None:
-        self._invocation.first()
+        self.invocation.first()
 
     def has_ended(self) -> bool:
-        return self._invocation.has_ended()
+        return self.invocation.has_ended()
 
     def chunks(self) -> Iterator[bytes]:
         while True:
-            chunk = self._invocation.read()
+            chunk = self.invocation.read()
             if not chunk:
                 return
             yield chunk
 
     def close(self) -> None:
-        self.log = self._invocation.log_bytes() or self.log
-        self._bytes_in = self._invocation.bytes_in() or self._bytes_in
-        self._invocation.close()
+        self.log = self.invocation.log_bytes() or self.log
+        self._bytes_in = self.invocation.bytes_in() or self._bytes_in
+        self.invocation.close()
 
 
 class BrokenAnswer(BackendFailed):

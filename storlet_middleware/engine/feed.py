@@ -44,15 +44,23 @@ class Feeder:
     :param on_failure: called with the exception of a broken source, before the pipe is closed.
     :param drains: read the source to its end even when the storlet wants no more, so that the sender's checks
         (length, hash) happen and its connection stays usable.
+    :param is_ours: the source is nobody's connection, so that a read of it may be cut short.
     """
 
     def __init__(
-        self, source: Source, fd: int, on_failure: Callable[[BaseException], None], *, drains: bool = False
+        self,
+        source: Source,
+        fd: int,
+        on_failure: Callable[[BaseException], None],
+        *,
+        drains: bool = False,
+        is_ours: bool = False,
     ) -> None:
         self._source = source
         self._fd = fd
         self._on_failure = on_failure
         self.drains = drains
+        self._is_ours = is_ours
         self._is_wanted = True
         self._is_stopping = False
         self.bytes_taken = 0
@@ -71,10 +79,11 @@ class Feeder:
     def stop(self) -> None:
         """Give up what is left; closes the source.
 
-        A source that is drained is somebody's connection, which goes on after us: its last read may end by itself.
+        A source that is drained is somebody's connection, which goes on after us, unless it is ours: its last read may end by
+        itself.
         """
         self._is_stopping = True
-        if self.drains and not wait_task(self._task, _LAST_READ_SECONDS):
+        if self.drains and not self._is_ours and not wait_task(self._task, _LAST_READ_SECONDS):
             self._source.abandon()
         end(self._task)
         # A task killed before its first step never reaches its own clean-up.

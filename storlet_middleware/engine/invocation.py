@@ -76,11 +76,15 @@ class FileInput:
 
 @dataclass(frozen=True)
 class StreamInput:
-    """A source that the invocation reads and closes.  ``drains``: read it to its end in any case."""
+    """A source that the invocation reads and closes.
+
+    ``drains``: read it to its end in any case.  ``is_ours``: it is nobody's connection, so that a read may be cut short.
+    """
 
     source: Source
     metadata: Mapping[str, str]
     drains: bool = False
+    is_ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,8 @@ class Invocation:
 
     def _feed(self, item: StreamInput) -> int:
         end, ours = _pipe(reader_is_ours=False)
-        self._feeders.append(Feeder(item.source, ours, self._source_failed, drains=item.drains))
+        feeder = Feeder(item.source, ours, self._source_failed, drains=item.drains, is_ours=item.is_ours)
+        self._feeders.append(feeder)
         return end
 
     def _send(self, message: messages.Invoke, theirs: Descriptors) -> None:
