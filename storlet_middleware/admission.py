@@ -10,6 +10,10 @@ The decision is :mod:`storlet_middleware.shares`, over what the processes of the
 :mod:`storlet_middleware.admission_table`.  There is no daemon to ask: admission costs some ten microseconds, and a node's
 servers agree also while sandboxd is restarted.
 
+*Several at a time.*  A pipeline's storlets run at the same time, so it has all of its places or none
+(:meth:`Admission.acquire_together`): pipelines that held one each and waited for another would wait for one another.  What
+is free is kept for the pipeline whose turn it is, and nobody of the same tenant goes before it, until it fits.
+
 *Waiting.*  Who has to wait is in a queue of the own process and published as a number.  A timer in the hub looks every few
 milliseconds whether somebody can go, only while there are waiters in this process; a slot that is given back here is
 handed on at once.  Waiting ends with a slot, after ``queue_seconds``, or when the waiting green task is ended from outside:
@@ -26,7 +30,7 @@ import hashlib
 import heapq
 import os
 from collections import OrderedDict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -91,10 +95,15 @@ class _Group:
 
 @dataclass(eq=False)
 class _Waiter:
-    """``signal`` is set when the slot is there, at ``began``; whoever waits takes it or gives it back."""
+    """``signal`` is set when the slot is there, at ``began``; whoever waits takes it or gives it back.
+
+    ``others`` are claims that have to be met at the same moment, ``with_it`` their groups once they are.
+    """
 
     group: _Group
     since: float
+    others: tuple[Claim, ...] = ()
+    with_it: list[_Group] = field(default_factory=list)
     began: float = 0.0
     signal: Signal = field(default_factory=Signal)
 
@@ -197,6 +206,44 @@ class Admission:
         metrics.admission(self._logger, "waited")
         return Slot(self, waiter.group, waiter.since, waiter.began)
 
+    def acquire_together_at_once(self, claims: Sequence[Claim]) -> list[Slot] | None:
+        """Slots for all of ``claims``, or ``None`` where any of them would have to wait."""
+        now = monotonic()
+        table = self._current_table(now)
+        if table is None:
+            groups = self._try_run_together(None, claims, now)
+        elif not table.lock():
+            groups = self._try_run_together(None, claims, now) if self._is_locked_out(now) else None
+        else:
+            try:
+                groups = self._try_run_together(table, claims, now)
+            finally:
+                table.unlock()
+        return None if groups is None else [Slot(self, group, now, now) for group in groups]
+
+    def acquire_together(self, claims: Sequence[Claim], beats: Beats | None) -> Generator[None, None, list[Slot]]:
+        """As :meth:`acquire` for slots that are needed at the same time; nothing is held while it waits."""
+        slots = self.acquire_together_at_once(claims)
+        if slots is not None:
+            return slots
+        self._require_possible(claims)
+        waiter = self._queue_up(claims[0], tuple(claims[1:]))
+        try:
+            yield from self._wait(waiter, beats)
+        except BaseException:
+            self._leave(waiter)
+            raise
+        metrics.admission(self._logger, "waited")
+        first = Slot(self, waiter.group, waiter.since, waiter.began)
+        return [first, *(Slot(self, group, waiter.began, waiter.began) for group in waiter.with_it)]
+
+    def _require_possible(self, claims: Sequence[Claim]) -> None:
+        """Refuse what a node with nothing else to do would not let in either."""
+        load = Load(self._capacity)
+        obstacle = _obstacle(load, claims)
+        if obstacle is not None:
+            raise self._refusal(load, claims[0], obstacle, f"for {len(claims)} storlets that run at the same time")
+
     def _wait(self, waiter: _Waiter, beats: Beats | None) -> Generator[None, None, None]:
         give_up = waiter.since + self._queue_seconds
         pause, further = beats or (self._queue_seconds, self._queue_seconds)
@@ -204,7 +251,7 @@ class Admission:
             pause = further
             if monotonic() >= give_up:
                 load = self._load(self._table, monotonic())
-                obstacle = load.obstacle(waiter.group.claim)
+                obstacle = _obstacle(load, (waiter.group.claim, *waiter.others))
                 raise self._refusal(load, waiter.group.claim, obstacle, f"within {self._queue_seconds:g} s")
             yield
 
@@ -225,6 +272,39 @@ class Admission:
             self._held += 1
             self._begin_run(group, now)
         return group
+
+    def _try_run_together(self, table: Table | None, claims: Sequence[Claim], now: float) -> list[_Group] | None:
+        """The same for several that have to run at the same time."""
+        if table is not None:
+            table.forget_dead()
+        load = self._load(table, now)
+        if load.waiting:
+            mine = load.join(claims[0], now)
+            while (turn := load.next()) is not None and turn.head is not mine:
+                load.take(turn)
+            if turn is None:
+                return None
+        groups = self._groups_that_fit(load, claims)
+        for group in groups or ():
+            self._held += 1
+            self._begin_run(group, now)
+        return groups
+
+    def _groups_that_fit(self, load: Load, claims: Sequence[Claim]) -> list[_Group] | None:
+        """Entries for all of ``claims``, or for none; what fits is counted in ``load`` in any case."""
+        groups: list[_Group] = []
+        for claim in claims if self._held + len(claims) <= self._room else ():
+            group = None if load.obstacle(claim) is not None else self._group(claim)
+            if group is None:
+                break
+            load.run(claim)
+            groups.append(group)
+        if len(groups) == len(claims):
+            return groups
+        for group in set(groups):
+            if group.is_idle:
+                self._publish_less(group)
+        return None
 
     def _begin_run(self, group: _Group, now: float) -> None:
         group.running += 1
@@ -250,7 +330,7 @@ class Admission:
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
-    def _queue_up(self, claim: Claim) -> _Waiter:
+    def _queue_up(self, claim: Claim, others: tuple[Claim, ...] = ()) -> _Waiter:
         now = monotonic()
         table = self._table
         # The bounds of the queues are no promise to the last one, so whether the lock was to be had does not matter.
@@ -258,7 +338,7 @@ class Admission:
         try:
             load = self._load(table, now)
             has_too_many = load.waiting_of(claim.tenant) >= self._queue_per_tenant
-            waiter = None if has_too_many or load.waiting >= self._queue else self._join(claim, now)
+            waiter = None if has_too_many or load.waiting >= self._queue else self._join(claim, now, others)
             has_too_many = has_too_many or (waiter is None and self._has_all_groups(claim.tenant))
         finally:
             if table is not None and is_locked:
@@ -273,12 +353,12 @@ class Admission:
             self._timer = call_later(_POLL_SECONDS, self._look)
         return waiter
 
-    def _join(self, claim: Claim, now: float) -> _Waiter | None:
+    def _join(self, claim: Claim, now: float, others: tuple[Claim, ...]) -> _Waiter | None:
         """The last of the queue of this process."""
         group = self._group(claim)
         if group is None:
             return None
-        waiter = _Waiter(group, now)
+        waiter = _Waiter(group, now, others)
         group.waiters.append(waiter)
         self._held += 1
         self._waiting += 1
@@ -298,7 +378,8 @@ class Admission:
         """Give up a place in the queue, or the slot that has come."""
         group = waiter.group
         if waiter.signal.is_set:
-            self._give_back(group, None)
+            for each in (group, *waiter.with_it):
+                self._give_back(each, None)
         elif waiter in group.waiters:
             group.waiters.remove(waiter)
             self._held -= 1
@@ -349,12 +430,26 @@ class Admission:
             load.take(turn)
             group = self._groups.get((turn.claim.tenant, turn.claim.group)) if turn.head.is_mine else None
             if group is not None and group.waiters:
+                if group.waiters[0].others and not self._let_others_in(load, group.waiters[0], now):
+                    load.hold_back(turn.claim.tenant)
+                    continue
                 waiter = group.waiters.popleft()
                 self._waiting -= 1
                 turn.head.oldest = group.waiters[0].since if group.waiters else 0.0
                 self._begin_run(group, now)
                 waiter.began = now
                 waiter.signal.set()
+
+    def _let_others_in(self, load: Load, waiter: _Waiter, now: float) -> bool:
+        """Begin what has to run together with ``waiter``; ``load`` keeps what is free for it where that is too little."""
+        groups = self._groups_that_fit(load, waiter.others)
+        if groups is None:
+            return False
+        for group in groups:
+            self._held += 1
+            self._begin_run(group, now)
+        waiter.with_it = groups
+        return True
 
     # --- out -----------------------------------------------------------------------------------------------------
 
@@ -444,6 +539,16 @@ class Admission:
         if now >= self._next_complaint:
             self._next_complaint = now + _COMPLAIN_SECONDS
             self._logger.warning("admission: this process counts for itself, because %s", why)
+
+
+def _obstacle(load: Load, claims: Sequence[Claim]) -> Obstacle | None:
+    """Why ``claims`` cannot run together; counts those that could in ``load``."""
+    for claim in claims:
+        obstacle = load.obstacle(claim)
+        if obstacle is not None:
+            return obstacle
+        load.run(claim)
+    return None
 
 
 def tenant_hash(account: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
@@ -22,10 +22,14 @@ from storlet_middleware.engine.invocation import Invocation, Task
 from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.errors import CodeMissing
 from storlet_middleware.limits import Effective
+from storlet_middleware.shares import Claim
 
 #: sandboxd's own deadline for a start comes first and has the better reason.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
 _MAX_VERSIONS: Final = 256
+
+#: A storlet, and what its worker group may use.
+Place = tuple[StorletVersion, messages.Resources]
 
 
 class Launcher:
@@ -65,9 +69,11 @@ class Launcher:
             resources=effective.resources,
         )
 
-    def start(self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher) -> None:
-        """Hand ``invocation`` to a worker; waits for whatever is not there yet."""
-        for _ in self.start_patiently(invocation, version, fetcher, None):
+    def start(
+        self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, slot: Slot | None = None
+    ) -> None:
+        """Hand ``invocation`` to a worker; waits for whatever is not there yet.  ``slot`` as in :meth:`start_patiently`."""
+        for _ in self.start_patiently(invocation, version, fetcher, None, slot):
             pass
 
     def start_patiently(
@@ -99,6 +105,20 @@ class Launcher:
         """A slot for an invocation of ``version``, or ``None`` where it would have to wait."""
         group = limits.group_of(version.key, resources)
         return self._admission.acquire_at_once(self._admission.claim(version.account, group, resources.memory_bytes))
+
+    def admit_together(self, wanted: Sequence[Place]) -> list[Slot]:
+        """Slots for several that run at the same time; waits, and holds none of them meanwhile."""
+        return _outcome(self._admission.acquire_together(self._claims(wanted), None))
+
+    def admit_together_at_once(self, wanted: Sequence[Place]) -> list[Slot] | None:
+        """The same, or ``None`` where it would have to wait."""
+        return self._admission.acquire_together_at_once(self._claims(wanted))
+
+    def _claims(self, wanted: Sequence[Place]) -> list[Claim]:
+        return [
+            self._admission.claim(version.account, limits.group_of(version.key, resources), resources.memory_bytes)
+            for version, resources in wanted
+        ]
 
     def _start_admitted(
         self,
@@ -142,6 +162,14 @@ class Launcher:
             # sandboxd made room in the code cache between our look and its own.
             self._code.ensure(code_dir, version, fetcher)
             return self._client.connect_cold(version.account, wanted)
+
+
+def _outcome(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end_of_it:
+            return list(end_of_it.value)
 
 
 def _close_result(starting: GreenTask) -> None:

@@ -34,7 +34,7 @@ from swift.common.utils import close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
 from storlet_middleware import access, grants, limits, metrics, names, placement
-from storlet_middleware.admission import ROOM
+from storlet_middleware.admission import ROOM, Slot
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
 from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
@@ -56,7 +56,7 @@ from storlet_middleware.errors import (
     TenantBusy,
     Unprocessable,
 )
-from storlet_middleware.launch import Launcher
+from storlet_middleware.launch import Launcher, Place
 from storlet_middleware.object import storlet_metadata
 from storlet_middleware.pipeline import Pipeline, merged
 from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
@@ -68,6 +68,8 @@ from storlet_middleware.sources import ClientBody, ObjectBody
 _RERUNS: Final = 2
 #: A storlet that is uploaded anew between its resolution and the fetch of its code: so often it is resolved again.
 _RESOLUTIONS: Final = 4
+#: A first step that had to wait at its node, and whose others have lost their places meanwhile: so often all begin anew.
+_ROUNDS: Final = 2
 #: Part of a process's room that only accounts without a storlet in it may use.
 _RESERVED: Final = 8
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
@@ -134,11 +136,16 @@ class Proxy:
 
 @dataclass
 class _Step:
-    """One storlet of a run; ``id`` is its invocation's, ``version`` is known once the run is admitted."""
+    """One storlet of a run; ``id`` is its invocation's, ``version`` is known once the run is admitted.
+
+    ``slot`` is its place on this node from when it has one until its invocation takes it over; a single storlet's takes one by
+    itself.
+    """
 
     request: StorletRequest
     id: str
     version: StorletVersion | None = None
+    slot: Slot | None = None
 
     @property
     def storlet(self) -> StorletVersion:
@@ -179,8 +186,10 @@ class Run:
         self._steps = [self._first_step]
         if plan is not None:
             self._steps += [_Step(step, f"{self.id}.{index}") for index, step in enumerate(plan.further, 2)]
-        #: Which step is being started, counted from 0.
-        self._starting = 0
+        #: Which step is being started, counted from 0; ``None`` while none can.
+        self._starting: int | None = None
+        #: How long the places of several steps were waited for.
+        self._waited_seconds = 0.0
 
     # --- the three verbs -----------------------------------------------------------------------------------------
 
@@ -216,7 +225,7 @@ class Run:
         """What every answer carries, also a failed one."""
         ran_on = self._result.ran_on if self._result else self._placement
         sandbox = self._result.sandbox_seconds if self._result else 0.0
-        waited = self._result.waited_seconds if self._result else 0.0
+        waited = self._waited_seconds + (self._result.waited_seconds if self._result else 0.0)
         first = max(0.0, self._first_byte - self._authorized - waited - sandbox)
         headers = {
             names.INVOCATION: self.id,
@@ -245,13 +254,16 @@ class Run:
             if self._is_closed and error.code in _OF_THE_SOURCE:
                 # It may say how many bytes there were.
                 error.args = ("the storlet's input could not be read",)
-        if len(self._steps) > 1 and self._authorized > self._began and error.code.startswith(_OF_A_STEP):
-            index = self._failed_step()
+        index = self._failed_step(error.code)
+        if index is not None:
             name = f" ({self._steps[index].request.storlet})" if self._is_owner else ""
             error.args = (f"step {index + 1} of {len(self._steps)}{name}: {error}",)
         return error
 
-    def _failed_step(self) -> int:
+    def _failed_step(self, code: str) -> int | None:
+        """Which of several steps, counted from 0, is the reason of an error with ``code``, if one of them is."""
+        if len(self._steps) == 1 or not code.startswith(_OF_A_STEP):
+            return None
         failed = self._result.failed if isinstance(self._result, Pipeline) else None
         return self._starting if failed is None else failed
 
@@ -273,6 +285,50 @@ class Run:
             step.version = self._resolve(step)
             self._require_lower_limits(step)
         self._authorized = monotonic()
+        if len(self._steps) > 1:
+            self._take_places(self._steps if self._placement == placement.PROXY else self._steps[1:])
+
+    # --- places for several steps --------------------------------------------------------------------------------
+    #
+    # Steps run at the same time.  Who holds a place and waits for another may wait for somebody who does the same: so here
+    # all are taken at once, and a node that stores the object is asked for one only where it has that at hand; else what is
+    # held here is given back before anything waits there.
+
+    def _take_places(self, steps: list[_Step]) -> None:
+        """Places on this node for ``steps``, which have none; waits for them."""
+        began, self._starting = monotonic(), None
+        slots = self._proxy.launcher.admit_together([self._place(step) for step in steps])
+        self._starting = 0
+        self._waited_seconds += monotonic() - began
+        for step, slot in zip(steps, slots, strict=True):
+            step.slot = slot
+
+    def _take_places_at_once(self, steps: list[_Step]) -> bool:
+        """Whether ``steps`` have places, or could have those that they lack without waiting."""
+        lacking = [step for step in steps if step.slot is None]
+        if not lacking:
+            return True
+        slots = self._proxy.launcher.admit_together_at_once([self._place(step) for step in lacking])
+        for step, slot in zip(lacking, slots or (), strict=False):
+            step.slot = slot
+        return slots is not None
+
+    def _give_places_back(self) -> None:
+        for step in self._steps:
+            slot, step.slot = step.slot, None
+            if slot is not None:
+                slot.release()
+
+    def _place(self, step: _Step) -> Place:
+        return step.storlet, self._proxy.launcher.effective(step.storlet, step.request.limits).resources
+
+    def _take_all_places(self) -> None:
+        """Places on this node for all steps, of which the first was to run elsewhere."""
+        if not self._take_places_at_once(self._steps):
+            self._give_places_back()
+            self._take_places(self._steps)
+
+    # --- rights --------------------------------------------------------------------------------------------------
 
     def _is_signed(self) -> bool:
         return self._environ.get("REMOTE_USER") in _SIGNED_URLS
@@ -344,6 +400,19 @@ class Run:
     def _open(self) -> Result:
         if self._placement == placement.PROXY:
             return self._run_here()
+        result = self._open_near()
+        for rounds in reversed(range(_ROUNDS + 1)):
+            if self._take_places_at_once(self._steps[1:]):
+                break
+            result.close()
+            if not rounds:
+                raise NodeBusy("the node had no room for all of the storlets at the same time")
+            self._take_places(self._steps[1:])
+            result = self._open_near()
+        return result
+
+    def _open_near(self) -> Result:
+        """The result of the first step at an object node where it can run there, else here."""
         reruns, resolutions = _RERUNS, _RESOLUTIONS
         while True:
             # Nothing of an earlier try may serve as input of this one.
@@ -400,6 +469,8 @@ class Run:
 
     def _ask_object_nodes(self, description: dict[str, str]) -> Any:
         overflow = self._proxy.config.placement.overflow
+        if len(self._steps) > 1 and overflow == placement.OVERFLOW_NONE:
+            overflow = placement.OVERFLOW_REPLICA
         if overflow == placement.OVERFLOW_NONE:
             return self._get(self._source(), headers=description)
         try:
@@ -409,6 +480,7 @@ class Run:
             if refusal.answer.status_int not in (409, 503):
                 raise
             close_if_possible(refusal.answer.app_iter)
+        self._give_places_back()
         # Nobody has begun to run it. Now whoever is asked first lets it wait.
         return self._get(self._source(), headers=description)
 
@@ -516,13 +588,15 @@ class Run:
 
     def _launch(self, step: _Step, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
         result = self._result = LocalResult(Invocation(self._task(step), inputs), span, 0.0)
+        if len(self._steps) > 1:
+            self._take_all_places()
         self._start(step, result)
         result.first()
         return result
 
     def _append(self, before: Result, step: _Step) -> Result:
         """Run ``step`` on the output of ``before``."""
-        self._starting += 1
+        self._starting = self._steps.index(step)
         pipeline = before if isinstance(before, Pipeline) else Pipeline(before)
         known = merged(self._inherited_metadata(), pipeline.metadata)
         metadata = {key: value for key, value in known.items() if value}
@@ -554,7 +628,8 @@ class Run:
         for resolutions in reversed(range(_RESOLUTIONS + 1)):
             try:
                 # No input is touched before the code is there.
-                self._proxy.launcher.start(invocation, step.storlet, fetcher)
+                slot, step.slot = step.slot, None
+                self._proxy.launcher.start(invocation, step.storlet, fetcher, slot)
                 break
             except CodeReplaced:
                 if not resolutions:
@@ -705,6 +780,7 @@ class Run:
             elif self._source_answer is not None:
                 close_if_possible(self._source_answer.app_iter)
         finally:
+            self._give_places_back()
             # Whatever of Swift's fails to be closed: the account has its place back.
             if self._is_counted:
                 self._proxy.leave(self._request.account)
@@ -725,7 +801,7 @@ class Run:
         self._proxy.logger.info(
             "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f waited_ms=%.1f %s",
             self.id, quote(self._request.account), self._storlets_for_log(), self._request.method,
-            result.ran_on, self._reason, code, (now - self._began) * 1000, result.waited_seconds * 1000,
+            result.ran_on, self._reason, code, (now - self._began) * 1000, (self._waited_seconds + result.waited_seconds) * 1000,
             usage.for_log() + self._plan_for_log(code),
         )  # fmt: skip
 
@@ -736,9 +812,8 @@ class Run:
         plan = self._plan
         if plan is None:
             return ""
-        failed = (
-            f" failed_step={self._failed_step() + 1}" if len(self._steps) > 1 and code.startswith(_OF_A_STEP) else ""
-        )
+        index = self._failed_step(code)
+        failed = "" if index is None else f" failed_step={index + 1}"
         return f" rule={plan.rule or '-'}{' undone=1' if plan.is_reversing else ''}{failed}"
 
     def _keep_logs(self, result: Result, code: str) -> None:

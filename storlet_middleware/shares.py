@@ -198,13 +198,21 @@ class Load:
     def take(self, turn: Turn) -> None:
         """Who was next runs.  The others of its queue are counted as just as old; whoever knows better says so."""
         claim, head = turn
-        entry = self._tenants[claim.tenant]
+        self.run(claim)
+        head.waiting -= 1
+        if not head.waiting:
+            self._tenants[claim.tenant].heads.remove(head)
+
+    def run(self, claim: Claim) -> None:
+        """Count one more that runs."""
+        entry = self._tenant(claim.tenant, claim.weight)
         entry.running += 1
         self._running += 1
         self._count_group(entry, claim.tenant, claim.group, claim.memory)
-        head.waiting -= 1
-        if not head.waiting:
-            entry.heads.remove(head)
+
+    def hold_back(self, tenant: bytes) -> None:
+        """Nobody of a tenant's queue goes while its first one cannot, which wants several places at a time."""
+        self._tenants[tenant].heads.clear()
 
     def waiting_of(self, tenant: bytes) -> int:
         """How many invocations of a tenant wait."""

@@ -17,7 +17,7 @@ from rules.model import Passes
 from storlet_daemon.protocol import messages
 from storlet_middleware import frames, names
 from storlet_middleware.config import Config
-from storlet_middleware.errors import RuleRefused, StorletError
+from storlet_middleware.errors import REASONS, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, StorletRequest
 from storlet_middleware.ruled_run import Plan
@@ -99,7 +99,9 @@ class Ruled:
         except HTTPException as refusal:
             response = refusal
         except StorletError as error:
-            response = Response(status=error.status, body=f"{error}\n{error.detail}", request=request)
+            response = Response(
+                status=f"{error.status} {REASONS[error.status]}", body=f"{error}\n{error.detail}", request=request
+            )
             response.headers.update({**run.headers(), "X-Storlet-Error": error.code})
             if isinstance(error, RuleRefused):
                 response.headers[names.RULE] = error.rule
@@ -309,8 +311,8 @@ def test_a_source_that_swift_does_not_give_tells_its_status_only(ruled: Ruled, s
 
 def test_the_usage_of_a_mandatory_rule_is_the_owners(ruled: Ruled, swift: FakeSwift) -> None:
     swift.containers["c"].read = swift.containers["c"].write = swift.containers["storlet"].read = BOB
-    assert "in=5" in ruled.call("GET", MANDATORY).headers["X-Storlet-Usage"]
-    assert "in=5" in ruled.call("GET", PLAN, user=BOB).headers["X-Storlet-Usage"]
+    assert "in=5" in ruled.call("COPY", MANDATORY).headers["X-Storlet-Usage"]
+    assert "in=5" in ruled.call("COPY", PLAN, user=BOB).headers["X-Storlet-Usage"]
     for method in ("GET", "COPY"):
         assert "X-Storlet-Usage" not in ruled.call(method, MANDATORY, user=BOB).headers
     assert "X-Storlet-Usage" in ruled.call("PUT", MANDATORY, user=BOB, body=b"x").headers
@@ -370,7 +372,7 @@ def test_a_step_knows_what_the_ones_before_it_said_and_the_last_word_counts(make
 
 
 def test_what_was_used_is_the_sum(make: Any) -> None:
-    answer = make(by_number(setting(b"12345"), upper)).call("GET", PLAN, TWO)
+    answer = make(by_number(setting(b"12345"), upper)).call("COPY", PLAN, TWO)
     assert answer.headers["X-Storlet-Usage"] == "cpu=0.500000;peak-memory=8192;in=5;out=10"
 
 
@@ -531,7 +533,8 @@ def test_the_first_step_runs_at_the_object_node_where_it_can(make: Any, swift: F
     answer = make().call("GET", PLAN, TWO)
     assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"THERE", "object,proxy")
     assert (len(node.workers.runs), answer.headers["X-Object-Meta-Color"]) == (1, "green")
-    assert answer.headers["X-Storlet-Usage"] == "cpu=1.250000;peak-memory=4097;in=5;out=5"
+    usage = make().call("COPY", PLAN, TWO).headers["X-Storlet-Usage"]
+    assert usage == "cpu=1.250000;peak-memory=4097;in=5;out=5"
 
 
 def test_a_second_step_that_cannot_start_cancels_the_first(make: Any, swift: FakeSwift, node: Node) -> None:
@@ -556,4 +559,63 @@ def test_a_second_step_that_cannot_start_cancels_the_first(make: Any, swift: Fak
     assert (answer.status, answer.error) == (503, "sandbox.unavailable")
     assert b"step 2 of 2 (other.py)" in answer.data
     assert wait_until(lambda: cancelled == [True])
+    ruled.assert_idle()
+
+
+# --- places
+
+
+def test_pipelines_wait_for_all_of_their_places_and_none_waits_for_ever(make: Any) -> None:
+    """Twelve pipelines of two storlets, on a node where the account has two places."""
+    running = []
+
+    def counting(worker: WorkerRun) -> None:
+        running.append(1)
+        upper(worker)
+
+    ruled = make(counting, admission__invocations="4", invocation__queue_seconds="5")
+    pool = eventlet.GreenPool(12)
+    answers = list(pool.imap(lambda _: ruled.call("GET", PLAN, TWO), range(12)))
+    assert [answer.status for answer in answers] == [200] * 12
+    assert len(running) == 24
+    ruled.assert_idle()
+
+
+def test_a_pipeline_that_no_node_has_room_for_is_refused_at_once(make: Any) -> None:
+    ruled = make(admission__invocations="4", invocation__queue_seconds="30")
+    with eventlet.Timeout(1):
+        answer = ruled.call("GET", PLAN, THREE)
+    assert (answer.status, answer.error) == (429, "tenant.busy")
+    ruled.assert_idle()
+
+
+def test_a_pipeline_waits_no_longer_than_others_and_holds_nothing_meanwhile(make: Any) -> None:
+    def slow(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x")
+        worker.wait_for_cancel()
+
+    ruled = make(slow, admission__invocations="4", invocation__queue_seconds="0.3")
+    holder = ruled.start("GET", PLAN)
+    with eventlet.Timeout(2):
+        answer = ruled.call("GET", PLAN, TWO)
+    assert (answer.status, answer.error) == (429, "tenant.busy")
+    assert sum(group.running for group in ruled.proxy.launcher._admission._groups.values()) == 1
+    holder.app_iter.close()
+    ruled.assert_idle()
+
+
+def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, swift: FakeSwift) -> None:
+    held = []
+
+    def full_once(request: Any) -> Any:
+        admission = ruled.proxy.launcher._admission
+        held.append(sum(group.running for group in admission._groups.values()))
+        is_patient = names.BACKEND_OVERFLOW not in request.headers
+        return None if is_patient else Response(status=409, request=request)
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = full_once
+    ruled = make()
+    answer = ruled.call("GET", PLAN, TWO)
+    assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 0])
     ruled.assert_idle()
