@@ -40,7 +40,7 @@ VERSIONS: Final = "versions/"
 _SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
 _TIME: Final = "%Y%m%dT%H%M%S.%fZ"
 _TEXT: Final = re.compile(
-    rf"([0-9a-f]{{64}}) (mandatory|ordinary) {VERSIONS}([0-9TZ.]+)-[0-9a-f]+\.yaml|- none ([0-9TZ.]+)"
+    rf"([0-9a-f]{{64}}) (mandatory|ordinary) ([0-9TZ.]{{23}}) ({VERSIONS}[0-9TZa-f.-]+\.yaml)|- none ([0-9TZ.]{{23}})"
 )
 #: Of so many accounts a process remembers what it has seen.
 _REMEMBERED: Final = 10_000

@@ -26,7 +26,9 @@ from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
 from storlet_middleware.rule_pointer import Pointer, Pointers, memo
 from storlet_middleware.rule_upload import Handler, Parts, Uploads
-from storlet_middleware.rule_versions import Versions
+from storlet_middleware.rule_versions import RULES, Versions
+
+__all__ = ["RULES", "Handler", "Loaded", "Parts", "RuleStore"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,147 @@
+"""An account with rules, for unit tests of what reads and changes them: Swift's account server and memcached, as far as they matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from swift.common.exceptions import MemcacheConnectionError
+from swift.common.swob import Request, Response
+from swift.proxy.controllers.base import clear_info_cache
+
+from storlet_middleware import names
+from storlet_middleware.rule_store import RuleStore
+from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, authorize, make_config
+
+RULES = "storlet_rules/rules.yaml"
+ORDINARY = b"version: 1\nrules:\n- name: night\n  when: {container: a}\n  deny: not now\n"
+MANDATORY = b"version: 1\nrules:\n- name: closed\n  when: {container: a}\n  mandatory: true\n  deny: never\n"
+RUNS = b"version: 1\nrules:\n- name: thumb\n  when: {method: PUT, container: a}\n  run: up.py\n"
+
+
+class AccountSwift(FakeSwift):
+    """A Swift with system metadata of the account.
+
+    Each of ``replicas`` has its own; ``asked`` says which one answers next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replicas: list[dict[str, str]] = [{}]
+        self.asked = 0
+        self.status = 204
+        self.post_statuses: list[int] = []
+        self.on_read: Callable[[], None] | None = None
+        self.put("storlet_rules", ".keep")
+        self.put_storlet()
+
+    @property
+    def pointer(self) -> str | None:
+        """What is in force, as the account says."""
+        return self.replicas[0].get(names.ACCOUNT_RULES)
+
+    @property
+    def stored(self) -> dict[str, bytes]:
+        """The objects of the rules' container."""
+        objects = self.containers["storlet_rules"].objects
+        return {name: one.body for name, one in objects.items() if name != ".keep"}
+
+    def respond(self, request: Any) -> Any:
+        parts = request.environ["PATH_INFO"].split("/")
+        if len(parts) > 3 and parts[3]:
+            return super().respond(request)
+        if request.method == "POST":
+            return self._post_account(request)
+        replica = self.replicas[self.asked % len(self.replicas)]
+        headers = {"X-Account-Meta-Storlet-Enabled": str(self.is_enabled), **replica}
+        answer = Response(status=self.status, request=request, headers=headers if self.status == 204 else {})
+        if self.on_read:
+            self.on_read()
+        return answer
+
+    def _post_account(self, request: Any) -> Any:
+        # Swift forgets first and writes then.
+        clear_info_cache(request.environ, ACCOUNT)
+        status = self.post_statuses.pop(0) if self.post_statuses else 204
+        if status == 204:
+            for replica in self.replicas:
+                replica[names.ACCOUNT_RULES] = request.headers[names.ACCOUNT_RULES]
+        return Response(status=status, request=request)
+
+    def _object(self, request: Any, container: Any, name: str) -> Any:
+        answer = super()._object(request, container, name)
+        if request.method == "DELETE" and answer.status_int == 204:
+            del container.objects[name]
+        return answer
+
+
+class InfoCache:
+    """memcached that keeps what Swift remembers of accounts; shared by proxies.  Values go through JSON as in the real one."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.is_broken = False
+
+    def get(self, key: str, *args: Any, **more: Any) -> Any:
+        return json.loads(self.values[key]) if key in self.values else None
+
+    def set(self, key: str, value: Any, *args: Any, **more: Any) -> None:
+        self.values[key] = json.dumps(value)
+
+    def delete(self, key: str, *args: Any, **more: Any) -> None:
+        self.values.pop(key, None)
+
+    def incr(self, key: str, delta: int = 1, time: int = 0) -> int:
+        if self.is_broken:
+            raise MemcacheConnectionError("no server")
+        assert time > 0
+        count = int(self.get(key) or 0) + delta
+        self.set(key, count)
+        return count
+
+
+class RulesProxy:
+    """A proxy's :class:`RuleStore` over an :class:`AccountSwift`."""
+
+    def __init__(self, swift: AccountSwift, directory: Path, memcache: InfoCache | None = None, **options: str) -> None:
+        self.swift = swift
+        self.logger = Logger()
+        self.memcache = memcache
+        self.store = RuleStore(swift, make_config(directory, **options), self.logger)
+
+    def environ(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+        environ: dict[str, Any] = {"swift.trans_id": "txtest", "swift.authorize": authorize, "REMOTE_USER": OWNER}
+        if self.memcache is not None:
+            environ["swift.cache"] = self.memcache
+        environ |= more.pop("environ", {})
+        body = more.pop("body", None)
+        request = Request.blank(f"/v1/{ACCOUNT}/{path}", method=method, headers=headers or {}, environ=environ, **more)
+        if body is not None:
+            request.body = body
+        return request.environ
+
+    def handler(self, environ: dict[str, Any]) -> Any:
+        parts = [*environ["PATH_INFO"].split("/", 4)[1:], None, None][:4]
+        return self.store.handler(environ, tuple(parts))  # type: ignore[arg-type]
+
+    def call(self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any) -> Any:
+        """The answer to a request that changes rules; raises what the filter would make an answer of."""
+        environ = self.environ(method, path, headers, **more)
+        handler = self.handler(environ)
+        assert handler is not None, "not ours"
+        answer = handler(environ)
+        return answer if isinstance(answer, Response) else Request(environ).get_response(answer)
+
+    def upload(self, rules: bytes, headers: dict[str, str] | None = None, **more: Any) -> Any:
+        return self.call("PUT", RULES, headers, body=rules, **more)
+
+    def of(self, path: str = "a/b") -> Any:
+        """The rules that a request meets that begins now."""
+        return self.store.of(self.environ("GET", path), "v1", ACCOUNT)
+
+    def names(self) -> list[str]:
+        """Of the rules in force."""
+        loaded = self.of()
+        return [rule.name for rule in loaded.compiled.rules.rules] if loaded else []
