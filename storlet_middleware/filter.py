@@ -34,10 +34,19 @@ from storlet_middleware import access, grants, limits, names, self_test
 from storlet_middleware.admission import ROOM
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
-from storlet_middleware.errors import REASONS, AccessDenied, BadRequest, InternalError, PreconditionFailed, StorletError
+from storlet_middleware.errors import (
+    REASONS,
+    AccessDenied,
+    BadRequest,
+    InternalError,
+    PreconditionFailed,
+    RuleRefused,
+    StorletError,
+)
 from storlet_middleware.object import ObjectNode
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, parse, parse_object_path, refuse_unknown, storlet_headers, text
+from storlet_middleware.ruled import Rules
 
 _PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status")
 _GRANT_KEYS: Final = frozenset(
@@ -68,25 +77,28 @@ class ProxyFilter:
         self._is_legacy = config_true_value(options.get("legacy_status", "false"))
         self._proxy = Proxy(app, config, logger, float(options.get("client_timeout", 60)), _room(options))
         self._own_containers = self._proxy.catalog.containers
+        self._rules = Rules(app, config, logger, self._proxy, self._require_enabled)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
-        handler = self._handler(environ)
-        if handler is None:
-            if environ["PATH_INFO"] == "/info":
-                _publish_self_test(self._config)
-            return self._app(environ, start_response)
         run: Run | None = None
         try:
+            handler = self._rules.handler(environ, self._handler(environ))
+            if handler is None:
+                handler = self._pass
             answer = handler(environ)
             if isinstance(answer, Run):
                 run = answer
                 answer = run.answer()
         except SwiftRefusal as refusal:
-            answer = refusal.answer
-            answer.headers.update(run.headers() if run else {})
-            if answer.status_int >= 400:
-                answer.headers[names.ERROR] = refusal.code
+            why = self._rules.refusal_of(environ)
+            if why is not None:
+                answer = self._error(environ, why, run)
+            else:
+                answer = refusal.answer
+                answer.headers.update(run.headers() if run else {})
+                if answer.status_int >= 400:
+                    answer.headers[names.ERROR] = refusal.code
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:
@@ -129,6 +141,21 @@ class ProxyFilter:
         except ValueError:
             return False
         return target.container in self._own_containers
+
+    def _pass(self, environ: dict[str, Any]) -> WSGIApp:
+        """What is not ours, unless it reads what a rule of whatever account closes to the caller."""
+        if environ["PATH_INFO"] == "/info":
+            _publish_self_test(self._config)
+        return self._guarded if self._rules.is_guarded(environ) else self._app
+
+    def _guarded(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        status, headers, chunks = Request(environ).call_application(self._app)
+        refusal = self._rules.refusal_of(environ)
+        if refusal is not None:
+            close_if_possible(chunks)
+            return self._error(environ, refusal, None)(environ, start_response)  # type: ignore[no-any-return]
+        start_response(status, headers)
+        return chunks  # type: ignore[no-any-return]
 
     # --- handlers ------------------------------------------------------------------------------------------------
 
@@ -267,6 +294,8 @@ class ProxyFilter:
             status = legacy or status
         headers = run.headers() if run else {}
         headers[names.ERROR] = error.code
+        if isinstance(error, RuleRefused):
+            headers[names.RULE] = error.rule
         if error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)
         if "application/json" in environ.get("HTTP_ACCEPT", ""):

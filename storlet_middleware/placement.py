@@ -20,4 +20,6 @@ def decide(request: StorletRequest, default: str) -> tuple[str, str]:
         return PROXY, "asked"
     if request.extra:
         return PROXY, "several-inputs"
+    if request.run_on_object:
+        return OBJECT, "asked"
     return default, "default"

@@ -36,7 +36,7 @@ class StorletRequest:
     """One request to run a storlet.
 
     ``source`` is what is read (GET, COPY), ``target`` what is written (PUT, COPY); all in ``account``.  ``limits`` are the
-    request's own, by the names of :data:`storlet_middleware.limits.TABLE`.
+    request's own, by the names of :data:`storlet_middleware.limits.TABLE`; ``run_on_object`` is what only a rule asks for.
     """
 
     method: str
@@ -49,6 +49,7 @@ class StorletRequest:
     ranges: tuple[ByteRange, ...] = ()
     extra: tuple[ObjectPath, ...] = ()
     run_on_proxy: bool = False
+    run_on_object: bool = False
     wants_log: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
 

@@ -140,6 +140,11 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
     )
 
 
+def listed(content_type: str, size_bytes: int) -> ObjectFacts:
+    """What a container's listing says of an object; its metadata is not known."""
+    return ObjectFacts(exists=True, content_type=content_type or None, size_bytes=size_bytes)
+
+
 def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
     """What is to be stored by a PUT, as Swift will store it when no storlet changes it."""
     length = str(environ.get("CONTENT_LENGTH") or "")

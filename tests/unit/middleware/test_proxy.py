@@ -64,7 +64,8 @@ def assert_idle(proxy: Proxy) -> None:
 
 def test_a_request_that_is_not_ours_reaches_swift_as_it_is(proxy: Proxy, swift: FakeSwift) -> None:
     assert proxy.call("GET", "c/o").data == b"hello"
-    assert [seen.method for seen in swift.seen] == ["GET"]
+    # The HEAD is of the account, which may have rules; where there is memcached, Swift remembers it.
+    assert [seen.method for seen in swift.seen] == ["HEAD", "GET"]
 
 
 @pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/info", "/v2/a/c/o"])

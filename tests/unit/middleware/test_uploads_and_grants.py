@@ -451,5 +451,10 @@ def test_every_fault_of_the_paste_section_and_the_file_is_told_at_start(tmp_path
 def test_the_entry_point_makes_a_filter_of_each_role(tmp_path: Path, role: str) -> None:
     path = tmp_path / "storlet.conf"
     path.write_text("")
-    app = filter_factory({}, role=role, storlet_conf_path=str(path), log_name="x")(lambda *_: [b"x"])
-    assert app({"PATH_INFO": "/v1/a/c/o", "REQUEST_METHOD": "GET"}, None) == [b"x"]
+
+    def swift(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b"x"]
+
+    app = filter_factory({}, role=role, storlet_conf_path=str(path), log_name="x")(swift)
+    assert Request.blank("/v1/a/c/o").get_response(app).body == b"x"

@@ -1,0 +1,532 @@
+"""An account's rules in front of everything else that a request may be.
+
+::
+
+    environ --> RuleStore.of --> no rules: as ever, under a guard that knows other accounts' rules
+                     |
+                  Ruling: rules decide --> refuse | run (Plan) | HEAD and listings without what is covered | as ever
+
+The *subject* of a request is what its rules are asked about: the object that is read by GET, HEAD and COPY, the one that is
+written by PUT, POST and DELETE, or the container or account itself.  A copy has two: the rules of the source's account are
+asked about the reading (as COPY), those of the target's about the writing (as PUT).
+
+Whatever is decided here, reads that Swift's other middlewares do for the same request (segments, links, versions) are asked
+about one by one by the :class:`~storlet_middleware.rule_guard.Guard`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote
+
+from swift.common.swob import Request, Response
+from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+
+from rules import template
+from rules.engine import Compiled, Needs
+from rules.facts import UNKNOWN, Facts
+from rules.model import Deny, Explicit, Passes, Rule, Step
+from rules.model import Run as RunAction
+from rules.report import Report, may_show_stored
+from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_store
+from storlet_middleware.catalog import object_path
+from storlet_middleware.config import Config
+from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
+from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
+from storlet_middleware.request import ObjectPath, StorletRequest, parse, parse_object_path, text
+from storlet_middleware.rule_facts import Asker, Stored
+from storlet_middleware.rule_store import Loaded, RuleStore
+from storlet_middleware.ruled_run import Plan
+
+WSGIApp = Callable[..., Any]
+Handler = Callable[[dict[str, Any]], Any]
+
+_READS: Final = ("GET", "HEAD", "COPY")
+#: Queries that make Swift answer with a part of the object, or with how it is stored.
+_QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
+_PARTIAL: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
+#: What a copy may say that Run does not do.
+_COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
+_LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
+_OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
+_UNTOLD_OF_LINKS: Final = frozenset({"content-type", "size", "metadata", "container-metadata", "policy"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a request is about, as text; ``container`` and ``name`` are ``None`` where it is about less."""
+
+    version: str
+    account: str
+    container: str | None = None
+    name: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Quoted, without inheriting a query."""
+        return object_path(self.version, self.account, self.container or "", self.name or "")
+
+
+def place_of(environ: Mapping[str, Any]) -> Place | None:
+    """``None`` for what is no path of Swift's storage (``/info``, ``/healthcheck``)."""
+    try:
+        parts = text(environ["PATH_INFO"]).split("/", 4)
+    except UnicodeDecodeError:
+        return None  # Swift refuses it
+    if len(parts) < 3 or parts[0] or not parts[1].startswith("v1") or not parts[2]:
+        return None
+    return Place(parts[1], parts[2], *(part or None for part in parts[3:]))
+
+
+class Rules:
+    """The rules of all accounts, as one proxy applies them."""
+
+    def __init__(
+        self, app: WSGIApp, config: Config, logger: Any, proxy: Proxy, require_enabled: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.app = app
+        self.config = config
+        self.proxy = proxy
+        self.require_enabled = require_enabled
+        self.store = RuleStore(app, config, logger)
+
+    def handler(self, environ: dict[str, Any], default: Handler | None) -> Handler | None:
+        """Who answers a request that ``default`` (``None``: the rest of the pipeline) would answer without rules.
+
+        Raises :class:`StorletError` when the rules cannot be known.
+        """
+        place = place_of(environ)
+        if place is None:
+            return default
+        writer = self.store.handler(environ, (place.version, place.account, place.container, place.name))
+        if writer is not None:
+            return writer
+        source, target = _subjects(environ, place)
+        loaded = self.store.of(environ, source.version, source.account)
+        self._install_guard(environ, source)
+        if names.EXPLAIN_KEY in environ:
+            return _Ruling(self, environ, (source, target), loaded, default).explain
+        if loaded is None and (target is None or target.account == source.account):
+            return default
+        if loaded is None and self.store.of(environ, source.version, target.account) is None:  # type: ignore[union-attr]
+            return default
+        return _Ruling(self, environ, (source, target), loaded, default).answer
+
+    @staticmethod
+    def is_guarded(environ: Mapping[str, Any]) -> bool:
+        """Whether reads that belong to the request are looked at one by one."""
+        return isinstance(environ.get("swift.authorize"), rule_guard.Guard)
+
+    @staticmethod
+    def refusal_of(environ: Mapping[str, Any]) -> StorletError | None:
+        """What the guard refused first, whatever Swift made of it."""
+        guard = environ.get("swift.authorize")
+        return guard.refused[0] if isinstance(guard, rule_guard.Guard) and guard.refused else None
+
+    def asker(self, environ: dict[str, Any], place: Place, loaded: Loaded, query: str = "") -> Asker:
+        """For the object, container or account at ``place``."""
+
+        def look_up() -> Stored:
+            if place.container is None or place.name is None:
+                raise AssertionError("only objects are looked up")
+            return rule_facts.head(self.app, environ, place.path + query)
+
+        where = (place.version, place.account, place.container)
+        return Asker(self.app, environ, loaded.compiled, where, look_up)
+
+    def judge(
+        self, environ: dict[str, Any], version: str, account: str, container: str | None, name: str | None, method: str
+    ) -> str | None:
+        """The name of the mandatory rule that covers a read for the caller of ``environ``; see :mod:`rule_guard`."""
+        loaded = self.store.of(environ, version, account)
+        if loaded is None or not loaded.has_mandatory or container == self.config.rules.container:
+            return None
+        place = Place(version, account, container, name)
+        facts = rule_facts.of_request(environ, method, container, name)
+        decision, _ = self.asker(environ, place, loaded).decide(facts)
+        return decision.rule.name if decision.rule is not None and decision.rule.is_mandatory else None
+
+    def _install_guard(self, environ: dict[str, Any], source: Place) -> None:
+        environ["swift.authorize"] = rule_guard.Guard(
+            environ.get("swift.authorize"), self.judge, source.account, source.container, source.name, None
+        )
+
+
+def _subjects(environ: Mapping[str, Any], place: Place) -> tuple[Place, Place | None]:
+    """What is read (or written), and what is written by a copy; a copy that Swift will refuse is about its own path."""
+    if place.name is None:
+        return place, None
+    method = environ["REQUEST_METHOD"]
+    if method == "COPY":
+        other, account = environ.get("HTTP_DESTINATION"), environ.get("HTTP_DESTINATION_ACCOUNT")
+    elif method == "PUT" and "HTTP_X_COPY_FROM" in environ:
+        other, account = environ["HTTP_X_COPY_FROM"], environ.get("HTTP_X_COPY_FROM_ACCOUNT")
+    else:
+        return place, None
+    try:
+        path = parse_object_path(other or "", needs_slash=False)
+        account = unquote(text(account), errors="strict") if account else place.account
+    except ValueError:
+        return place, None
+    there = Place(place.version, account, path.container, path.name)
+    return (place, there) if method == "COPY" else (there, place)
+
+
+class _Ruling:
+    """One request, and what the rules make of it."""
+
+    def __init__(
+        self, rules: Rules, environ: dict[str, Any], subjects: tuple[Place, Place | None], loaded: Loaded | None,
+        default: Handler | None,
+    ) -> None:  # fmt: skip
+        source, target = subjects
+        self._rules = rules
+        self._environ = environ
+        self._source = source
+        self._target = target
+        self._loaded = loaded
+        self._guard: rule_guard.Guard = environ["swift.authorize"]
+        self._default = default
+        self._method: str = "COPY" if target else environ["REQUEST_METHOD"]
+        self._is_explicit = "HTTP_X_RUN_STORLET" in environ
+        self._asker = rules.asker(environ, source, loaded, self._version_query()) if loaded else None
+
+    def _version_query(self) -> str:
+        if self._target is not None:
+            return ""
+        query = dict(parse_qsl(self._environ.get("QUERY_STRING", ""), keep_blank_values=True))
+        version = query.get("version-id")
+        return f"version-id={quote(version)}" if version else ""
+
+    # --- what is decided -----------------------------------------------------------------------------------------
+
+    def answer(self, environ: dict[str, Any]) -> Any:
+        """A response, a :class:`Run`, or a WSGI application; raises :class:`StorletError`."""
+        rule, facts = self._decide()
+        written, facts_written = self._decide_written(facts)
+        for each in (rule, written):
+            if each is not None and isinstance(each.action, Deny):
+                self._refuse(each, each.action.message)
+        self._refuse_ways_around()
+        first = rule if rule is not None and isinstance(rule.action, RunAction) else None
+        second = written if written is not None and isinstance(written.action, RunAction) else None
+        if first is not None and first.is_mandatory:
+            self._require_whole(first)
+        if self._source.name is None:
+            return self._listing(environ) if self._method == "GET" else self._pass()
+        if self._method == "HEAD" and (first is not None and first.is_mandatory):
+            return self._head(first)
+        if self._method in ("POST", "DELETE", "HEAD"):
+            return self._pass()
+        undone = self._undone(facts)
+        if first is None and second is None and not undone:
+            return self._pass()
+        return self._run(first, facts, second, facts_written, undone)
+
+    def _decide(self) -> tuple[Rule | None, Facts]:
+        """About the subject: what is read, or written where nothing is read."""
+        source = self._source
+        facts = rule_facts.of_request(self._environ, self._method, source.container, source.name)
+        if self._asker is None or source.container == self._rules.config.rules.container:
+            return None, facts
+        if self._method == "PUT" and source.name is not None:
+            facts = dataclasses.replace(facts, stored=rule_facts.incoming(self._environ))
+        decision, facts = self._asker.decide(facts, explicit=self._is_explicit)
+        return decision.rule, facts
+
+    def _decide_written(self, facts: Facts) -> tuple[Rule | None, Facts]:
+        """About what a copy writes."""
+        target = self._target
+        if target is None:
+            return None, facts
+        loaded = self._rules.store.of(self._environ, target.version, target.account)
+        if loaded is None or target.container == self._rules.config.rules.container:
+            return None, facts
+
+        def look_up() -> Stored:
+            stored = self._stored_source()
+            return dataclasses.replace(stored, facts=rule_facts.copied(self._environ, stored.facts))
+
+        where = (target.version, target.account, target.container)
+        asker = Asker(self._rules.app, self._environ, loaded.compiled, where, look_up)
+        asked = rule_facts.of_request(self._environ, "PUT", target.container, target.name)
+        decision, asked = asker.decide(asked, explicit=self._is_explicit)
+        return decision.rule, asked
+
+    def _stored_source(self) -> Stored:
+        if self._asker is not None:
+            return self._asker.stored()
+        return rule_facts.head(self._rules.app, self._environ, self._source.path)
+
+    def _undone(self, facts: Facts) -> tuple[Step, ...]:
+        """What a rule did to the object when it was stored and has to be undone for this caller."""
+        if self._asker is None or self._loaded is None or self._method not in ("GET", "COPY"):
+            return ()
+        compiled = self._loaded.compiled
+        if not compiled.has_reverse:
+            return ()
+        name = self._asker.stored().reverse
+        while name:
+            reverse = compiled.reverse(name, facts)
+            if isinstance(reverse, Needs):
+                facts = self._asker.filled(facts, reverse)
+                continue
+            return reverse.steps if reverse is not None else ()
+        return ()
+
+    # --- refusals ------------------------------------------------------------------------------------------------
+
+    def _refuse(self, rule: Rule, message: str) -> None:
+        """Swift's own refusal comes first: who may not ask anyway learns nothing of the rules."""
+        self._require_right()
+        raise RuleRefused(rule.name, message)
+
+    def _require_right(self) -> None:
+        method = "GET" if self._method in _READS else "PUT"
+        self._require(method, self._source)
+
+    def _require(self, method: str, place: Place) -> None:
+        verdict = access.ask(self._environ, self._rules.app, method, place.path)
+        if verdict.refusal is not None:
+            raise SwiftRefusal(verdict.refusal)
+
+    def _require_whole(self, rule: Rule) -> None:
+        """Refuse what asks for a part of the object, for how it is stored, or for whether it is what the client guesses."""
+        environ = self._environ
+        if self._method not in _READS:
+            if any(key in environ for key in _LINKS) or "multipart-manifest" in _query(environ):
+                self._refuse(rule, "an object that consists of others cannot be stored here, because the rule's storlet"
+                             " would not see their bytes: upload the bytes themselves")  # fmt: skip
+            return
+        if self._source.name is None:
+            return
+        if any(key in environ for key in _PARTIAL):
+            self._refuse(rule, "the storlet works on whole objects, so no range of one can be had: ask without Range")
+        if any(key.startswith("HTTP_IF_") for key in environ):
+            self._refuse(rule, "conditions (If-*) would tell something of the object itself: ask without them")
+        queries = [name for name in _QUERIES if name in _query(environ)]
+        if queries:
+            self._refuse(rule, f"{', '.join(queries)} in the query asks for how the object is stored: ask without it")
+        if self._target is not None:
+            if self._target.account != self._source.account:
+                self._refuse(rule, "the object cannot be copied to or from another account")
+            if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
+                self._refuse(rule, "the object cannot be copied with X-Fresh-Metadata")
+
+    def _refuse_ways_around(self) -> None:
+        """Settings of a container that let Swift move its objects to where no rule sees them."""
+        source, loaded = self._source, self._loaded
+        if loaded is None or source.container is None or source.name is not None:
+            return
+        setting = rule_guard.moves_bytes(self._environ)
+        if not setting or not loaded.has_mandatory:
+            return
+        rule = self._covering(source.container)
+        if rule is not None:
+            self._refuse(rule, f"{setting} would let objects of this container leave without the rule")
+
+    def _covering(self, container: str) -> Rule | None:
+        """The mandatory rule that covers some object of the container for this caller, if any may."""
+        if self._loaded is None:
+            return None
+        facts = rule_facts.of_request(self._environ, "GET", container, "")
+        if self._asker is not None:
+            facts = dataclasses.replace(facts, holder=self._asker.holder())
+        return self._loaded.compiled.may_cover(facts, _OF_OBJECTS)
+
+    # --- what is done --------------------------------------------------------------------------------------------
+
+    def _pass(self) -> Any:
+        """As if there were no rules, on what they looked at and nothing newer."""
+        looked_at = self._asker.looked_at if self._asker is not None else None
+        default = self._default
+        if looked_at is None or default is not None or self._method not in ("GET", "HEAD"):
+            return default(self._environ) if default is not None else self._rules.app
+        return self._unchanged(looked_at)
+
+    def _unchanged(self, looked_at: Stored) -> Response:
+        """The answer about an object, when it is about what the rules were asked about and not about a newer one."""
+        response = Request(self._environ).get_response(self._rules.app)
+        if self._guard.refused:
+            drain_and_close(response)
+            raise self._guard.refused[0]
+        stamp = str(response.headers.get("X-Timestamp") or "")
+        if response.status_int // 100 == 2 and stamp != looked_at.stamp:
+            close_if_possible(response.app_iter)
+            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+        return response
+
+    def _listing(self, environ: dict[str, Any]) -> Any:
+        """Names and dates of what a mandatory rule covers; links are as covered as what they lead to."""
+        answer = self._default(environ) if self._default is not None else self._rules.app
+        container, loaded = self._source.container, self._loaded
+        if container is None or loaded is None or self._asker is None or not loaded.has_mandatory:
+            return answer
+        asked = dataclasses.replace(rule_facts.of_request(environ, "GET", container, ""), holder=self._asker.holder())
+        compiled = loaded.compiled.narrowed(asked, _OF_OBJECTS)
+        anywhere = loaded.compiled.narrowed(dataclasses.replace(asked, holder=UNKNOWN), _OF_OBJECTS | {"container"})
+        if not anywhere.rules.rules:
+            return answer
+
+        def hides(entry: rule_listing.Entry) -> bool:
+            stored = rule_facts.listed(entry.content_type, entry.size_bytes)
+            facts = dataclasses.replace(asked, object=entry.name, stored=stored)
+            rules = anywhere if "container" in entry.unknown else compiled
+            return rules.may_cover(facts, entry.unknown) is not None or (
+                entry.leads_to is not None and self._leads_to_covered(anywhere, asked, entry.leads_to)
+            )
+
+        return rule_listing.filtered(answer, environ, hides)
+
+    def _leads_to_covered(self, anywhere: Compiled, asked: Facts, place: tuple[str, str, str]) -> bool:
+        account, container, name = place
+        facts = dataclasses.replace(asked, container=container, object=name, holder=UNKNOWN)
+        if account == self._source.account:
+            return anywhere.may_cover(facts, _UNTOLD_OF_LINKS) is not None
+        loaded = self._rules.store.of(self._environ, self._source.version, account)
+        return loaded is not None and loaded.compiled.may_cover(facts, _UNTOLD_OF_LINKS) is not None
+
+    def _head(self, rule: Rule) -> Response:
+        answer = Request(self._environ).get_response(self._rules.app)
+        drain_and_close(answer)
+        if answer.status_int in (401, 403):
+            raise SwiftRefusal(answer)
+        if self._guard.refused:
+            raise self._guard.refused[0]
+        response = Response(status=answer.status_int, request=Request(self._environ))
+        response.headers.clear()
+        response.headers[names.RULE] = rule.name
+        if answer.status_int // 100 == 2:
+            passes = rule.passes or Passes()
+            prefix = names.OBJECT_META.lower()
+            for key, value in answer.headers.items():
+                plain = key.lower().removeprefix(prefix)
+                is_metadata = key.lower().startswith(prefix)
+                if passes.allows_metadata(plain) if is_metadata else passes.allows_header(key):
+                    response.headers[key] = value
+        return response
+
+    def _run(
+        self, first: Rule | None, facts: Facts, second: Rule | None, facts_written: Facts, undone: tuple[Step, ...]
+    ) -> Run:
+        """The storlets: what undoes an earlier rule, the source's rule's, the target's rule's, and the client's own."""
+        requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
+        requests += [self._request(step, facts_written, second) for step in _steps(second)]
+        explicit = self._explicit_request(first, second)
+        if explicit is not None:
+            requests.append(explicit)
+        self._require_enabled()
+        mandatory = next((rule for rule in (first, second) if rule is not None and rule.is_mandatory), None)
+        rule = mandatory or first or second
+        passes = [each.passes for each in (first, second) if each is not None and each.passes is not None]
+        storing = second or (first if self._method == "PUT" else None)
+        plan = Plan(
+            rule=rule.name if rule is not None else "",
+            is_mandatory=mandatory is not None,
+            passes=passes[0] if passes else None,
+            further=tuple(requests[1:]),
+            explicit_last=explicit is not None,
+            reverse=storing.name if storing is not None and _is_reversible(storing) else "",
+            is_reversing=bool(undone),
+        )
+        self._guard.under = rule.name if rule is not None and rule.is_mandatory else None
+        return Run(self._rules.proxy, self._environ, requests[0], plan)
+
+    def _explicit_request(self, first: Rule | None, second: Rule | None) -> StorletRequest | None:
+        if not self._is_explicit:
+            return None
+        # Ordinary rules give way to the client's storlet, so these are mandatory.
+        for rule in (first, second):
+            if rule is not None and rule.explicit is not Explicit.AFTER:
+                self._refuse(rule, f"{names.RUN_STORLET} is not allowed on objects that the rule is about")
+        place = place_of(self._environ)
+        if place is None or place.container is None or place.name is None:
+            raise BadRequest("want the path of an object")
+        path = (place.version, place.account, place.container, place.name)
+        request = parse(self._environ, path, self._rules.config)
+        if request.extra or request.ranges:
+            raise BadRequest(
+                f"{names.EXTRA_RESOURCES} and {names.RANGE} cannot be had where a rule's storlet runs first"
+            )
+        return request
+
+    def _require_enabled(self) -> None:
+        self._rules.require_enabled(self._environ)
+
+    def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
+        source, target = self._source, self._target
+        given = {names.LIMIT_PREFIX + name: value for name, value in step.limits}
+        wanted, faults = limits.requested(given)
+        if faults:
+            raise BadRequest("; ".join(faults))
+        try:
+            parameters = {name: template.render(value, facts) for name, value in step.parameters}
+        except template.MissingValue as missing:
+            raise RuleRefused(rule.name if rule else "", f"the rule speaks of {missing}") from None
+        here = ObjectPath(source.container or "", source.name or "")
+        there = ObjectPath(target.container or "", target.name or "") if target is not None else None
+        return StorletRequest(
+            method=self._method,
+            version=source.version,
+            account=source.account,
+            storlet=step.storlet,
+            source=None if self._method == "PUT" else here,
+            target=here if self._method == "PUT" else there,
+            parameters=parameters,
+            run_on_proxy=step.on == "proxy",
+            run_on_object=step.on == "object",
+            limits=wanted,
+        )
+
+    # --- explain -------------------------------------------------------------------------------------------------
+
+    def explain(self, environ: dict[str, Any]) -> Response:
+        """What would be done and why, for whoever may read the rules; nothing is done, and nothing of the object is told."""
+        _, facts = self._decide()
+        asked = [("", self._source, self._loaded, facts)]
+        if self._target is not None:
+            loaded = self._rules.store.of(environ, self._target.version, self._target.account)
+            asked.append(("what is written: ", self._target, loaded, self._decide_written(facts)[1]))
+        texts: list[str] = []
+        mappings: list[dict[str, Any]] = []
+        for prefix, place, loaded, facts in asked:
+            self._require(
+                "GET", Place(place.version, place.account, self._rules.config.rules.container, rule_store.RULES)
+            )
+            if loaded is None:
+                texts.append(f"{prefix}no rules are in force")
+                mappings.append({"version": None})
+                continue
+            report = self._report(loaded, facts, place)
+            texts += [f"{prefix}rules of version {loaded.version[:12]}", *(prefix + line for line in report.lines())]
+            mappings.append({"version": loaded.version, **report.mapping()})
+        response = Response(status=200, request=Request(environ))
+        if "application/json" in environ.get("HTTP_ACCEPT", ""):
+            response.content_type, response.body = "application/json", f"{json.dumps(mappings)}\n".encode()
+        else:
+            response.content_type, response.body = "text/plain; charset=utf-8", ("\n".join(texts) + "\n").encode()
+        return response
+
+    def _report(self, loaded: Loaded, facts: Facts, place: Place) -> Report:
+        explanation = loaded.compiled.explain(facts, self._is_explicit)
+        shown = may_show_stored(explanation.rule, facts)
+        if shown and place.name is not None and self._method != "PUT":
+            # What the object's metadata says is told to whoever may read them, whatever the rules are about.
+            shown = access.ask(self._environ, self._rules.app, "GET", place.path).refusal is None
+        return Report.of(facts, explanation, self._rules.config.placement.run_on, shows_stored=shown)
+
+
+def _query(environ: Mapping[str, Any]) -> dict[str, str]:
+    return dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+
+
+def _steps(rule: Rule | None) -> tuple[Step, ...]:
+    return rule.action.steps if rule is not None and isinstance(rule.action, RunAction) else ()
+
+
+def _is_reversible(rule: Rule) -> bool:
+    return isinstance(rule.action, RunAction) and rule.action.reverse is not None
