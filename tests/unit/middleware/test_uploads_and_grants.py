@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swift.common.swob import Response
+from swift.common.swob import Request, Response
 
 from storlet_middleware import grants
 from storlet_middleware.config import ConfigError
