@@ -214,7 +214,7 @@ class _Entry:
     def is_listed(self, facts: Facts, unknown: frozenset[str]) -> bool:
         """Whether the lists would name it for some value of what is unknown."""
         return all(
-            names is None or (bool(names) if fact in unknown else value in names)
+            names is None or fact in unknown or value in names
             for fact, names, value in (
                 ("method", self.methods, facts.method),
                 ("container", self.containers, facts.container),

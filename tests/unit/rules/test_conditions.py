@@ -111,6 +111,11 @@ def test_which_methods_a_mandatory_rule_is_about(condition: Condition, methods: 
     assert {each for each in METHODS if holds(widened, Facts(each, "c", "o"))} == set(methods.split())
 
 
+def test_only_the_method_means_other_methods_as_well() -> None:
+    some = model.All((named("GET"), Test("header", Operator.ONE_OF, frozenset({"GET"}), "x-http-method")))
+    assert with_all_reads(some) == some
+
+
 def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:
     condition = model.Not(named("intern"))
     assert holds(condition, NOBODY) is True, "a mandatory rule would be got around"

@@ -224,6 +224,17 @@ def test_an_object_of_any_name_and_of_any_container() -> None:
     assert compiled.may_cover(Facts("GET", None, None), anything) is None, "another caller"
 
 
+def test_what_is_known_of_one_object_is_not_known_of_any() -> None:
+    table = Test("content-type", Operator.EXACT, "text/csv")
+    rule = Rule("hide", table, Deny("no"), is_mandatory=True)
+    compiled, picture = engine.compile(RuleSet((rule,))), ObjectFacts(exists=True, content_type="image/png")
+    assert compiled.may_cover(Facts("GET", "c", "o", stored=picture), NOTHING) is None
+    for name in ("o", None):
+        assert compiled.may_cover(Facts("GET", "c", name, stored=picture), frozenset({"object"})) is rule
+    assert compiled.may_cover(Facts("GET", "c", "o", stored=picture), frozenset({"container"})) is None
+    assert compiled.may_cover(Facts("GET", "c", None, stored=picture), frozenset({"container"})) is None, "no object"
+
+
 def test_a_misspelt_fact_is_no_fact() -> None:
     with pytest.raises(ValueError, match="no facts: mettadata"):
         engine.compile(RuleSet(())).may_cover(Facts("GET", "c", "o"), frozenset({"mettadata"}))
