@@ -5,6 +5,9 @@ The result of a pipeline is the last storlet's output, and it is whole only when
 * A storlet that fails breaks the input of the next one, which is cancelled before it could take that for the end
   (:mod:`storlet_middleware.engine.feed`), and so on to the last, whose reader gets the error of the one that failed.
 * What a storlet does not want of its input is read nevertheless, so that the one before it runs to its end and says how it did.
+* Between storlets that run on this node the bytes go from pipe to pipe within the kernel.  They are not one pipe that both
+  hold: its reader would see the end of a storlet that was killed as the end of the data, what is limited could not be counted,
+  and whether a storlet stalls or waits for its neighbour could not be told.
 * To close the last result closes its inputs, and these close the results that they read, up to the source.
 
 What the result is said to be is what all of the storlets said, the later ones before the earlier ones.
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from storlet_middleware.errors import StorletError
-from storlet_middleware.result import Result, Usage
+from storlet_middleware.result import LocalResult, Result, Usage
 
 
 def merged(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
@@ -47,6 +50,22 @@ class Upstream:
         self._result.close()
 
 
+class PipedUpstream(Upstream):
+    """The same where the storlet runs on this node: its output is a pipe, which the kernel pours into the next one's input."""
+
+    def __init__(self, pipeline: Pipeline, index: int, result: LocalResult) -> None:
+        super().__init__(pipeline, index, result)
+        self._invocation = result.invocation
+
+    def pour(self, pipe: int) -> int | None:
+        """See :class:`~storlet_middleware.engine.feed.PipeSource`."""
+        try:
+            return self._invocation.pour(pipe)
+        except StorletError:
+            self._pipeline.blame(self._index)
+            raise
+
+
 class Pipeline:
     """A :class:`~storlet_middleware.result.Result` that is made of others.
 
@@ -60,7 +79,8 @@ class Pipeline:
 
     def upstream(self) -> Upstream:
         """What the next storlet reads; the one who closes it owns the last result from here on."""
-        return Upstream(self, len(self.results) - 1, self._last)
+        last, index = self._last, len(self.results) - 1
+        return PipedUpstream(self, index, last) if isinstance(last, LocalResult) else Upstream(self, index, last)
 
     def add(self, result: Result) -> None:
         """Let ``result``, which reads :meth:`upstream`, be the last one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from storlet_middleware.concurrency import (
     GreenTask,
@@ -36,6 +36,17 @@ class Source(Protocol):
 
     def abandon(self) -> None:
         """Told before a read in progress is killed, whose bytes are lost; :meth:`close` follows."""
+
+
+@runtime_checkable
+class PipeSource(Source, Protocol):
+    """A source that is a pipe itself, so that its bytes need not come here on their way into another."""
+
+    def pour(self, pipe: int) -> int | None:
+        """Move bytes into ``pipe``: how many, 0 at the end, ``None`` when it is full; ``BrokenPipeError``: it has no reader.
+
+        Raises what iteration would raise, before anything that a reader could take for the end.
+        """
 
 
 class Feeder:
@@ -91,6 +102,8 @@ class Feeder:
 
     def _run(self) -> None:
         try:
+            if isinstance(self._source, PipeSource) and not self._pour(self._source):
+                return
             chunks = iter(self._source)
             while True:
                 self.waits_for_source = True
@@ -109,6 +122,26 @@ class Feeder:
             self._on_failure(error if self.waits_for_source else _not_taken(error))
         finally:
             self._close()
+
+    def _pour(self, source: PipeSource) -> bool:
+        """Let the kernel move all of ``source``; True when there is some left that has to be read."""
+        while not self._is_stopping:
+            self.waits_for_source = True
+            try:
+                size = source.pour(self._fd)
+            except BrokenPipeError:
+                self._is_wanted = False
+                self._close_pipe()
+                return self.drains
+            self.waits_for_source = False
+            if size is None:
+                wait_writable(self._fd)
+                continue
+            self.bytes_taken += size
+            self.last_progress = monotonic()
+            if not size:
+                break
+        return False
 
     def _write(self, chunk: bytes) -> None:
         view = memoryview(chunk)

@@ -52,6 +52,7 @@ from storlet_middleware.errors import (
 
 PIPE_BYTES: Final = 256 * 1024
 CHUNK_BYTES: Final = 256 * 1024
+_SPLICE: Final = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 #: A storlet that writes faster than its reader reads would keep the hub for itself.
 _FAIRNESS_BYTES: Final = 4 << 20
 #: What HTTP lets a header's name be, and UTF-8 as Swift does.  Swift's clients cannot send it anything else, and a ':' or
@@ -279,14 +280,19 @@ class Invocation:
                 return b""
             if not self._wait_for_more(chunk, until):
                 return None
+        self._count(len(chunk))
+        return chunk
+
+    def _count(self, size: int) -> None:
+        """So many bytes of output have come: the checks of each piece."""
         # What follows on a broken source may be made from half of it.
         self._raise_input_error()
-        self.bytes_out += len(chunk)
+        self.bytes_out += size
         if self.task.limits.output and self.bytes_out > self.task.limits.output:
             raise Unprocessable(
                 f"the storlet wrote more than the {self.task.limits.output} bytes allowed", code="storlet.limit.output"
             )
-        self._unfair_bytes += len(chunk)
+        self._unfair_bytes += size
         if self._unfair_bytes > _FAIRNESS_BYTES:
             self._unfair_bytes = 0
             sleep()
@@ -294,7 +300,57 @@ class Invocation:
         if self._stage_began > self._began + self.task.deadlines.total:
             # A storlet that always has output never waits, where the deadlines are looked at otherwise.
             raise self._too_long()
-        return chunk
+
+    def pour(self, sink: int) -> int | None:
+        """As :meth:`read`, into a pipe whose end ``sink`` does not block: the kernel moves the pages, nothing is copied here.
+
+        Returns how many bytes went, 0 at the end of the output, ``None`` when the pipe is full.  ``BrokenPipeError``: nobody
+        reads it any more.
+        """
+        if self._head == b"" or (self._is_finished and not self._head and not self._ahead):
+            return 0
+        if self._head or self._ahead:
+            return self._pour_ahead(sink)
+        while True:
+            # Nothing may follow into the pipe: what is in it goes to somebody who is cancelled with the error.
+            self._raise_input_error()
+            size = self._splice(sink)
+            if size:
+                break
+            if size is None and _at_hand(self._out) and (self._left or not self._is_done):
+                return None
+            if self._is_done:
+                self._finish()
+                return 0
+            self._wait_for_more(b"" if size == 0 else None, None)
+        self._count(size)
+        return size
+
+    def _pour_ahead(self, sink: int) -> int | None:
+        """The same with what has been read already."""
+        chunk = self._head or self._ahead[0]
+        try:
+            size = os.write(sink, chunk)
+        except BlockingIOError:
+            return None
+        rest = chunk[size:]
+        if self._head:
+            self._head = rest or None
+        elif rest:
+            self._ahead[0] = rest
+        else:
+            self._ahead.popleft()
+        return size
+
+    def _splice(self, sink: int) -> int | None:
+        """Bytes moved, 0 at the end of the data, ``None`` when there are none now or ``sink`` is full."""
+        most = min(CHUNK_BYTES, self._left) if self._is_done else CHUNK_BYTES
+        try:
+            size = os.splice(self._out, sink, most, flags=_SPLICE) if most else 0
+        except BlockingIOError:
+            return None
+        self._left -= size if self._is_done else 0
+        return size
 
     def _read_pipe(self) -> bytes | None:
         """Bytes, ``b""`` at the end of the data, ``None`` when there are none now."""

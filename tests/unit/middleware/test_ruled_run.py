@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -618,4 +619,119 @@ def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, s
     ruled = make()
     answer = ruled.call("GET", PLAN, TWO)
     assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 0])
+    ruled.assert_idle()
+
+
+# --- from pipe to pipe
+
+
+def pass_on(worker: WorkerRun) -> None:
+    worker.begin()
+    while piece := os.read(worker.inputs[0], 50_000):
+        worker.write(piece)
+    worker.succeed()
+
+
+def test_bytes_between_steps_of_a_node_are_not_read_here(
+    make: Any, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, moved = os.urandom(5_000_001), []
+    splice = os.splice
+
+    def counting(*args: Any, **more: Any) -> int:
+        moved.append(splice(*args, **more))
+        return moved[-1]
+
+    monkeypatch.setattr(os, "splice", counting)
+    swift.put("c", "o", data)
+    ruled = make(pass_on)
+    answer = ruled.call("GET", PLAN, THREE)
+    assert (answer.data == data, answer.broken) == (True, None)
+    # What the first look at each step's output took has been read already.
+    assert sum(moved) > 2 * (len(data) - 300_000)
+    ruled.assert_idle()
+
+
+def test_many_small_pieces_arrive_whole(make: Any) -> None:
+    def drip(worker: WorkerRun) -> None:
+        worker.begin()
+        for index in range(20_000):
+            worker.write(b"%d\n" % index)
+        worker.succeed()
+
+    answer = make(by_number(drip, pass_on, pass_on)).call("GET", PLAN, THREE)
+    assert answer.data == b"".join(b"%d\n" % index for index in range(20_000))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_the_limit_of_output_holds_for_each_step(make: Any, step: int) -> None:
+    def much(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 5000)
+        worker.succeed()
+
+    def little(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.read()
+        worker.write(b"y")
+        worker.succeed()
+
+    scripts = [little, little, little]
+    scripts[step - 1] = much
+    answer = make(by_number(*scripts), limits__output_bytes="1000").call("GET", PLAN, THREE)
+    assert (answer.status, answer.error) == (422, "storlet.limit.output")
+    assert f"step {step} of 3".encode() in answer.data
+
+
+SHORT = {"invocation__first_byte_seconds": "0.4", "invocation__idle_seconds": "0.4"}
+
+
+def test_a_slow_reader_is_no_stall_of_the_step_before(make: Any) -> None:
+    def much(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 2_000_000)
+        worker.succeed()
+
+    def slow(worker: WorkerRun) -> None:
+        worker.begin()
+        while os.read(worker.inputs[0], 200_000):
+            time.sleep(0.1)
+        worker.write(b"y")
+        worker.succeed()
+
+    answer = make(by_number(much, slow), **SHORT).call("GET", PLAN, TWO)
+    assert (answer.status, answer.data) == (200, b"y")
+
+
+def test_a_slow_writer_is_no_stall_of_the_step_after(make: Any) -> None:
+    def slow(worker: WorkerRun) -> None:
+        worker.begin()
+        for _ in range(8):
+            worker.write(b"x")
+            time.sleep(0.15)
+        worker.succeed()
+
+    answer = make(by_number(slow, upper), **SHORT).call("GET", PLAN, TWO)
+    assert (answer.status, answer.data) == (200, b"XXXXXXXX")
+
+
+@pytest.mark.parametrize(("step", "code"), [(1, "storlet.timeout.idle"), (2, "storlet.timeout.first_byte")])
+def test_a_step_that_stalls_is_named(make: Any, step: int, code: str) -> None:
+    def much(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 2_000_000)
+        worker.wait_for_cancel()
+
+    def reads(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.read()
+
+    def stalls(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.wait_for_cancel()
+
+    ruled = make(by_number(much, reads if step == 1 else stalls), **SHORT)
+    answer = ruled.call("GET", PLAN, TWO)
+    assert (answer.status, answer.error) == (422, code)
+    assert f"step {step} of 2".encode() in answer.data
     ruled.assert_idle()
