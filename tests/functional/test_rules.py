@@ -1,0 +1,479 @@
+"""Rules in force: what they run and refuse, and that nothing gets around those that are mandatory.
+
+The account has a reader whom a mandatory rule concerns (a researcher, ``test2:tester2``), one whom it does not (``test:tester``),
+and its administrator. What the researcher must never see is :data:`SECRET`, and what is told of the object by length, hash or
+metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import SOURCES, declaration, prepare_account, unique
+
+SECRET = b"SECRET"
+CONTENT = b"name: SECRET, age: 42\n" * 200
+MASKED = CONTENT.replace(SECRET, b"------")
+ETAG = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+RESEARCHER, PHYSICIAN = "test2:tester2", "test:tester"
+
+RULES = f"""
+version: 1
+rules:
+  - name: hide
+    when:
+      method: GET
+      container: {{prefix: patients}}
+      any: [{{user: "{RESEARCHER}"}}, {{anonymous: true}}, {{signed: true}}]
+    mandatory: true
+    run: mask.py
+"""
+
+
+@dataclass(frozen=True)
+class Ward:
+    """An account with rules."""
+
+    admin: Client
+    researcher: Client
+    physician: Client
+
+    def rule(self, text: str, *, accept: bool = False) -> None:
+        headers = {"X-Storlet-Rules-Accept-Warnings": "true"} if accept else {}
+        answer = self.admin.put("storlet_rules/rules.yaml", text.encode(), headers)
+        assert answer.status == 201, answer.text
+
+
+def make_ward(users: dict[str, Client], policy: str = "") -> Ward:
+    account = f"AUTH_{unique('ward')}"
+    ward = Ward(*(users[name].on(account) for name in ("admin:admin", RESEARCHER, PHYSICIAN)))
+    prepare_account(ward.admin)
+    acl = {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}", "X-Container-Write": f"{RESEARCHER},{PHYSICIAN}"}
+    assert ward.admin.put("storlet", b"", acl).status in (201, 202)
+    for container in ("patients", "open"):
+        more = {"X-Storage-Policy": policy} if policy else {}
+        assert ward.admin.put(container, b"", acl | more).status == 201
+    assert ward.admin.put("storlet_rules", b"").status == 201
+    source = (SOURCES / "rules_tools.py").read_bytes()
+    for name in ("mask", "mark", "pack", "unpack"):
+        headers = declaration("python", f"{name}.{name.title()}")
+        assert ward.admin.put(f"storlet/{name}.py", source, headers).status == 201
+    headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
+    for path in ("patients/a.csv", "open/a.csv"):
+        assert ward.admin.put(path, CONTENT, headers).status == 201
+    return ward
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    made = make_ward(users)
+    made.rule(RULES)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(users: dict[str, Client]) -> Ward:
+    """Without rules, for tests that give it their own."""
+    return make_ward(users)
+
+
+def told(answer: Answer) -> str:
+    """Everything that an answer says."""
+    return f"{answer.headers}{answer.body.decode(errors='replace')}"
+
+
+def assert_closed(answer: Answer, rule: str = "hide") -> None:
+    """A refusal that names the rule and tells nothing of the object."""
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", rule), answer
+    assert "SECRET" not in told(answer)
+    assert ETAG not in told(answer)
+    assert str(len(CONTENT)) not in told(answer)
+
+
+def assert_masked(answer: Answer) -> None:
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, MASKED), answer
+    assert answer.headers["X-Storlet-Rule"] == "hide"
+    assert "SECRET" not in told(answer)
+    assert ETAG not in told(answer)
+    for header in ("Content-Range", "Last-Modified", "Accept-Ranges", "X-Timestamp", "X-Object-Meta-Study"):
+        assert answer.headers[header] is None, (header, answer)
+
+
+# --- what a rule does -----------------------------------------------------------------------------------------------
+
+
+def test_a_mandatory_rule_runs_its_storlet_unasked(ward: Ward) -> None:
+    answer = ward.researcher.get("patients/a.csv")
+    assert_masked(answer)
+    assert answer.meta("Masked") == "yes"
+    assert answer.headers["X-Storlet-Invocation"]
+
+
+def test_others_get_the_object_itself(ward: Ward) -> None:
+    answer = ward.physician.get("patients/a.csv")
+    assert (answer.status, answer.body, answer.headers["Etag"]) == (200, CONTENT, ETAG)
+    assert answer.headers["X-Storlet-Rule"] is None
+
+
+def test_what_no_rule_is_about_is_as_ever(ward: Ward) -> None:
+    answer = ward.researcher.get("open/a.csv", {"Range": "bytes=0-9"})
+    assert (answer.status, answer.body) == (206, CONTENT[:10])
+
+
+# --- what a mandatory rule closes -----------------------------------------------------------------------------------
+
+CLOSED: dict[str, Callable[[Client], Answer]] = {
+    "range": lambda c: c.get("patients/a.csv", {"Range": "bytes=0-9"}),
+    "several ranges": lambda c: c.get("patients/a.csv", {"Range": "bytes=0-9,20-29"}),
+    "range of a HEAD": lambda c: c.head("patients/a.csv", {"Range": "bytes=0-9"}),
+    "if-match": lambda c: c.get("patients/a.csv", {"If-Match": ETAG}),
+    "if-none-match": lambda c: c.get("patients/a.csv", {"If-None-Match": ETAG}),
+    "if-none-match of a HEAD": lambda c: c.head("patients/a.csv", {"If-None-Match": "*"}),
+    "if-modified-since": lambda c: c.get("patients/a.csv", {"If-Modified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+    "if-unmodified-since": lambda c: c.get("patients/a.csv", {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+    "manifest": lambda c: c.get("patients/a.csv", query={"multipart-manifest": "get"}),
+    "link itself": lambda c: c.get("patients/a.csv", query={"symlink": "get"}),
+    "part": lambda c: c.get("patients/a.csv", query={"part-number": "1"}),
+    "own storlet": lambda c: c.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}),
+    "own storlet on the proxy": lambda c: c.get(
+        "patients/a.csv", {"X-Run-Storlet": "mark.py", "X-Storlet-Run-On-Proxy": ""}
+    ),
+    "own storlet on a range": lambda c: c.get(
+        "patients/a.csv", {"X-Run-Storlet": "mark.py", "X-Storlet-Range": "bytes=0-9"}
+    ),
+    "own storlet's copy": lambda c: c.request(
+        "COPY", "patients/a.csv", {"X-Run-Storlet": "mark.py", "Destination": "open/stolen"}
+    ),
+    "extra resource": lambda c: c.get(
+        "open/a.csv", {"X-Run-Storlet": "mark.py", "X-Storlet-Extra-Resources": "/patients/a.csv"}
+    ),
+    "extra resource of a PUT": lambda c: c.put(
+        "open/stolen", b"x", {"X-Run-Storlet": "mark.py", "X-Storlet-Extra-Resources": "/patients/a.csv"}
+    ),
+    "copy with fresh metadata": lambda c: c.request(
+        "COPY", "patients/a.csv", {"Destination": "open/stolen", "X-Fresh-Metadata": "true"}
+    ),
+    "copy of a range": lambda c: c.put("open/stolen", b"", {"X-Copy-From": "/patients/a.csv", "Range": "bytes=0-9"}),
+    "link over it, with its hash": lambda c: c.put(
+        "open/stolen", b"", {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Etag": ETAG}
+    ),
+    "manifest over it": lambda c: c.put(
+        "open/stolen", json.dumps([{"path": "/patients/a.csv"}]).encode(), query={"multipart-manifest": "put"}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", CLOSED)
+def test_no_way_around(ward: Ward, way: str) -> None:
+    answer = CLOSED[way](ward.researcher)
+    if way == "manifest over it":
+        # Swift names each segment that it could not look at, in an answer of its own.
+        assert answer.status in (400, 403), answer
+        assert ETAG not in told(answer)
+    else:
+        assert_closed(answer)
+    assert ward.admin.head("open/stolen").status == 404
+
+
+def test_a_copy_is_what_the_rule_makes_of_it(ward: Ward) -> None:
+    for method, path, headers in (
+        ("COPY", "patients/a.csv", {"Destination": "open/copy1"}),
+        ("PUT", "open/copy1", {"X-Copy-From": "/patients/a.csv", "Content-Length": "0"}),
+    ):
+        answer = ward.researcher.request(method, path, headers)
+        assert answer.status == 201, answer
+        assert "SECRET" not in told(answer)
+        copied = ward.admin.get("open/copy1")
+        assert copied.body == MASKED
+        assert "SECRET" not in told(copied)
+        assert copied.meta("Study") is None
+        assert ward.admin.delete("open/copy1").status == 204
+
+
+def test_a_copy_to_another_account_is_refused(ward: Ward, users: dict[str, Client]) -> None:
+    own = users[RESEARCHER]
+    assert own.put("loot").status in (201, 202)
+    headers = {"X-Copy-From": "/patients/a.csv", "X-Copy-From-Account": ward.admin.account, "Content-Length": "0"}
+    assert_closed(own.put("loot/a", b"", headers))
+    headers = {"Destination": "loot/a", "Destination-Account": own.account}
+    assert_closed(ward.researcher.request("COPY", "patients/a.csv", headers))
+    assert own.head("loot/a").status == 404
+
+
+def test_head_says_that_there_is_an_object(ward: Ward) -> None:
+    answer = ward.researcher.head("patients/a.csv")
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
+    assert "SECRET" not in told(answer)
+    for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Study", "Accept-Ranges"):
+        assert answer.headers[header] is None, (header, answer)
+    # Swift's own logging says of an answer without a body that it has 0 bytes.
+    assert answer.headers["Content-Length"] in (None, "0")
+    assert ward.researcher.head("patients/none").status == 404
+
+
+def test_links_lead_nowhere(ward: Ward, users: dict[str, Client]) -> None:
+    name = unique("open/link")
+    assert ward.admin.put(name, b"", {"X-Symlink-Target": "patients/a.csv"}).status == 201
+    assert ward.physician.get(name).body == CONTENT
+    assert_closed(ward.researcher.get(name))
+    assert_closed(ward.researcher.get(name, {"Range": "bytes=0-9"}))
+    assert_closed(ward.researcher.get(name, {"X-Run-Storlet": "mark.py"}))
+    assert_closed(ward.researcher.request("COPY", name, {"Destination": "open/stolen"}))
+    head = ward.researcher.head(name)
+    assert (head.status, head.error) == (403, "access.rule"), head
+    assert head.headers["Etag"] is None
+    # From an account of the caller's own, which has no rules.
+    own = users[RESEARCHER]
+    assert own.put("loot").status in (201, 202)
+    link = {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Account": ward.admin.account}
+    assert own.put("loot/link", b"", link).status == 201
+    assert_closed(own.get("loot/link"))
+    assert own.head("loot/link").status == 403
+    assert own.delete("loot/link").status == 204
+
+
+def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
+    manifest = json.dumps([{"path": "/open/a.csv"}, {"path": "/patients/a.csv"}]).encode()
+    name = unique("open/large")
+    assert ward.admin.put(name, manifest, query={"multipart-manifest": "put"}).status == 201
+    assert ward.physician.get(name).body == CONTENT * 2
+    for headers in ({}, {"Range": "bytes=0-9"}, {"Range": f"bytes={len(CONTENT)}-"}, {"X-Run-Storlet": "mark.py"}):
+        assert_closed(ward.researcher.get(name, headers))
+    assert_closed(ward.researcher.request("COPY", name, {"Destination": "open/stolen"}))
+    head = ward.researcher.head(name)
+    assert (head.status, head.headers["Etag"]) == (403, None), head
+    assert ward.admin.head("open/stolen").status == 404
+
+
+def test_dynamic_large_objects_over_what_is_covered(ward: Ward) -> None:
+    name = unique("open/dynamic")
+    assert ward.admin.put(name, b"", {"X-Object-Manifest": "patients/a"}).status == 201
+    assert ward.physician.get(name).body == CONTENT
+    assert_closed(ward.researcher.get(name))
+    assert_closed(ward.researcher.get(name, {"X-Run-Storlet": "mark.py"}))
+    head = ward.researcher.head(name)
+    assert (head.status, head.headers["Etag"]) == (403, None), head
+
+
+def test_large_objects_that_are_covered_go_through_the_storlet_as_a_whole(ward: Ward) -> None:
+    manifest = json.dumps([{"path": "/patients/a.csv"}, {"path": "/patients/a.csv"}]).encode()
+    name = unique("patients/large")
+    assert ward.admin.put(name, manifest, query={"multipart-manifest": "put"}).status == 201
+    answer = ward.researcher.get(name)
+    assert (answer.status, answer.body) == (200, MASKED * 2), answer
+    assert ward.admin.delete(name).status == 204
+
+
+def test_listings_tell_names_and_nothing_of_the_bytes(ward: Ward) -> None:
+    (entry,) = ward.researcher.listing("patients", prefix="a.csv")
+    assert (entry["name"], entry["hash"], entry["bytes"]) == ("a.csv", "", 0)
+    assert "csv" not in entry["content_type"]
+    (entry,) = ward.physician.listing("patients", prefix="a.csv")
+    assert (entry["hash"], entry["bytes"]) == (ETAG, len(CONTENT))
+    xml = ward.researcher.get("patients", query={"format": "xml"})
+    assert (xml.status, ETAG in xml.text) == (200, False)
+    assert "a.csv" in ward.researcher.get("patients").text
+
+
+def test_old_versions_are_as_covered_as_the_object(users: dict[str, Client]) -> None:
+    """Only an account's owner may read them, so the rule is about owners."""
+    ward = make_ward(users)
+    assert ward.admin.put("patients-kept", b"", {"X-Versions-Enabled": "true"}).status == 201
+    for content in (CONTENT, b"short SECRET"):
+        assert ward.admin.put("patients-kept/o", content).status == 201
+    versions = ward.admin.listing("patients-kept", versions="")
+    old = next(each["version_id"] for each in versions if each["bytes"] == len(CONTENT))
+    ward.rule(RULES.replace(RESEARCHER, "admin:admin"))
+    assert_masked(ward.admin.get("patients-kept/o", query={"version-id": old}))
+    assert ward.admin.get("patients-kept/o").body == b"short ------"
+    assert ward.admin.head("patients-kept/o", query={"version-id": old}).headers["Etag"] is None
+    listed = ward.admin.listing("patients-kept", versions="")
+    assert {(each["hash"], each["bytes"]) for each in listed} == {("", 0)}
+    assert_closed(ward.admin.get("patients-kept/o", {"Range": "bytes=0-9"}, query={"version-id": old}))
+
+
+def test_archived_versions_are_as_covered_as_the_object(ward: Ward) -> None:
+    acl = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
+    assert ward.admin.put("archive", b"", acl).status == 201
+    assert ward.admin.put("patients-old", b"", acl | {"X-Versions-Location": "archive"}).status == 201
+    for content in (CONTENT, b"new"):
+        assert ward.admin.put("patients-old/o", content).status == 201
+    (entry,) = ward.admin.listing("archive")
+    assert_closed(ward.researcher.get(f"archive/{entry['name']}"))
+    assert_closed(ward.researcher.request("COPY", f"archive/{entry['name']}", {"Destination": "open/stolen"}))
+    head = ward.researcher.head(f"archive/{entry['name']}")
+    assert (head.status, head.headers["Etag"]) == (403, None)
+    assert {each["hash"] for each in ward.researcher.listing("archive")} == {""}
+    assert ward.admin.get(f"archive/{entry['name']}").body == CONTENT
+
+
+def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None:
+    assert ward.admin.post("", {"X-Account-Meta-Temp-URL-Key": "key"}).status in (201, 204)
+    path, expires = ward.admin.version_url.path + "/patients/a.csv", int(time.time()) + 300
+    nobody = Client(ward.admin.storage_url, "")
+    for method in ("GET", "HEAD"):
+        signature = hmac.new(b"key", f"{method}\n{expires}\n{path}".encode(), hashlib.sha256).hexdigest()
+        query = {"temp_url_sig": signature, "temp_url_expires": str(expires)}
+        answer = nobody.request(method, "patients/a.csv", query=query)
+        assert answer.status == 200, answer
+        assert "SECRET" not in told(answer)
+        if method == "GET":
+            assert answer.body == MASKED
+            closed = nobody.request(method, "patients/a.csv", {"Range": "bytes=0-9"}, query=query)
+            assert_closed(closed)
+
+
+def test_static_pages_are_covered(ward: Ward) -> None:
+    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or nothing is."""
+    acl = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
+    assert ward.admin.put("patients-web", b"", acl).status == 201
+    assert ward.admin.put("patients-web/index.html", CONTENT, {"Content-Type": "text/html"}).status == 201
+    nobody = Client(ward.admin.storage_url, "")
+    answer = nobody.get("patients-web/")
+    assert answer.status in (401, 403), answer
+    assert "SECRET" not in told(answer)
+    acl = {"X-Container-Read": f".r:*,{RESEARCHER},{PHYSICIAN}"}
+    assert ward.admin.post("storlet", acl).status == 204
+    try:
+        answer = nobody.get("patients-web/")
+        assert (answer.status, answer.body) == (200, MASKED), answer
+    finally:
+        assert ward.admin.post("storlet", {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}"}).status == 204
+
+
+@pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"])
+def test_settings_that_would_move_bytes_are_refused_to_whom_a_rule_concerns(
+    ward: Ward, users: dict[str, Client], header: str
+) -> None:
+    """Swift lets an account's owner alone set these; a rule about owners is what this is for."""
+    text = RULES.replace(RESEARCHER, "admin:admin")
+    other = make_ward(users)
+    other.rule(text)
+    answer = other.admin.post("patients", {header: "open"})
+    assert_closed(answer)
+
+
+def test_erasure_coded_objects(users: dict[str, Client]) -> None:
+    ward = make_ward(users, policy="ec21")
+    ward.rule(RULES)
+    assert_masked(ward.researcher.get("patients/a.csv"))
+    assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
+    assert ward.researcher.head("patients/a.csv").headers["Etag"] is None
+
+
+def test_a_storlet_that_is_gone_closes_the_object(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(RULES)
+    assert ward.admin.delete("storlet/mask.py").status == 204
+    answer = ward.researcher.get("patients/a.csv")
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (422, "hide"), answer
+    assert "SECRET" not in told(answer)
+
+
+# --- explicit storlets and pipelines --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ruled(plain: Ward) -> Iterator[Callable[[str], Ward]]:
+    """Gives the account other rules for one test."""
+
+    def rule(text: str) -> Ward:
+        plain.rule("version: 1\nrules:\n" + text, accept=True)
+        return plain
+
+    yield rule
+    assert plain.admin.delete("storlet_rules/rules.yaml").status in (204, 404)
+
+
+def test_a_storlet_of_the_client_runs_after_a_mandatory_one(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled(
+        "  - {name: hide, when: {method: GET, container: patients}, mandatory: true, explicit: after, run: mask.py}\n"
+    )
+    answer = ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}, query={"mark": "* "})
+    assert answer.status == 200, answer
+    assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
+
+
+def test_a_storlet_of_the_client_takes_the_place_of_an_ordinary_one(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled("  - {name: soft, when: {method: GET, container: patients}, run: mask.py}\n")
+    assert ward.researcher.get("patients/a.csv").body == MASKED
+    answer = ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}, query={"mark": ""})
+    assert (answer.status, answer.body) == (200, CONTENT)
+
+
+def test_a_pipeline(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled(
+        "  - name: both\n    when: {method: GET, container: patients}\n    run:\n      - mask.py\n"
+        '      - {storlet: mark.py, parameters: {mark: "{object}: "}}\n'
+    )
+    answer = ward.physician.get("patients/a.csv")
+    assert answer.status == 200, answer
+    assert answer.body == b"".join(b"a.csv: " + line for line in MASKED.splitlines(keepends=True))
+
+
+def test_deny_has_a_message_and_comes_after_swifts_own_refusal(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled("  - {name: closed, when: {method: GET, container: patients}, mandatory: true, deny: ask the ward}\n")
+    answer = ward.physician.get("patients/a.csv")
+    assert_closed(answer, "closed")
+    assert "rule closed: ask the ward" in answer.text
+    stranger = Client(ward.admin.storage_url, "").get("patients/a.csv")
+    assert (stranger.status, stranger.headers["X-Storlet-Rule"]) == (401, None), stranger
+
+
+def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled("  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n")
+    name = unique("patients/new")
+    assert ward.researcher.put(name, CONTENT).status == 201
+    assert ward.admin.get(name).body == MASKED
+    assert_closed(ward.researcher.put(name, b"", {"X-Symlink-Target": "open/a.csv"}), "scrub")
+    assert_closed(ward.researcher.put(name, b"", {"X-Object-Manifest": "open/a"}), "scrub")
+    manifest = json.dumps([{"path": "/open/a.csv"}]).encode()
+    assert_closed(ward.researcher.put(name, manifest, query={"multipart-manifest": "put"}), "scrub")
+    assert ward.admin.get(name).body == MASKED
+    assert ward.researcher.request("COPY", "open/a.csv", {"Destination": name}).status == 201
+    assert ward.admin.get(name).body == MASKED
+
+
+def test_what_an_upload_was_packed_with_is_undone_on_reading(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled(
+        "  - name: pack\n    when: {method: PUT, container: open}\n    run: pack.py\n"
+        f'    and-reverse-on-read: {{run: unpack.py, when: {{user: "{PHYSICIAN}"}}}}\n'
+    )
+    name = unique("open/packed")
+    assert ward.physician.put(name, CONTENT, {"Content-Type": "text/csv"}).status == 201
+    answer = ward.physician.get(name)
+    assert (answer.status, answer.body, answer.meta("Packed")) == (200, CONTENT, None), answer
+    stored = ward.researcher.get(name)
+    assert (stored.status, stored.meta("Packed")) == (200, "gzip")
+    assert len(stored.body) < len(CONTENT)
+
+
+def test_rules_ask_about_the_object_itself(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled(
+        "  - {name: hide, when: {method: GET, metadata: {study: '7'}, content-type: text/csv, size: {at-least: 1K}},"
+        " mandatory: true, run: mask.py}\n"
+    )
+    assert ward.researcher.get("patients/a.csv").body == MASKED
+    name = unique("patients/other")
+    assert ward.admin.put(name, CONTENT, {"X-Object-Meta-Study": "8", "Content-Type": "text/csv"}).status == 201
+    assert ward.researcher.get(name).body == CONTENT
+    assert ward.admin.post(name, {"X-Object-Meta-Study": "7", "Content-Type": "text/csv"}).status == 202
+    assert ward.researcher.get(name).body == MASKED
+
+
+def test_explain_tells_who_may_read_the_rules(ward: Ward) -> None:
+    answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true"})
+    assert answer.status == 200, answer
+    assert "no rule matches" in answer.text
+    assert "SECRET" not in answer.text
+    refused = ward.researcher.get("patients/a.csv", {"X-Storlet-Explain": "true"})
+    assert refused.status == 403, refused
+    assert "hide" not in told(refused)
