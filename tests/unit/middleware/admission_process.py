@@ -6,6 +6,7 @@
     free <account>                     -> freed            the slot that was taken first
     try <account>                      -> taken | full
     spin <seconds> <account> ...       -> spun <count>     takes and frees slots of the accounts by three tasks each
+    pairs <seconds> <account> ...      -> spun <count>     the same with two slots at a time
 
 Answers come in the order in which things happen, each with the account.
 """
@@ -43,19 +44,23 @@ def take(admission: Admission, account: str, group: str = "g", memory: str = "10
         say("refused", account, error.code, error.retry_after)
 
 
-def spin(admission: Admission, seconds: float, accounts: list[str]) -> int:
-    """How often a slot was taken."""
+def spin(admission: Admission, seconds: float, accounts: list[str], *groups: str) -> int:
+    """How often a slot was taken, or one of each of ``groups``."""
     end = time.monotonic() + seconds
 
     def turn(account: str) -> int:
         count = 0
         while time.monotonic() < end:
-            waiting = admission.acquire(admission.claim(account, "g", 1048576), None)
+            claims = [admission.claim(account, group, 1048576) for group in groups]
+            waiting = (
+                admission.acquire_together(claims, None) if len(claims) > 1 else admission.acquire(claims[0], None)
+            )
             try:
                 next(waiting)
             except StopIteration as got:
                 eventlet.sleep(0.002)
-                got.value.release()
+                for slot in got.value if len(claims) > 1 else [got.value]:
+                    slot.release()
                 count += 1
         return count
 
@@ -80,7 +85,9 @@ def main() -> None:
                 SLOTS[words[0]].pop(0).release()
                 say("freed", *words)
             elif command == "spin":
-                say("spun", spin(admission, float(words[0]), words[1:]))
+                say("spun", spin(admission, float(words[0]), words[1:], "g"))
+            elif command == "pairs":
+                say("spun", spin(admission, float(words[0]), words[1:], "g", "h"))
             else:
                 return
             eventlet.sleep(0)

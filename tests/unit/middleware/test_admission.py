@@ -199,7 +199,7 @@ def test_whoever_leaves_gives_up_its_place(run_dir: Path) -> None:
 def test_a_wait_ends_in_429_at_the_own_share_and_else_in_503(run_dir: Path) -> None:
     one = new(run_dir, invocation__queue_seconds="0.05", admission__invocations="4")
     held = [take(one), take(one), take(one, "b")]
-    with pytest.raises(TenantBusy, match="share of this node's invocations") as caught:
+    with pytest.raises(TenantBusy, match=r"share of this node's invocations") as caught:
         take(one)
     assert (caught.value.status, caught.value.retry_after) == (429, 1)
     held.append(take(one, "c"))
@@ -397,6 +397,82 @@ def test_a_fork_has_nothing_and_leaves_its_parents_alone(run_dir: Path) -> None:
     slot.release()
 
 
+# --- several at a time -------------------------------------------------------------------------------------------
+
+
+def take_together(admission: Admission, count: int, account: str = "a") -> list[Slot]:
+    claims = [admission.claim(account, f"g{index}", MIB) for index in range(count)]
+    waiting = admission.acquire_together(claims, None)
+    try:
+        next(waiting)
+    except StopIteration as end:
+        slots: list[Slot] = end.value
+        return slots
+    raise AssertionError("it yields at beats only")
+
+
+def test_all_are_taken_or_none(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = take_together(one, 3)
+    assert usage(run_dir) == {"a": (3, 0)}
+    claims = [one.claim("a", f"g{index}", MIB) for index in range(2)]
+    assert one.acquire_together_at_once(claims) is None
+    assert (usage(run_dir), one._held) == ({"a": (3, 0)}, 3)
+    for slot in slots * 2:
+        slot.release()
+    assert (usage(run_dir), one._groups) == ({}, {})
+
+
+def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(run_dir: Path) -> None:
+    one, order = new(run_dir), []
+    slots = take_together(one, 4)
+
+    def wait(name: str, count: int) -> list[Slot]:
+        got = take_together(one, count) if count > 1 else [take(one)]
+        order.append(name)
+        return got
+
+    tasks = [spawn(wait, "three", 3), spawn(wait, "one", 1)]
+    eventlet.sleep(0.02)
+    assert usage(run_dir) == {"a": (4, 2)}
+    for left in (3, 2):
+        slots.pop().release()
+        eventlet.sleep(0.02)
+        assert usage(run_dir) == {"a": (left, 2)}
+    slots.pop().release()
+    eventlet.sleep(0.02)
+    assert (order, usage(run_dir)) == (["three"], {"a": (4, 1)})
+    slots += tasks[0].wait()
+    slots.pop().release()
+    slots += tasks[1].wait()
+    for slot in slots:
+        slot.release()
+    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+
+
+def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = take_together(one, 4)
+    waiting, late = spawn(take_together, one, 2), spawn(take_together, one, 2)
+    eventlet.sleep(0.01)
+    waiting.kill()
+    assert usage(run_dir) == {"a": (4, 1)}
+    for slot in slots:
+        slot.release()
+    assert usage(run_dir) == {"a": (2, 0)}, "handed on, but not yet taken"
+    late.kill()
+    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+
+
+def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:
+    one = new(run_dir)
+    with pytest.raises(
+        TenantBusy, match=r"share of this node's invocations, 4,.*for 5 storlets that run at the same time"
+    ):
+        take_together(one, 5)
+    assert usage(run_dir) == {}
+
+
 # --- several processes -------------------------------------------------------------------------------------------
 
 
@@ -523,6 +599,23 @@ def test_never_more_than_the_bounds_whoever_comes(run_dir: Path, processes: Call
     counts = [int(process.hear().removeprefix("spun ")) for process in started]
     assert min(counts) > 20
     assert 3 <= most <= 6
+    assert usage(run_dir) == {}
+
+
+def test_who_needs_two_at_a_time_gets_them_beside_others_who_need_one(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
+    """Six accounts' tasks in three processes for six slots, two of the processes want two at a time."""
+    started = processes(3, invocations=6)
+    for process, command in zip(started, ("pairs", "pairs", "spin"), strict=True):
+        process.tell(f"{command} 1.5 a b")
+    most, end = 0, time.monotonic() + 1.4
+    while time.monotonic() < end:
+        most = max(most, sum(one.running for one in usage(run_dir).values()))
+        eventlet.sleep(0.001)
+    counts = [int(process.hear().removeprefix("spun ")) for process in started]
+    assert min(counts) > 20
+    assert most <= 6
     assert usage(run_dir) == {}
 
 
