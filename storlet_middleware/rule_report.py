@@ -4,7 +4,7 @@
 
     rules.yaml:7:5: error [rule.never-matches]: rule b can never match: rule a before it decides every request ...
         help: move b before a, let that match less, or remove b
-        example: {method: GET, container: c, object: o}
+        example: method=GET container=c object=o
 """
 
 from __future__ import annotations

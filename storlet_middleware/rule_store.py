@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rules import engine, parse
 from rules.engine import Compiled
-from storlet_middleware.concurrency import GreenTask, Timeout, off_hub, spawn
+from storlet_middleware.concurrency import GreenTask, Timeout, monotonic, off_hub, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
 from storlet_middleware.rule_pointer import Pointer, Pointers, memo
@@ -29,6 +29,10 @@ from storlet_middleware.rule_upload import Handler, Parts, Uploads
 from storlet_middleware.rule_versions import RULES, Versions
 
 __all__ = ["RULES", "Handler", "Loaded", "Parts", "RuleStore"]
+
+#: What could not be read is not asked for again so soon: requests of a closed account must not keep Swift busy.
+_FAILED_SECONDS: Final = 1.0
+_FAILED: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class RuleStore:
         self._uploads = Uploads(app, config, logger, self._pointers, self._versions, client_seconds)
         self._kept = _Kept(config.rules.cache_bytes)
         self._reading: dict[str, GreenTask] = {}
+        self._failed: OrderedDict[str, tuple[float, StorletError]] = OrderedDict()
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
         """The rules of ``account`` for this request, and the same whenever it asks; ``None`` when there are none.
@@ -92,12 +97,18 @@ class RuleStore:
     def _read_once(self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer) -> Loaded:
         """Many requests may find out at the same moment that a version is not there."""
         key = f"{place[1]}/{pointer.version}"
+        since, error = self._failed.get(key, (0.0, None))
+        if error is not None and monotonic() - since < _FAILED_SECONDS:
+            raise error
         task = self._reading.get(key)
         if task is None:
             # A task of its own: the request that began it may end before.
             task = self._reading[key] = spawn(self._read_and_keep, environ, place, pointer, key)
         loaded = task.wait()
         if isinstance(loaded, StorletError):
+            self._failed[key] = monotonic(), loaded
+            if len(self._failed) > _FAILED:
+                self._failed.popitem(last=False)
             raise loaded
         return loaded  # type: ignore[no-any-return]
 

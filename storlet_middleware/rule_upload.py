@@ -120,13 +120,14 @@ class _Change:
         self._place = place
         self._name = name
         self._copied = copied
+        self._query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
 
     # --- the three kinds -----------------------------------------------------------------------------------------
 
     def upload(self, environ: dict[str, Any]) -> Response:
         """PUT and COPY."""
         if not self._require_right():
-            return Response(status=404, request=Request(environ))
+            raise self._refusal(404)
         self._refuse_others()
         if self._name != RULES:
             raise AccessDenied(f"only an upload of {RULES} makes a version of the rules")
@@ -174,7 +175,8 @@ class _Change:
                         "this version of the rules is in force: upload other rules, or delete them, first"
                     )
                 return Request(environ).get_response(self._uploads.app)
-            had_rules = before is not None and bool(before.version)
+            # Where Swift keeps versions of its own, one of those says nothing of what is in force.
+            had_rules = before is not None and bool(before.version) and "version-id" not in self._query
             if had_rules:
                 self._set(Pointer.to_none(after=before), before)
                 self._log("removed", before)
@@ -208,10 +210,16 @@ class _Change:
         if environ["REQUEST_METHOD"] != "DELETE":
             faults += [f"{name}: rules are an object of their own, and stay until they are deleted"
                        for name in _REFUSED if self._header(name)]  # fmt: skip
-        if any(key == "multipart-manifest" for key, _ in parse_qsl(environ.get("QUERY_STRING", ""), True)):
+        if "multipart-manifest" in self._query:
             faults.append("multipart-manifest: rules are one object and no manifest")
+        if "version-id" in self._query and environ["REQUEST_METHOD"] != "DELETE":
+            faults.append(f"version-id: copy one of {VERSIONS}... to {RULES} to restore it")
         if faults:
             raise BadRequest("; ".join(faults))
+
+    def _refusal(self, status: int) -> SwiftRefusal:
+        """What Swift said to a request of ours, as an answer to the client's."""
+        return SwiftRefusal(Response(status=status, request=Request(self._environ)))
 
     def _header(self, name: str) -> str | None:
         value = self._environ.get("HTTP_" + name.upper().replace("-", "_"))
@@ -243,7 +251,7 @@ class _Change:
             raise SwiftRefusal(verdict.refusal)
         rules, status = self._uploads.versions.read(self._environ, self._place, name)
         if rules is None:
-            raise SwiftRefusal(Response(status=status, request=Request(self._environ)))
+            raise self._refusal(status)
         return rules
 
     def _body(self) -> bytes | None:
@@ -272,11 +280,11 @@ class _Change:
             pointer = Pointer.to(parse.version_of(rules), is_mandatory=is_mandatory, after=before)
             answer = versions.write(environ, place, pointer.name, rules, {})
             if answer.status_int // 100 != 2:
-                raise SwiftRefusal(answer)
+                raise self._refusal(answer.status_int)
             answer = versions.write(environ, place, RULES, rules, self._stored_headers())
             if answer.status_int // 100 != 2:
                 versions.remove(environ, place, pointer.name)
-                raise SwiftRefusal(answer)
+                raise self._refusal(answer.status_int)
             try:
                 self._set(pointer, before)
             except BackendFailed:

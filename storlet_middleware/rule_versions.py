@@ -65,7 +65,8 @@ class Versions:
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> tuple[bytes | None, int]:
         """The bytes, or ``None`` and why not: Swift's status.  Raises :class:`BackendFailed` when they break off."""
-        request = self._request(environ, "GET", place, name, {"X-Newest": "true"})
+        # A version has one state only.
+        request = self._request(environ, "GET", place, name, {"X-Newest": "true"} if name == RULES else {})
         answer = request.get_response(self._app)
         try:
             if answer.status_int != 200:

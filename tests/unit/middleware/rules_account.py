@@ -120,11 +120,12 @@ class RulesProxy:
         request = Request.blank(f"/v1/{ACCOUNT}/{path}", method=method, headers=headers or {}, environ=environ, **more)
         if body is not None:
             request.body = body
-        return request.environ
+        made: dict[str, Any] = request.environ
+        return made
 
     def handler(self, environ: dict[str, Any]) -> Any:
         parts = [*environ["PATH_INFO"].split("/", 4)[1:], None, None][:4]
-        return self.store.handler(environ, tuple(parts))  # type: ignore[arg-type]
+        return self.store.handler(environ, tuple(parts))
 
     def call(self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any) -> Any:
         """The answer to a request that changes rules; raises what the filter would make an answer of."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware import rule_pointer
+from storlet_middleware import rule_pointer, rule_store
 from storlet_middleware.concurrency import sleep, spawn
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.rule_pointer import Pointer
@@ -126,6 +126,22 @@ def test_rules_that_cannot_be_read_close_an_account_with_mandatory_ones(proxy: R
     with pytest.raises(RulesUnavailable, match=r"has other rules than those in force.*404") as caught:
         proxy.of()
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "rules.unavailable", 1)
+
+
+def test_a_closed_account_does_not_keep_swift_busy(
+    proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_store, "_FAILED", 1)
+    proxy.upload(MANDATORY)
+    stored = dict(swift.containers["storlet_rules"].objects)
+    swift.containers["storlet_rules"].objects.clear()
+    for _ in range(3):
+        with pytest.raises(RulesUnavailable):
+            proxy.of()
+    assert gets(swift) == 2
+    swift.containers["storlet_rules"].objects.update(stored)
+    monkeypatch.setattr(rule_store, "_FAILED_SECONDS", 0.0)
+    assert proxy.names() == ["closed"]
 
 
 def test_rules_that_cannot_be_read_are_none_otherwise(proxy: RulesProxy, swift: AccountSwift) -> None:

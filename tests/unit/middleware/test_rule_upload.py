@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from swift.common.swob import Response
 
 from rules.text import MAX_BYTES
 from storlet_middleware import rule_checking, rule_pointer
-from storlet_middleware.concurrency import Killed, WaitExpired
+from storlet_middleware.concurrency import Killed, WaitExpired, run_process
 from storlet_middleware.errors import (
     AccessDenied,
     BackendFailed,
@@ -247,6 +249,19 @@ def test_rules_are_no_manifest(proxy: RulesProxy, method: str) -> None:
         proxy.call(method, f"{RULES}?multipart-manifest=put", body=ORDINARY)
 
 
+@pytest.mark.parametrize("method", ["PUT", "POST", "COPY"])
+def test_swifts_own_versions_are_not_ours(proxy: RulesProxy, method: str) -> None:
+    path = "storlet_rules/versions/x" if method == "COPY" else RULES
+    with pytest.raises(BadRequest, match="version-id"):
+        proxy.call(method, f"{path}?version-id=1", {"Destination": RULES})
+
+
+def test_deleting_one_of_those_removes_no_rules(proxy: RulesProxy) -> None:
+    proxy.upload(ORDINARY)
+    assert proxy.call("DELETE", f"{RULES}?version-id=1").status_int == 204
+    assert proxy.names() == ["night"]
+
+
 def test_metadata_may_be_posted(proxy: RulesProxy) -> None:
     proxy.upload(ORDINARY)
     assert proxy.call("POST", RULES, {"X-Object-Meta-A": "b"}).status_int == 204
@@ -254,7 +269,9 @@ def test_metadata_may_be_posted(proxy: RulesProxy) -> None:
 
 def test_without_the_container_the_answer_is_swifts(proxy: RulesProxy, swift: AccountSwift) -> None:
     del swift.containers["storlet_rules"]
-    assert proxy.upload(ORDINARY).status_int == 404
+    with pytest.raises(SwiftRefusal) as caught:
+        proxy.upload(ORDINARY)
+    assert caught.value.answer.status_int == 404
 
 
 # --- who may
@@ -565,9 +582,9 @@ def test_of_two_who_change_the_rules_at_a_time_one_is_told_to_wait(
     said = []
 
     def meanwhile(request: Any) -> Any:
-        for attempt in (lambda: other.upload(ORDINARY), lambda: other.call("DELETE")):
+        for method in ("PUT", "DELETE"):
             with pytest.raises(RulesConflict) as caught:
-                attempt()
+                other.call(method, body=ORDINARY)
             said.append(caught.value.retry_after)
         return swift.respond(request)
 
@@ -595,14 +612,27 @@ def test_a_check_that_takes_too_much_refuses_the_rules(proxy: RulesProxy, monkey
         assert "check.too-much" in answer.body.decode()
 
 
-def test_the_process_is_ended_by_the_kernel(swift: AccountSwift, tmp_path: Path) -> None:
+def test_the_process_is_ended_by_the_kernel() -> None:
     """Not by us: its time is that of the CPU, which other work on the machine does not use up."""
-    proxy = RulesProxy(swift, tmp_path, InfoCache(), rules__check_seconds="1")
     rules = "".join(
         f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, not: {{metadata: {{k{n % 7}: {{prefix: p{n}}}}}}}}}\n  deny: 'no'\n"
         for n in range(900)
     )
-    assert "[check.too-much]" in proxy.upload(f"version: 1\nrules:\n{rules}".encode()).body.decode()
+    asked = json.dumps({"text": f"version: 1\nrules:\n{rules}", "storlets": {}}).encode()
+    command = [sys.executable, "-m", "storlet_middleware.rule_check", "1"]
+    status, said = run_process(command, asked, {"PYTHONPATH": os.pathsep.join(sys.path)}, 120)
+    assert (status, said) == (-signal.SIGXCPU, b"")
+
+
+def test_a_process_that_takes_too_long_is_gone_when_that_is_said() -> None:
+    before = set(children())
+    with pytest.raises(WaitExpired):
+        run_process(["sleep", "60"], b"", {"PATH": os.environ["PATH"]}, 0.1)
+    assert set(children()) == before
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
 
 
 def test_a_machine_that_is_too_busy_for_a_check_says_so(proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch) -> None:

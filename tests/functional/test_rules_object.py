@@ -1,0 +1,356 @@
+"""The rules object of an account: uploads, versions, who may, and when a change takes effect, also on other proxies."""
+
+from __future__ import annotations
+
+import configparser
+import http.client
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.client import Client, log_in
+from tests.functional.tools import declaration, prepare_account, unique
+from tests.support.cluster import Cluster
+from tests.support.proxies import OtherProxy, other_memcached, other_proxy
+
+RULES = "storlet_rules/rules.yaml"
+ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
+
+
+def denying(message: str, more: str = "") -> bytes:
+    return f'version: 1\nrules:\n- name: closed\n  when: {{container: c}}\n{more}  deny: "{message}"\n'.encode()
+
+
+@pytest.fixture
+def account(admin: Client) -> Client:
+    """A fresh account with one object, and a container for rules."""
+    client = admin.on(f"AUTH_{unique('rules')}")
+    prepare_account(client)
+    for container in ("c", "storlet_rules"):
+        assert client.put(container).status == 201
+    assert client.put("c/o", b"data").status == 201
+    return client
+
+
+def message(client: Client) -> str | None:
+    """What the rule says, or ``None`` when there is none."""
+    answer = client.get("c/o")
+    if answer.status == 200:
+        assert answer.body == b"data"
+        return None
+    assert (answer.status, answer.error) == (403, "access.rule"), answer
+    assert answer.headers["X-Storlet-Rule"] == "closed"
+    return answer.text.strip().removeprefix("rule closed: ")
+
+
+def versions(client: Client) -> list[str]:
+    return [entry["name"] for entry in client.listing("storlet_rules", prefix="versions/")]
+
+
+# --- uploads
+
+
+def test_rules_are_in_force_when_their_upload_is_answered(account: Client) -> None:
+    assert message(account) is None
+    for number in range(3):
+        answer = account.put(RULES, denying(f"no {number}"))
+        assert answer.status == 201, answer
+        assert message(account) == f"no {number}"
+        assert answer.headers["X-Storlet-Rules-Version"] == versions(account)[-1]
+    assert account.get(RULES).body == denying("no 2")
+    assert len(versions(account)) == 3
+    assert account.delete(RULES).status == 204
+    assert message(account) is None
+    assert account.get(RULES).status == 404
+
+
+def test_json_is_taken_as_well(account: Client) -> None:
+    text = b'{"version": 1, "rules": [{"name": "closed", "when": {"container": "c"}, "deny": "no"}]}'
+    assert account.put(RULES, text, {"Content-Type": "application/json"}).status == 201
+    assert message(account) == "no"
+    assert account.head(RULES).headers["Content-Type"] == "application/json"
+
+
+def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None:
+    assert account.put(RULES, denying("no")).status == 201
+    answer = account.put(RULES, b"version: 1\nrules:\n- name: a b\n  when: {contaner: c}\n  deny: 1\n- allow: yes\n")
+    assert (answer.status, answer.error) == (400, "rules.invalid")
+    for part in ("rules.yaml:3:9: error", "'a b'", "did you mean 'container'", "rules.yaml:6:3: error", "help: "):
+        assert part in answer.text, answer.text
+    assert message(account) == "no"
+    assert len(versions(account)) == 1
+
+
+def test_what_can_never_happen_is_refused_with_an_example(account: Client) -> None:
+    text = denying("no") + b"- name: late\n  when: {container: c, object: {glob: '*.csv'}}\n  run: none.py\n"
+    answer = account.put(RULES, text, {"Accept": "application/json"})
+    assert answer.status == 400
+    assert '"rule.never-matches"' in answer.text
+    assert "container=c" in answer.text
+
+
+def test_storlets_and_limits_of_rules_are_checked_against_the_account(account: Client) -> None:
+    def running(limit: str) -> bytes:
+        run = f"{{storlet: up.py, limits: {{memory: {limit}}}}}"
+        return f"version: 1\nrules:\n- name: r\n  when: {{method: GET, container: c}}\n  run: {run}\n".encode()
+
+    answer = account.put(RULES, running("900G"))
+    assert "storlet.missing" in answer.text
+    assert "limit.bad" in answer.text
+    assert account.put("storlet/up.py", b"class Up: pass", declaration("python", "up.Up")).status == 201
+    answer = account.put(RULES, running("900G"))
+    assert "storlet.missing" not in answer.text
+    assert "limit.bad" in answer.text
+    assert account.put(RULES, running("64M")).status == 201
+    assert account.post("", {"X-Account-Meta-Storlet-Enabled": "false"}).status == 204
+    assert "storlet.disabled" in account.put(RULES, running("64M")).text
+
+
+def test_warnings_are_accepted_by_who_says_so(account: Client) -> None:
+    text = b"version: 1\nrules:\n- name: some\n  when: {container: c, object: {prefix: x}}\n  allow: true\n"
+    text += denying("no", "  mandatory: true\n").partition(b"rules:\n")[2]
+    answer = account.put(RULES, text)
+    assert (answer.status, answer.error) == (400, "rules.invalid")
+    assert "mandatory.allowed-past" in answer.text
+    assert message(account) is None
+    answer = account.put(RULES, text, ACCEPT)
+    assert answer.status == 201
+    assert "mandatory.allowed-past" in answer.text
+    assert message(account) == "no"
+
+
+def test_no_more_than_a_mebibyte_is_read(account: Client) -> None:
+    answer = account.put(RULES, (b"#" * 65536 for _ in range(17)))
+    assert answer.status == 400
+    assert "size.bytes" in answer.text
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Symlink-Target": "c/o"}, {"X-Object-Manifest": "c/o"}, {"X-Delete-After": "60"}]
+)
+def test_rules_are_no_link_and_do_not_expire(account: Client, headers: dict[str, str]) -> None:
+    assert account.put(RULES, denying("no"), headers).status == 400
+    assert account.put(RULES, denying("no")).status == 201
+    assert account.post(RULES, headers).status == 400
+    assert account.put(RULES, b"[]", query="multipart-manifest=put").status == 400
+    assert message(account) == "no"
+
+
+def test_the_etag_and_conditions_of_an_upload_count(account: Client) -> None:
+    assert account.put(RULES, denying("no"), {"Etag": "0" * 32}).status == 422
+    assert account.put(RULES, denying("a"), {"If-None-Match": "*"}).status == 201
+    assert account.put(RULES, denying("b"), {"If-None-Match": "*"}).status == 412
+    assert message(account) == "a"
+    assert len(versions(account)) == 1
+
+
+# --- who may
+
+
+@pytest.fixture
+def guest(account: Client, users: dict[str, Client]) -> Client:
+    """Somebody of another account, here."""
+    return users["test2:tester2"].on(account.account)
+
+
+def test_the_containers_write_acl_decides_who_changes_rules(account: Client, guest: Client) -> None:
+    assert account.put(RULES, denying("no")).status == 201
+    version = versions(account)[0]
+    assert guest.put(RULES, denying("mine")).status == 403
+    assert guest.delete(RULES).status == 403
+    assert account.post("storlet_rules", {"X-Container-Write": "test2:tester2"}).status == 204
+    assert guest.put(RULES, denying("mine")).status == 201
+    assert message(account) == "mine"
+    # Who may not read a version does not restore it.
+    assert guest.request("COPY", f"storlet_rules/{version}", {"Destination": RULES}).status == 403
+    assert guest.delete(f"storlet_rules/{version}").status == 204
+    assert guest.delete(RULES).status == 204
+    assert message(account) is None
+
+
+def test_anonymous_callers_and_signed_urls_change_nothing(account: Client, cluster: Cluster) -> None:
+    assert account.post("storlet_rules", {"X-Container-Write": ".r:*"}).status in (204, 400)
+    assert Client(account.storage_url, "").put(RULES, denying("no")).status == 401
+    assert message(account) is None
+
+
+def test_a_role_is_asked_for_where_the_operator_wants_one(other_cluster: Cluster, other_owner: Client) -> None:
+    with other_cluster.configured({"storlet.conf:rules": {"role": "test2", "container": "laws"}}):
+        keys = other_cluster.description["users"]
+        clients = {
+            user: log_in(other_cluster.auth_url, user, keys[user]) for user in ("test2:tester2", "test5:tester5")
+        }
+        assert other_owner.put("laws", b"", {"X-Container-Write": "test2:tester2,test5:tester5"}).status in (201, 202)
+        rules = denying("no").replace(b"container: c}", b"container: none}")
+        answer = clients["test5:tester5"].on(other_owner.account).put("laws/rules.yaml", rules)
+        assert (answer.status, answer.error) == (403, "access.denied")
+        assert clients["test2:tester2"].on(other_owner.account).put("laws/rules.yaml", rules).status == 201
+        assert other_owner.put("laws/rules.yaml", rules).status == 201
+        assert other_owner.delete("laws/rules.yaml").status == 204
+
+
+def test_no_storlet_writes_rules(account: Client) -> None:
+    run = {"X-Run-Storlet": "any.py"}
+    assert account.put(RULES, denying("no"), run).status == 400
+    answer = account.request("COPY", "c/o", {**run, "Destination": RULES})
+    assert (answer.status, answer.error) == (400, "bad_request")
+
+
+# --- versions
+
+
+def test_any_version_is_restored(account: Client) -> None:
+    for text in ("first", "second", "third"):
+        assert account.put(RULES, denying(text)).status == 201
+    first, second, third = versions(account)
+    answer = account.request("COPY", f"storlet_rules/{first}", {"Destination": RULES})
+    assert answer.status == 201, answer
+    assert message(account) == "first"
+    assert account.get(RULES).body == denying("first")
+    assert account.put(RULES, b"", {"X-Copy-From": f"/storlet_rules/{second}"}).status == 201
+    assert message(account) == "second"
+    assert account.delete(RULES).status == 204
+    assert account.request("COPY", f"storlet_rules/{third}", {"Destination": RULES}).status == 201
+    assert message(account) == "third"
+    assert [account.get(f"storlet_rules/{name}").body for name in versions(account)[:3]] == [
+        denying(text) for text in ("first", "second", "third")
+    ]
+
+
+def test_only_own_versions_are_restored(account: Client, owner: Client) -> None:
+    assert account.put("c/rules", denying("no")).status == 201
+    assert account.request("COPY", "c/rules", {"Destination": RULES}).status == 400
+    assert account.put(RULES, b"", {"X-Copy-From": "/c/rules"}).status == 400
+    assert account.request("COPY", "storlet_rules/versions/none", {"Destination": RULES}).status == 404
+    there = {"Destination": RULES, "Destination-Account": owner.account}
+    assert account.request("COPY", "storlet_rules/versions/none", there).status == 400
+
+
+def test_versions_are_deleted_but_not_written(account: Client) -> None:
+    for text in ("first", "second"):
+        assert account.put(RULES, denying(text)).status == 201
+    first, second = versions(account)
+    assert account.put(f"storlet_rules/{first}", denying("other")).status == 403
+    assert account.post(f"storlet_rules/{first}", {"X-Delete-After": "1"}).status == 400
+    assert account.put("storlet_rules/versions/mine", b"x").status == 403
+    assert account.request("COPY", RULES, {"Destination": f"storlet_rules/{second}"}).status == 403
+    answer = account.delete(f"storlet_rules/{second}")
+    assert (answer.status, answer.error) == (409, "rules.conflict")
+    assert account.delete(f"storlet_rules/{first}").status == 204
+    assert message(account) == "second"
+
+
+# --- other proxies
+
+
+def through(proxy: OtherProxy, cluster: Cluster, account: Client) -> Client:
+    """The same user and account at another proxy."""
+    client = log_in(proxy.auth_url, "admin:admin", cluster.description["users"]["admin:admin"])
+    return client.on(account.account)
+
+
+@pytest.fixture(scope="module")
+def second(cluster: Cluster) -> Iterator[OtherProxy]:
+    """Another proxy, with the same memcached."""
+    with other_proxy(cluster) as proxy:
+        yield proxy
+
+
+def test_a_change_is_in_force_at_once_on_all_proxies_that_share_memcached(
+    account: Client, cluster: Cluster, second: OtherProxy
+) -> None:
+    both = account, through(second, cluster, account)
+    for number in range(4):
+        writer, reader = both if number % 2 else both[::-1]
+        assert message(reader) == (f"no {number - 1}" if number else None)
+        assert writer.put(RULES, denying(f"no {number}")).status == 201
+        assert message(reader) == f"no {number}"
+    assert both[1].delete(RULES).status == 204
+    assert message(account) is None
+
+
+def test_without_memcached_a_change_is_in_force_at_once(account: Client, cluster: Cluster) -> None:
+    # TempAuth keeps its tokens in memcached, so the reader there is anonymous.
+    assert account.post("c", {"X-Container-Read": ".r:*"}).status == 204
+    with other_proxy(cluster, {"filter:cache": {"memcache_servers": "127.0.0.1:9"}}) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}{account.version_url.path}"
+        there = Client(url, "")
+        for number in range(3):
+            assert account.put(RULES, denying(f"no {number}")).status == 201
+            assert message(there) == f"no {number}"
+        assert account.delete(RULES).status == 204
+        assert message(there) is None
+
+
+def test_with_a_memcached_of_its_own_a_proxy_follows_when_swift_forgets_accounts(
+    account: Client, cluster: Cluster
+) -> None:
+    seconds = 3
+    with other_memcached() as address:
+        changes = {
+            "filter:cache": {"memcache_servers": address},
+            "app:proxy-server": {"recheck_account_existence": str(seconds)},
+        }
+        with other_proxy(cluster, changes) as proxy:
+            there = through(proxy, cluster, account)
+            assert message(there) is None
+            assert account.put(RULES, denying("no")).status == 201
+            began = time.monotonic()
+            while message(there) is None:
+                assert time.monotonic() - began < seconds + 2
+                time.sleep(0.1)
+
+
+def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(account: Client, cluster: Cluster) -> None:
+    assert account.put(RULES, denying("old")).status == 201
+    many = "".join(
+        f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, method: PUT}}\n  deny: 'no'\n" for n in range(600)
+    )
+    with other_proxy(cluster) as proxy:
+        there = through(proxy, cluster, account)
+        upload = http.client.HTTPConnection(there.version_url.host, there.version_url.port)
+        headers = {"X-Auth-Token": there.token, **ACCEPT}
+        upload.request("PUT", there.target(RULES), denying("new") + many.encode(), headers)
+        time.sleep(0.3)
+        proxy.kill()
+        upload.close()
+    assert message(account) == "old"
+    assert account.put(RULES, denying("new")).status == 201
+    assert message(account) == "new"
+
+
+# --- rules that are lost
+
+
+@pytest.fixture(scope="module")
+def bare(cluster: Cluster) -> Iterator[OtherProxy]:
+    """A proxy without our filter."""
+    config = configparser.RawConfigParser()
+    config.read(Path(cluster.description["conf_dir"], "proxy-server.conf"))
+    pipeline = [word for word in config.get("pipeline:main", "pipeline").split() if word != "storlets"]
+    with other_proxy(cluster, {"pipeline:main": {"pipeline": " ".join(pipeline)}}) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("is_mandatory", [True, False])
+def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
+    account: Client, cluster: Cluster, second: OtherProxy, bare: OtherProxy, *, is_mandatory: bool
+) -> None:
+    assert account.put(RULES, denying("no", "  mandatory: true\n" if is_mandatory else "")).status == 201
+    name = versions(account)[0]
+    outside, fresh = through(bare, cluster, account), through(second, cluster, account)
+    assert outside.get("c/o").status == 200
+    assert outside.delete(f"storlet_rules/{name}").status == 204
+    # rules.yaml has the same.
+    assert message(fresh) == "no"
+    assert outside.delete(RULES).status == 204
+    # A proxy that has read them once needs them no more; one that has not cannot tell.
+    assert message(account) == "no" or not is_mandatory
+    with other_proxy(cluster) as third:
+        answer = through(third, cluster, account).get("c/o")
+        assert (answer.status, answer.error) == ((503, "rules.unavailable") if is_mandatory else (200, None)), answer
+        assert not is_mandatory or b"data" not in answer.body
+        assert account.delete(RULES).status == 204
+        assert through(third, cluster, account).get("c/o").status == 200

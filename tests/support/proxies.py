@@ -1,0 +1,85 @@
+"""More proxies of a cluster: before the same storage servers, with what a test wants otherwise."""
+
+from __future__ import annotations
+
+import configparser
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cluster import Cluster, wait_for
+
+
+@dataclass(frozen=True)
+class OtherProxy:
+    """A running proxy server."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def auth_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/auth/v1.0"
+
+    def kill(self) -> None:
+        """As a machine that loses its power."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def other_proxy(cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[OtherProxy]:
+    """Another proxy of ``cluster``, with ``changes`` to its configuration (section -> option -> value)."""
+    config, port = configparser.RawConfigParser(), free_port()
+    with Path(cluster.description["conf_dir"], "proxy-server.conf").open(encoding="utf-8") as file:
+        config.read_file(file)
+    for section, options in {"DEFAULT": {"bind_port": str(port), "workers": "0"}, **(changes or {})}.items():
+        for option, value in options.items():
+            config.set(section, option, value)
+    with tempfile.TemporaryDirectory(prefix="storlets-proxy-") as directory:
+        path = Path(directory, "proxy-server.conf")
+        with path.open("w", encoding="utf-8") as file:
+            config.write(file)
+        log = Path(directory, "proxy.log")
+        command = [str(cluster.venv / "bin/python3"), "-m", "storlet_middleware.aio.serve",
+                   cluster.description["conf_dir"], "swift-proxy-server", str(path), "-v"]  # fmt: skip
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT)
+        try:
+            wait_for(lambda: process.poll() is not None or _listens(port), 30, f"a proxy on port {port}")
+            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
+            yield OtherProxy(port, process, log)
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@contextmanager
+def other_memcached() -> Iterator[str]:
+    """A memcached of its own; gives its address."""
+    port = free_port()
+    command = ["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "16"]
+    process = subprocess.Popen(command)
+    try:
+        wait_for(lambda: _listens(port), 10, f"memcached on port {port}")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
