@@ -68,8 +68,6 @@ from storlet_middleware.sources import ClientBody, ObjectBody
 _RERUNS: Final = 2
 #: A storlet that is uploaded anew between its resolution and the fetch of its code: so often it is resolved again.
 _RESOLUTIONS: Final = 4
-#: A first step that had to wait at its node, and whose others have lost their places meanwhile: so often all begin anew.
-_ROUNDS: Final = 2
 #: Part of a process's room that only accounts without a storlet in it may use.
 _RESERVED: Final = 8
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
@@ -290,9 +288,9 @@ class Run:
 
     # --- places for several steps --------------------------------------------------------------------------------
     #
-    # Steps run at the same time.  Who holds a place and waits for another may wait for somebody who does the same: so here
-    # all are taken at once, and a node that stores the object is asked for one only where it has that at hand; else what is
-    # held here is given back before anything waits there.
+    # Steps run at the same time.  Who holds a place and waits for another may wait for somebody who does the same (the node
+    # that stores the object may be this one, too).  So all places on this node are taken at once, and a node that stores the
+    # object is asked to run the first step only if it can do that without waiting; else that runs here as well.
 
     def _take_places(self, steps: list[_Step]) -> None:
         """Places on this node for ``steps``, which have none; waits for them."""
@@ -400,19 +398,6 @@ class Run:
     def _open(self) -> Result:
         if self._placement == placement.PROXY:
             return self._run_here()
-        result = self._open_near()
-        for rounds in reversed(range(_ROUNDS + 1)):
-            if self._take_places_at_once(self._steps[1:]):
-                break
-            result.close()
-            if not rounds:
-                raise NodeBusy("the node had no room for all of the storlets at the same time")
-            self._take_places(self._steps[1:])
-            result = self._open_near()
-        return result
-
-    def _open_near(self) -> Result:
-        """The result of the first step at an object node where it can run there, else here."""
         reruns, resolutions = _RERUNS, _RESOLUTIONS
         while True:
             # Nothing of an earlier try may serve as input of this one.
@@ -456,7 +441,19 @@ class Run:
         if description is None:
             self._fall_back("long-description")
             return None
-        answer = self._ask_object_nodes(description)
+        try:
+            answer = self._ask_object_nodes(description)
+        except SwiftRefusal as refusal:
+            if refusal.answer.status_int != 409:
+                raise
+            # Links that know their target's hash, as in containers with versions, do not fit an answer with an ETag of its own.
+            close_if_possible(refusal.answer.app_iter)
+            self._fall_back("link")
+            return None
+        if answer is None:
+            self._fall_back("overflow")
+            self._take_all_places()
+            return None
         if names.BACKEND_RUN in answer.headers:
             self._source_answer = answer
             return RemoteResult(answer)
@@ -468,6 +465,7 @@ class Run:
         return None
 
     def _ask_object_nodes(self, description: dict[str, str]) -> Any:
+        """Swift's answer; ``None`` when the nodes are full and nobody may wait there."""
         overflow = self._proxy.config.placement.overflow
         if len(self._steps) > 1 and overflow == placement.OVERFLOW_NONE:
             overflow = placement.OVERFLOW_REPLICA
@@ -480,7 +478,8 @@ class Run:
             if refusal.answer.status_int not in (409, 503):
                 raise
             close_if_possible(refusal.answer.app_iter)
-        self._give_places_back()
+        if len(self._steps) > 1:
+            return None
         # Nobody has begun to run it. Now whoever is asked first lets it wait.
         return self._get(self._source(), headers=description)
 

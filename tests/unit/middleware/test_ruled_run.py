@@ -552,7 +552,7 @@ def test_a_second_step_that_cannot_start_cancels_the_first(make: Any, swift: Fak
 
     def refuse(request: Any) -> Any:
         if isinstance(request, messages.Acquire) and len(node.workers.runs):
-            return messages.Error("sandbox.unavailable", "no Docker")
+            return messages.NodeRefused("sandbox.unavailable", "no Docker")
         return asked(request)
 
     node.answer = refuse
@@ -618,7 +618,8 @@ def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, s
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = full_once
     ruled = make()
     answer = ruled.call("GET", PLAN, TWO)
-    assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 0])
+    assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 2])
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy,proxy"
     ruled.assert_idle()
 
 
