@@ -3,9 +3,7 @@
 ::
 
     facts = ...                                       # everything that the decision needs, looked up
-    explained = compiled.explain(facts, facts.asks_for_storlet)
-    steps = planned(steps_of(explained.rule), facts, "object")
-    report = Report(facts, explained, steps, shows_stored=may_show_stored(explained.rule, facts))
+    report = Report.for_caller(compiled, facts, "object", may_read=True)
     report.lines(), report.mapping()                  # for people, for programs
 
 ``storlet rules explain`` and ``X-Storlet-Explain`` both give this.  What differs is known by who calls: where a storlet runs
@@ -21,6 +19,7 @@ from typing import Final
 
 from rules import example, template
 from rules.conditions import READING, TABLE, Group
+from rules.engine import Compiled
 from rules.explanation import Explanation
 from rules.facts import RUN_HEADER, UNKNOWN, Facts
 from rules.model import Allow, Deny, Explicit, Passes, Rule, Run, Step, Template
@@ -100,12 +99,11 @@ def _value(written: Template, facts: Facts) -> str:
 def may_show_stored(rule: Rule | None, facts: Facts) -> bool:
     """Whether the values of the object's content type, size and metadata may be told to this caller, who may read the object.
 
-    Not where ``rule`` keeps them from the caller.  A refusal keeps them, too, and so does a mandatory rule about something else
-    than reading: then it is the reading that should be explained.
+    Only of requests that read it: what may be deleted or written to need not be what may be seen.  Not where ``rule`` keeps them.
     """
-    if rule is None or isinstance(rule.action, Allow):
-        return True
-    return isinstance(rule.action, Run) and not rule.is_mandatory and facts.method in READING
+    if facts.method not in READING or (rule is not None and rule.is_mandatory):
+        return False
+    return rule is None or not isinstance(rule.action, Deny)
 
 
 @dataclass(frozen=True)
@@ -126,6 +124,22 @@ class Report:
         """Of the rule that decides."""
         seen = facts if shows_stored else replace(facts, stored=UNKNOWN)
         return cls(seen, explanation, planned(steps_of(explanation.rule), seen, default_on), shows_stored)
+
+    @classmethod
+    def for_caller(cls, compiled: Compiled, facts: Facts, default_on: str | None, *, may_read: bool) -> Report:
+        """For the client whose request it is; what the rules keep from this client is kept back here, too.
+
+        :param may_read: the client may read the object, as far as Swift is concerned.
+        """
+        explanation = compiled.explain(facts, facts.asks_for_storlet)
+        reads = (replace(facts, method=method) for method in READING)
+        shows = (
+            may_read
+            and may_show_stored(explanation.rule, facts)
+            # An ordinary rule may stand before a mandatory one, which decides other reads of the same object.
+            and not any(compiled.may_cover(each, frozenset()) for each in reads)
+        )
+        return cls.of(facts, explanation, default_on, shows_stored=shows)
 
     def lines(self) -> tuple[str, ...]:
         """For people; one thing a line."""

@@ -193,6 +193,19 @@ def test_an_allow_behind_an_ordinary_rule_lets_only_clients_with_a_storlet_past(
     assert ["x-run-storlet" in each.example for each in findings] == [False, True, False]
 
 
+def test_a_rule_that_is_also_about_clients_with_a_storlet_may_match_only_these() -> None:
+    either = "any: [{header: {x-run-storlet: {present: true}}}, {container: a}]"
+    texts = ["when: {container: a}, deny: x", f"when: {{{either}}}, mandatory: true, deny: y"]
+    finding = only(*texts)
+    assert finding.code == "rule.only-when-asked"
+    assert decider(finding, *texts) == "r0"
+
+
+def test_a_read_that_another_rule_decides_anyway_is_not_got_past() -> None:
+    texts = ["when: {method: GET}, allow: true", "when: {container: a, not: {method: COPY}}, mandatory: true, deny: x"]
+    assert [each.code for each in check(rules_of(*texts), None)] == ["mandatory.allowed-past"]
+
+
 def test_an_ordinary_rule_about_clients_with_a_storlet_never_holds() -> None:
     finding = only("when: {header: {x-run-storlet: mine.py}}, deny: x")
     assert (finding.code, finding.severity) == ("rule.never-holds", ERROR)
@@ -218,6 +231,7 @@ def test_a_mandatory_rule_that_leaves_a_read_out_by_name_is_a_warning(method: st
         ["when: {container: a, method: [GET, HEAD]}, mandatory: true, deny: x"],
         ["when: {container: a, not: {method: [PUT, POST]}}, mandatory: true, deny: x"],
         ["when: {container: a, not: {method: [GET, HEAD, COPY]}}, mandatory: true, deny: x"],
+        ["when: {container: a, object: {present: false}, not: {method: HEAD}}, mandatory: true, deny: x"],
         [
             "when: {container: a, not: {method: COPY}}, mandatory: true, run: anything.py",
             "when: {container: {prefix: a}, method: COPY}, mandatory: true, deny: x",

@@ -100,7 +100,9 @@ def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: b
     [
         ({}, False),
         ({"stored": ObjectFacts(exists=True)}, False),
+        ({"method": "DELETE"}, False),
         ({"container": "own"}, True),
+        ({"container": "own", "method": "DELETE"}, False),
         ({"container": "photos"}, True),
         ({"container": "photos", "method": "PUT"}, False),
         ({"container": "elsewhere"}, True),
@@ -109,6 +111,27 @@ def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: b
 def test_who_is_told_what_the_object_says(compiled: engine.Compiled, change: dict[str, str], shown: bool) -> None:
     facts = replace(RESEARCHER, **change)  # type: ignore[arg-type]
     assert may_show_stored(compiled.explain(facts).rule, facts) is shown
+    told = Report.for_caller(compiled, facts, "object", may_read=True)
+    assert told.shows_stored is shown
+    assert told.explanation == compiled.explain(facts)
+    assert not Report.for_caller(compiled, facts, "object", may_read=False).shows_stored
+
+
+@pytest.mark.parametrize("first", ["run: preview.py", "deny: ask a physician"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "COPY"])
+def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(first: str, method: str) -> None:
+    lines = [
+        f"  - {{name: first, when: {{method: GET}}, {first}}}",
+        "  - {name: hide, mandatory: true, when: {metadata: {k: v}}, run: h.py}",
+    ]
+    rules, _ = parse("\n".join(["version: 1", "rules:", *lines]))
+    assert rules is not None
+    compiled = engine.compile(rules)
+    covered = Facts(method, "c", "o", stored=ObjectFacts(exists=True, metadata={"k": "v"}))
+    assert not Report.for_caller(compiled, covered, "object", may_read=True).shows_stored
+    open_ = replace(covered, stored=ObjectFacts(exists=True))
+    is_denied = "deny" in first and method == "GET"
+    assert Report.for_caller(compiled, open_, "object", may_read=True).shows_stored is not is_denied
 
 
 def test_a_missing_value_is_told_with_what_becomes_of_the_request(compiled: engine.Compiled) -> None:
