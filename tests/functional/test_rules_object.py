@@ -75,7 +75,7 @@ def test_json_is_taken_as_well(account: Client) -> None:
 
 def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None:
     assert account.put(RULES, denying("no")).status == 201
-    answer = account.put(RULES, b"version: 1\nrules:\n- name: a b\n  when: {objekt: c}\n  deny: 1\n- allow: yes\n")
+    answer = account.put(RULES, b"version: 1\nrules:\n- name: a b\n  when: {objects: c}\n  deny: 1\n- allow: yes\n")
     assert (answer.status, answer.error) == (400, "rules.invalid")
     for part in ("rules.yaml:3:9: error", "'a b'", "did you mean 'object'", "rules.yaml:6:3: error", "help: "):
         assert part in answer.text, answer.text
