@@ -62,7 +62,7 @@ from storlet_middleware.pipeline import Pipeline, merged
 from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
 from storlet_middleware.result import BrokenAnswer, LocalResult, RemoteResult, Result
 from storlet_middleware.ruled_run import UNKNOWN_TYPE, Plan
-from storlet_middleware.sources import ClientBody, ObjectBody
+from storlet_middleware.sources import ClientBody, GuardedBody, ObjectBody
 
 #: An object node that dies before the first byte: so many further replicas are asked.
 _RERUNS: Final = 2
@@ -497,7 +497,7 @@ class Run:
             answers.insert(0, self._source_answer)
         self._source_answer = answers[0]
         span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
-        return self._launch(self._first_step, [_input(answer) for answer in answers], span)
+        return self._launch(self._first_step, [self._input(answer) for answer in answers], span)
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
         """Answers with data for all of ``wanted``, in their order, or the first fault and nothing left open."""
@@ -514,7 +514,7 @@ class Run:
                 if not isinstance(outcome, Exception):
                     close_if_possible(outcome.app_iter)
             # What a rule closes to the caller is refused in the rule's name, whatever Swift made of that.
-            refused = getattr(self._environ.get("swift.authorize"), "refused", None)
+            refused = self._refused_by_rules()
             raise refused[0] if refused else faults[0]
         return outcomes
 
@@ -577,12 +577,21 @@ class Run:
         around = getattr(guard, "around", None)
         environ["swift.authorize"] = around(authorize) if around is not None else authorize
 
+    def _input(self, answer: Any) -> StreamInput:
+        refused = self._refused_by_rules()
+        body = ObjectBody(answer) if refused is None else GuardedBody(answer, refused)
+        return StreamInput(body, storlet_metadata(answer.headers))
+
+    def _refused_by_rules(self) -> list[StorletError] | None:
+        """What the rules have refused of the reads that belong to the request; ``None`` where nobody asks them."""
+        return getattr(self._environ.get("swift.authorize"), "refused", None)
+
     def _open_put(self) -> Result:
         _require_length(self._environ)
         metadata = storlet_metadata(Request(self._environ).headers)
         body = ClientBody(self._environ, self._proxy.client_timeout_seconds)
         extra = self._fetch([(path, None) for path in self._request.extra])
-        inputs = [StreamInput(body, metadata, drains=True), *map(_input, extra)]
+        inputs = [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
         return self._launch(self._first_step, inputs, None)
 
     def _launch(self, step: _Step, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
@@ -911,10 +920,6 @@ def _require_length(environ: dict[str, Any]) -> None:
         raise BadRequest(str(error)) from None
     if length is None and "HTTP_TRANSFER_ENCODING" not in environ:
         raise HTTPLengthRequired(request=request)
-
-
-def _input(answer: Any) -> StreamInput:
-    return StreamInput(ObjectBody(answer), storlet_metadata(answer.headers))
 
 
 def _set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from swift.common.exceptions import ChunkReadTimeout
@@ -116,3 +116,26 @@ class ObjectBody:
     def close(self) -> None:
         """Release the backend connection."""
         close_if_possible(self._chunks)
+
+
+class GuardedBody(ObjectBody):
+    """The same where rules may close a part of it to the caller, which is known only when Swift comes to read that part.
+
+    Swift ends a large object there, and whoever was told no length would take that for its end.
+
+    :param refused: what the rules refuse, filled while the body is read.
+    """
+
+    def __init__(self, answer: Any, refused: Sequence[StorletError]) -> None:
+        super().__init__(answer)
+        self._refused = refused
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from super().__iter__()
+        except StorletError as error:
+            if self._refused:
+                raise self._refused[0] from error
+            raise
+        if self._refused:
+            raise self._refused[0]

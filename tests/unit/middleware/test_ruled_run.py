@@ -12,11 +12,11 @@ from typing import Any
 
 import eventlet
 import pytest
-from swift.common.swob import HTTPException, Request, Response
+from swift.common.swob import HTTPException, HTTPForbidden, Request, Response
 
 from rules.model import Passes
 from storlet_daemon.protocol import messages
-from storlet_middleware import frames, names
+from storlet_middleware import frames, grants, names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import REASONS, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
@@ -41,6 +41,7 @@ from tests.unit.middleware.support import (
 BOB = "test:bob"
 PLAN = Plan("R")
 MANDATORY = Plan("R", is_mandatory=True)
+TWO, THREE = ("up.py", "up.py"), ("up.py", "up.py", "up.py")
 Script = Callable[[WorkerRun], None]
 
 
@@ -68,13 +69,15 @@ class Ruled:
         method: str,
         plan: Plan | None,
         steps: Iterable[str] = ("up.py",),
+        *,
         headers: dict[str, str] | None = None,
         user: str = OWNER,
         body: Any = None,
+        guard: Any = authorize,
         **changes: Any,
     ) -> Answer:
         here = ObjectPath("c", "o")
-        environ = {"swift.trans_id": "txtest", "swift.authorize": authorize, "REMOTE_USER": user}
+        environ = {"swift.trans_id": "txtest", "swift.authorize": guard, "REMOTE_USER": user}
         request = Request.blank(f"/v1/{ACCOUNT}/c/o", method=method, headers=headers or {}, environ=environ)
         if isinstance(body, bytes):
             request.body = body
@@ -327,6 +330,63 @@ def test_the_text_of_an_error_does_not_tell_the_length_of_a_closed_source(ruled:
     assert (answer.status, b"3 of 5" in answer.data) == (503, False)
 
 
+# --- reads that rules refuse
+
+
+class Guard:
+    """What the filter puts in the place of ``swift.authorize``."""
+
+    def __init__(self, original: Any, refused: list[StorletError], closed: str = "") -> None:
+        self.original, self.refused, self._closed = original, refused, closed
+
+    def around(self, other: Any) -> Guard:
+        return Guard(other, self.refused, self._closed)
+
+    def __call__(self, request: Any) -> Any:
+        if self._closed and request.environ["PATH_INFO"].endswith(self._closed):
+            self.refused.append(RuleRefused("other", "no"))
+            return HTTPForbidden(request=request)
+        return self.original(request)
+
+
+def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(ruled: Ruled, swift: FakeSwift) -> None:
+    guard = Guard(authorize, [])
+
+    def large(request: Any) -> Any:
+        def chunks() -> Iterator[bytes]:
+            yield b"first "
+            guard.refused.append(RuleRefused("other", "the second segment"))
+
+        return Response(request=request, app_iter=chunks())
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
+    for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
+        guard.refused.clear()
+        answer = ruled.call("GET", plan, steps, guard=guard)
+        assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
+    ruled.assert_idle()
+
+
+def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(ruled: Ruled, swift: FakeSwift) -> None:
+    swift.put("c", "closed", b"secret")
+    guard = Guard(authorize, [], closed="/c/closed")
+    answer = ruled.call("GET", None, extra=(ObjectPath("c", "closed"),), guard=guard)
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
+
+
+def test_a_grant_for_any_of_the_storlets_opens_the_source_and_no_rule_s_refusal(ruled: Ruled, swift: FakeSwift) -> None:
+    swift.put_storlet("own.py")
+    swift.containers["storlet"].read = BOB
+    plan = replace(MANDATORY, explicit_last=True)
+    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
+    swift.containers["c"].sysmeta |= grants.stored((BOB, "own.py"), is_given=True)
+    answer = ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, guard=Guard(authorize, []))
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    closed = Guard(authorize, [], closed="/c/o")
+    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, guard=closed).status == 403
+    assert closed.refused
+
+
 # --- several storlets
 
 
@@ -337,9 +397,6 @@ def number(worker: WorkerRun) -> int:
 
 def by_number(*scripts: Script) -> Script:
     return lambda worker: scripts[number(worker) - 1](worker)
-
-
-TWO, THREE = ("up.py", "up.py"), ("up.py", "up.py", "up.py")
 
 
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
