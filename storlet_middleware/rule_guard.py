@@ -1,20 +1,293 @@
-"""Placeholder until the guard is written: guards nothing."""
+"""Asks the rules about every read that Swift does for a client's request beside the one that the filter decided about.
+
+::
+
+    filter --> copy --> slo --> dlo --> versioned_writes --> symlink --> proxy-server --> swift.authorize
+                     segments   listing, segments            targets                      = Guard
+
+A request for one object may become reads of others: segments of large objects, targets of links, sources of copies, old
+versions.  Swift's middlewares make them as sub-requests to the right of our filter, and the proxy server asks
+``swift.authorize`` about each of them, with the path that is read.  So the guard stands in that place: what Swift refuses is
+refused as ever, and of what Swift allows the rules are asked.  They are asked as of the client's request: a sub-request
+lacks most of what they speak of (address, headers, Keystone's identity).
+
+The proxy server (``Application.handle_request``) asks without the container's ACL first.  A refusal stands for writes; reads
+ask again with the ACL.  What has allowed is taken out of the environment until the request has been handled.  So one read may
+be asked about twice, and each refusal is remembered once.
+
+What the guard does not see, because Swift makes it with its own right, and who looks at it instead:
+
+* an object's current version (``symlink`` follows the link that versioning put in its place): it is the object;
+* **links after such a version.**  Where the version is itself a link, Swift makes the request after the next with the
+  environment of the pre-authorised one before it, so nobody's authorisation is asked about it.  The request between the two
+  is seen here, its headers tell it, and what it leads to is looked up and asked about, Swift's ACLs too (``_beyond``);
+* copies into archives and back (``X-Versions-Location``): the bytes change their container and no rule sees it.  Objects with
+  names of archived versions are asked about as of any container (:mod:`rule_reads`), and :func:`moves_bytes` names the
+  settings that do such things;
+* what an answer tells of other objects without reading them: etag and length of a large object are made of its segments', its
+  manifest lists them; a static link tells its target's.  :meth:`Guard.check_answer` looks at that.
+
+The guard answers Swift; what Swift makes of a refusal (409 for a segment) is replaced by whoever holds the guard, with the
+first of :attr:`Guard.refused`.  A body that has begun can only break (:meth:`Guard.whole`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, quote
+
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.swob import Response
+from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+
+from storlet_middleware import access, names
+from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
+from storlet_middleware.request import text
+from storlet_middleware.rule_reads import (
+    ALLOWS_RESERVED,
+    Judge,
+    Read,
+    archived_name,
+    asked,
+    hidden_version,
+    listed,
+    of_path,
+    of_url,
+    origins,
+)
+from storlet_middleware.rule_segments import Manifests, own_request
+
+__all__ = ("Guard", "Judge", "archived_name", "manifest_rule", "moves_bytes")
+
+Authorize: TypeAlias = Callable[[Any], Any]
+
+_READS: Final = ("GET", "HEAD")
+#: How versioning marks the link that it puts in an object's place.
+_IS_VERSION_LINK: Final = "X-Object-Sysmeta-Versions-Symlink"
+#: With these a container's objects are moved to where other rules hold, or none.
+_MOVES_BYTES: Final = ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To")
 
 
 class Guard:
-    def __init__(self, original: Any, judge: Any, account: str, container: str | None, name: str | None, under: str | None) -> None:
+    """Takes the place of ``environ["swift.authorize"]`` for one request of a client.
+
+    :param original: what it takes the place of, which decides first; ``None`` where there is no auth middleware.
+    :param judge: the rules of all accounts, asked as of the client's request.
+    :param decided: account, container and name that the filter has asked the rules about: what the request reads.
+    :param environ: the client's, before Swift changes it.
+    :param app: the rest of the pipeline.
+    """
+
+    #: The mandatory rule whose storlet reads: what the same rule of this account covers is read for it as well.
+    under: str | None = None
+
+    def __init__(
+        self,
+        original: Authorize | None,
+        judge: Judge,
+        decided: tuple[str, str | None, str | None],
+        environ: dict[str, Any],
+        app: Any,
+    ) -> None:
         self.original = original
-        self.under = under
-        self.refused: list[Any] = []
+        #: What it refused, in order; those that :meth:`around` made share it.
+        self.refused: list[StorletError] = []
+        self._known: dict[Read, StorletError] = {}
+        self._judge = judge
+        self._decided = decided
+        self._environ = dict(environ)
+        self._app = app
+        self._method: str = environ["REQUEST_METHOD"]
+        self._is_copy = self._method == "COPY" or (self._method == "PUT" and "HTTP_X_COPY_FROM" in environ)
+        self._version_id = _version_id(environ)
+
+    def around(self, other: Authorize | None) -> Guard:
+        """The same guard around another authorize."""
+        guard = copy.copy(self)
+        guard.original = other
+        return guard
 
     def __call__(self, request: Any) -> Any:
-        return None if self.original is None else self.original(request)
+        """``swift.authorize``: ``None``, or the answer that refuses."""
+        refusal = None if self.original is None else self.original(request)
+        if refusal is not None:
+            return refusal
+        try:
+            for read in self._reads(request):
+                self._require(read)
+            return self._beyond(request)
+        except StorletError as error:
+            if error not in self.refused:
+                self.refused.append(error)
+            return _answer(error, request)
+
+    # --- what a request reads ------------------------------------------------------------------------------------
+
+    def _reads(self, request: Any) -> Iterable[Read]:
+        """What the rules have to be asked about before ``request`` may be handled."""
+        read = of_path(request.environ["PATH_INFO"])
+        if read is None or self._method == "DELETE":
+            return ()  # what is read of a manifest whose segments are deleted, too, does not leave
+        if read.name is None:
+            # The listing that a client asks for is filtered.  Another one is read for what DLO tells of its segments.
+            is_of_segments = request.method == "GET" and read.container is not None and self._decided[2] is not None
+            return listed(read, _query(request.environ).get("prefix", "")) if is_of_segments else ()
+        if request.method == "PUT":
+            return (read.of(read.container, None),) if self._tells_version(request) else ()
+        return origins(read) if request.method in _READS and not self._is_decided(read) else ()
+
+    def _tells_version(self, request: Any) -> bool:
+        """``PUT`` with ``?version-id`` makes a version the current one, and its answer has that version's etag."""
+        is_restored = self._version_id and self._method == "PUT" and not self._is_copy
+        return bool(is_restored) and config_true_value(request.headers.get(_IS_VERSION_LINK, "false"))
+
+    def _is_decided(self, read: Read) -> bool:
+        """Whether the filter has decided about reading this: not another version of it, nor what an upload overwrites."""
+        account, container, name = self._decided
+        if container is None or name is None or not (self._method in _READS or self._is_copy):
+            return False
+        if self._version_id:
+            try:
+                container, name = hidden_version(container, name, self._version_id)
+            except ValueError:
+                return False
+        return (read.account, read.container, read.name) == (account, container, name)
+
+    def _beyond(self, request: Any) -> Any:
+        """Of a link that Swift follows from a version: Swift's refusal of what it reads next, asking nobody."""
+        is_link = request.environ.get("swift.source") == "SYM"
+        if not is_link or not config_true_value(request.headers.get(ALLOWS_RESERVED, "false")):
+            return None
+        read = of_path(request.environ["PATH_INFO"])
+        end = None if read is None else self._end_of_links(read)
+        if end is None or end.is_hidden:
+            return None  # an object's version is that object
+        for origin in origins(end):
+            self._require(origin)
+        return access.ask({**self._environ, "swift.authorize": self.original}, self._app, "GET", end.path).refusal
+
+    def _end_of_links(self, read: Read) -> Read | None:
+        """Where links end that begin at an object; ``None`` when it is none."""
+        answer = own_request(self._app, self._environ, "HEAD", read.path)
+        drain_and_close(answer)
+        if answer.status_int // 100 == 5:
+            raise BackendFailed(f"a link cannot be looked up for its rules: Swift answered {answer.status_int}")
+        return of_url(str(answer.headers.get("Content-Location") or ""))
+
+    # --- asking --------------------------------------------------------------------------------------------------
+
+    def _require(self, read: Read) -> None:
+        """Raise when a mandatory rule covers what is read."""
+        if read not in self._known:
+            rule = asked(self._judge, read)
+            # Names of rules are those of one account.
+            if rule is None or (rule == self.under and read.account == self._decided[0]):
+                return
+            self._known[read] = RuleRefused(rule, f"the request would read {_what(read)}, which the rule covers")
+        raise self._known[read]
+
+    # --- the answer ----------------------------------------------------------------------------------------------
+
+    def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
+        """Raise what keeps the answer to the client's request, of which nothing has left yet, from leaving.
+
+        :param headers: as Swift gives them; those of 304, 307, 412 and 416 tell as much as those of a success.
+        """
+        if self.refused:
+            raise self.refused[0]
+        given = HeaderKeyDict(headers)
+        self._check_link(given)
+        if self._method in _READS and config_true_value(given.get("X-Static-Large-Object", "false")):
+            self._check_manifest(given)
+
+    def _check_link(self, headers: Mapping[str, str]) -> None:
+        """A static link tells its target's etag and length: to who asks for the link itself, or tries to ``POST`` to it."""
+        if "X-Symlink-Target-Etag" not in headers and "X-Symlink-Target-Bytes" not in headers:
+            return
+        target = self._target(headers)
+        if target is None or target.name is None:
+            raise BackendFailed("the target of a link cannot be told, and rules may cover it")
+        for read in (target, self._end_of_links(target)):
+            if read is not None and not self._is_decided(read):
+                for origin in origins(read):
+                    self._require(origin)
+
+    def _target(self, headers: Mapping[str, str]) -> Read | None:
+        """What a link leads to; versioning makes of its own link one to ``?version-id`` of the object."""
+        path = headers.get("X-Symlink-Target")
+        if path is None:
+            return of_url(headers.get("Location") or "")
+        _, version, account, *_ = text(self._environ["PATH_INFO"]).split("/")
+        return of_url(f"/{version}/{headers.get('X-Symlink-Target-Account') or quote(account)}/{path}")
+
+    def _check_manifest(self, headers: Mapping[str, str]) -> None:
+        manifest = of_path(self._environ["PATH_INFO"])
+        if manifest is None or manifest.name is None:
+            return
+        query = f"version-id={quote(self._version_id)}" if self._version_id else ""
+        found = Manifests(self._app, self._environ, self._judge, query)
+        rule = found.rule_of(manifest, headers.get("X-Timestamp"))
+        if rule is not None and not (rule == self.under and manifest.account == self._decided[0]):
+            raise RuleRefused(rule, "the request would read a large object's parts, of which the rule covers some")
+
+    def whole(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """An answer's body that breaks at its end when a read was refused after it had begun.
+
+        Swift ends a large object early then, which a client that was told no length (DLO of many segments) takes for the end.
+        """
+        try:
+            yield from chunks
+            if self.refused:
+                raise self.refused[0]
+        finally:
+            close_if_possible(chunks)
 
 
-def moves_bytes(environ: Any) -> str | None:
-    return None
+def manifest_rule(
+    app: Any, environ: dict[str, Any], judge: Judge, place: tuple[str, str, str, str], query: str = ""
+) -> str | None:
+    """The mandatory rule that covers a part of the static large object at ``place`` (version, account, container, name).
+
+    :param query: ``version-id=..`` where a version is meant.
+    """
+    return Manifests(app, environ, judge, query).rule_of(Read(*place))
+
+
+def moves_bytes(environ: Mapping[str, Any]) -> str | None:
+    """The header by which a request lets Swift move a container's objects to where no rule sees them."""
+    if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
+        return None
+    return next((name for name in _MOVES_BYTES if environ.get("HTTP_" + name.upper().replace("-", "_"))), None)
+
+
+def _version_id(environ: Mapping[str, Any]) -> str:
+    """The version of the object that the client asks for; empty for the one that there is now."""
+    version = _query(environ).get("version-id", "")
+    return "" if version == "null" else version
+
+
+def _query(environ: Mapping[str, Any]) -> dict[str, str]:
+    """Each parameter's last value, as Swift's middlewares have it."""
+    query = str(environ.get("QUERY_STRING") or "").encode("latin-1").decode("utf-8", "surrogateescape")
+    return dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+
+
+def _what(read: Read) -> str:
+    if read.name is not None and read.container is not None:
+        return f"{read.container}/{read.name}"
+    return f"what is or may be in the container {read.container}" if read.container else "what may be an old version"
+
+
+def _answer(error: StorletError, request: Any) -> Response:
+    """For Swift, and for the client where nobody puts another answer in its place: also the reason names the rule, because
+    that is what SLO passes on of a segment (``?heartbeat=on``)."""
+    reason = f"{REASONS.get(error.status, 'Error')} ({error.rule})" if isinstance(error, RuleRefused) else error.code
+    answer = Response(status=f"{error.status} {reason}", body=f"{error}\n", request=request, content_type="text/plain")
+    answer.headers[names.ERROR] = error.code
+    if isinstance(error, RuleRefused):
+        answer.headers[names.RULE] = error.rule
+    if error.retry_after is not None:
+        answer.headers["Retry-After"] = str(error.retry_after)
+    return answer
