@@ -87,6 +87,8 @@ class ProxyFilter:
             if handler is None:
                 handler = self._pass
             answer = handler(environ)
+            if answer is self._app:
+                answer = self._pass(environ)
             if isinstance(answer, Run):
                 run = answer
                 answer = run.answer()
@@ -102,11 +104,11 @@ class ProxyFilter:
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:
-            answer = self._error(environ, error, run)
+            answer = self._error(environ, self._rules.refusal_of(environ) or error, run)
         except Exception:
             self._logger.exception("ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
             answer = self._error(environ, InternalError("Internal server error"), run)
-        return answer(environ, start_response)  # type: ignore[no-any-return]
+        return answer(environ, start_response)
 
     # --- routing -------------------------------------------------------------------------------------------------
 

@@ -114,7 +114,6 @@ class Stored:
     stamp: str = ""
     reverse: str = ""
 
-
 def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
     """Look an object up with our own right; raises :class:`BackendFailed` unless it is known whether there is one.
 

@@ -32,7 +32,7 @@ from rules.facts import UNKNOWN, Facts
 from rules.model import Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from rules.report import Report, may_show_stored
-from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_store
+from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
@@ -53,6 +53,9 @@ _PARTIAL: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
 _LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
 _OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
+_OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
+#: Of an archived version its metadata is not listed, and its container is another than it was.
+_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 _UNTOLD_OF_LINKS: Final = frozenset({"content-type", "size", "metadata", "container-metadata", "policy"})
 
 
@@ -138,22 +141,51 @@ class Rules:
         where = (place.version, place.account, place.container)
         return Asker(self.app, environ, loaded.compiled, where, look_up)
 
-    def judge(
-        self, environ: dict[str, Any], version: str, account: str, container: str | None, name: str | None, method: str
-    ) -> str | None:
-        """The name of the mandatory rule that covers a read for the caller of ``environ``; see :mod:`rule_guard`."""
-        loaded = self.store.of(environ, version, account)
-        if loaded is None or not loaded.has_mandatory or container == self.config.rules.container:
-            return None
-        place = Place(version, account, container, name)
-        facts = rule_facts.of_request(environ, method, container, name)
-        decision, _ = self.asker(environ, place, loaded).decide(facts)
-        return decision.rule.name if decision.rule is not None and decision.rule.is_mandatory else None
-
     def _install_guard(self, environ: dict[str, Any], source: Place) -> None:
-        environ["swift.authorize"] = rule_guard.Guard(
-            environ.get("swift.authorize"), self.judge, source.account, source.container, source.name, None
-        )
+        judge = _Judge(self, environ, source.version)
+        decided = (source.account, source.container, source.name)
+        environ["swift.authorize"] = rule_guard.Guard(environ.get("swift.authorize"), judge, decided, environ, self.app)
+
+
+class _Judge:
+    """The rules of whatever account, asked about reads of one client's request; a :class:`rule_reads.Judge`."""
+
+    def __init__(self, rules: Rules, environ: dict[str, Any], version: str) -> None:
+        self._rules = rules
+        # The client's own: what Swift makes of it for reads of its own has no headers that a rule could look at.
+        self._environ = environ
+        self._version = version
+        self._method = _method(environ)
+
+    def covers(self, account: str, container: str, name: str) -> str | None:
+        loaded = self._loaded(account, container)
+        if loaded is None:
+            return None
+        facts = rule_facts.of_request(self._environ, self._method, container, name)
+        asker = self._rules.asker(self._environ, Place(self._version, account, container, name), loaded)
+        rule = asker.decide(facts)[0].rule
+        return rule.name if rule is not None and rule.is_mandatory else None
+
+    def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
+        loaded = self._loaded(account, container)
+        if loaded is None:
+            return None
+        unknown = _OF_OBJECTS if name is None else _OF_OBJECTS - {"object"}
+        facts = rule_facts.of_request(self._environ, self._method, container or "", name or "")
+        rule = loaded.compiled.may_cover(facts, unknown if container is not None else unknown | _OF_CONTAINERS)
+        return rule.name if rule is not None else None
+
+    def _loaded(self, account: str, container: str | None) -> Loaded | None:
+        loaded = self._rules.store.of(self._environ, self._version, account)
+        is_rules = container == self._rules.config.rules.container
+        return loaded if loaded is not None and loaded.has_mandatory and not is_rules else None
+
+
+def _method(environ: Mapping[str, Any]) -> str:
+    """What a read is to the rules: the part of a copy, of a HEAD, or of whatever else ends with data."""
+    method = environ["REQUEST_METHOD"]
+    is_copy = method == "COPY" or (method == "PUT" and "HTTP_X_COPY_FROM" in environ)
+    return "COPY" if is_copy else "HEAD" if method == "HEAD" else "GET"
 
 
 def _subjects(environ: Mapping[str, Any], place: Place) -> tuple[Place, Place | None]:
@@ -192,6 +224,7 @@ class _Ruling:
         self._guard: rule_guard.Guard = environ["swift.authorize"]
         self._default = default
         self._method: str = "COPY" if target else environ["REQUEST_METHOD"]
+        self._judge = _Judge(rules, environ, source.version)
         self._is_explicit = "HTTP_X_RUN_STORLET" in environ
         self._asker = rules.asker(environ, source, loaded, self._version_query()) if loaded else None
 
@@ -220,7 +253,10 @@ class _Ruling:
             return self._listing(environ) if self._method == "GET" else self._pass()
         if self._method == "HEAD" and (first is not None and first.is_mandatory):
             return self._head(first)
-        if self._method in ("POST", "DELETE", "HEAD"):
+        if self._method in ("POST", "DELETE"):
+            return self._pass()
+        self._refuse_archived(first)
+        if self._method == "HEAD":
             return self._pass()
         undone = self._undone(facts)
         if first is None and second is None and not undone:
@@ -317,6 +353,19 @@ class _Ruling:
             if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
                 self._refuse(rule, "the object cannot be copied with X-Fresh-Metadata")
 
+    def _refuse_archived(self, rule: Rule | None) -> None:
+        """Refuse to read what may be an old version of a covered object, under a name that says nothing of its container."""
+        source = self._source
+        if self._method not in _READS or (rule is not None and rule.is_mandatory):
+            return
+        archived = rule_reads.archived_name(source.name or "")
+        if archived is None or source.container == self._rules.config.rules.container:
+            return
+        covering = self._judge.may_cover(source.account, None, archived)
+        if covering is not None:
+            self._require_right()
+            raise RuleRefused(covering, "this may be an old version of an object that the rule keeps from you")
+
     def _refuse_ways_around(self) -> None:
         """Settings of a container that let Swift move its objects to where no rule sees them."""
         source, loaded = self._source, self._loaded
@@ -341,24 +390,31 @@ class _Ruling:
     # --- what is done --------------------------------------------------------------------------------------------
 
     def _pass(self) -> Any:
-        """As if there were no rules, on what they looked at and nothing newer."""
-        looked_at = self._asker.looked_at if self._asker is not None else None
-        default = self._default
-        if looked_at is None or default is not None or self._method not in ("GET", "HEAD"):
-            return default(self._environ) if default is not None else self._rules.app
-        return self._unchanged(looked_at)
+        """As if there were no rules."""
+        if self._default is not None:
+            return self._default(self._environ)
+        is_read = self._method in ("GET", "HEAD") and self._source.name is not None
+        return self._read() if is_read and self._asker is not None else self._rules.app
 
-    def _unchanged(self, looked_at: Stored) -> Response:
-        """The answer about an object, when it is about what the rules were asked about and not about a newer one."""
+    def _read(self) -> Response:
+        """The object's answer, when it is about what the rules were asked about and made of nothing that they cover."""
         response = Request(self._environ).get_response(self._rules.app)
-        if self._guard.refused:
-            drain_and_close(response)
-            raise self._guard.refused[0]
-        stamp = str(response.headers.get("X-Timestamp") or "")
-        if response.status_int // 100 == 2 and stamp != looked_at.stamp:
+        try:
+            self._check_read(response)
+        except BaseException:
             close_if_possible(response.app_iter)
-            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+            raise
+        if self._loaded is not None and self._loaded.has_mandatory:
+            response.app_iter = self._guard.whole(response.app_iter)
         return response
+
+    def _check_read(self, response: Any) -> None:
+        if self._loaded is not None and self._loaded.has_mandatory:
+            self._guard.check_answer(response.headers.items())
+        looked_at = self._asker.looked_at if self._asker is not None else None
+        stamp = str(response.headers.get("X-Timestamp") or "")
+        if looked_at is not None and response.status_int // 100 == 2 and stamp != looked_at.stamp:
+            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
 
     def _listing(self, environ: dict[str, Any]) -> Any:
         """Names and dates of what a mandatory rule covers; links are as covered as what they lead to."""
@@ -376,9 +432,12 @@ class _Ruling:
             stored = rule_facts.listed(entry.content_type, entry.size_bytes)
             facts = dataclasses.replace(asked, object=entry.name, stored=stored)
             rules = anywhere if "container" in entry.unknown else compiled
-            return rules.may_cover(facts, entry.unknown) is not None or (
-                entry.leads_to is not None and self._leads_to_covered(anywhere, asked, entry.leads_to)
-            )
+            if rules.may_cover(facts, entry.unknown) is not None:
+                return True
+            archived = rule_reads.archived_name(entry.name)
+            if archived is not None and anywhere.may_cover(dataclasses.replace(facts, object=archived), _ARCHIVED):
+                return True
+            return entry.leads_to is not None and self._leads_to_covered(anywhere, asked, entry.leads_to)
 
         return rule_listing.filtered(answer, environ, hides)
 
