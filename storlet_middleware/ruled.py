@@ -396,24 +396,26 @@ class _Ruling:
         is_read = self._method in ("GET", "HEAD") and self._source.name is not None
         return self._read() if is_read and self._asker is not None else self._rules.app
 
-    def _read(self) -> Response:
+    def _read(self) -> rule_listing.Answer:
         """The object's answer, when it is about what the rules were asked about and made of nothing that they cover."""
-        response = Request(self._environ).get_response(self._rules.app)
+        status, headers, chunks = Request(self._environ).call_application(self._rules.app)
         try:
-            self._check_read(response)
+            self._check_read(status, headers)
         except BaseException:
-            close_if_possible(response.app_iter)
+            close_if_possible(chunks)
             raise
         if self._loaded is not None and self._loaded.has_mandatory:
-            response.app_iter = self._guard.whole(response.app_iter)
-        return response
+            chunks = self._guard.whole(chunks)
+        return rule_listing.Answer(status, headers, chunks)
 
-    def _check_read(self, response: Any) -> None:
+    def _check_read(self, status: str, headers: list[tuple[str, str]]) -> None:
         if self._loaded is not None and self._loaded.has_mandatory:
-            self._guard.check_answer(response.headers.items())
+            self._guard.check_answer(headers)
         looked_at = self._asker.looked_at if self._asker is not None else None
-        stamp = str(response.headers.get("X-Timestamp") or "")
-        if looked_at is not None and response.status_int // 100 == 2 and stamp != looked_at.stamp:
+        if looked_at is None or not status.startswith("2"):
+            return
+        stamp = next((value for key, value in headers if key.lower() == "x-timestamp"), "")
+        if stamp != looked_at.stamp:
             raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
 
     def _listing(self, environ: dict[str, Any]) -> Any:
