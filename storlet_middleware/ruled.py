@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote
 
-from swift.common.swob import Request, Response
+from swift.common.swob import HTTPForbidden, Request, Response
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from rules import template
@@ -142,9 +142,27 @@ class Rules:
         return Asker(self.app, environ, loaded.compiled, where, look_up)
 
     def _install_guard(self, environ: dict[str, Any], source: Place) -> None:
+        if environ["REQUEST_METHOD"] == "DELETE":
+            self._keep_rules(environ)
+            return
         judge = _Judge(self, environ, source.version)
         decided = (source.account, source.container, source.name)
         environ["swift.authorize"] = rule_guard.Guard(environ.get("swift.authorize"), judge, decided, environ, self.app)
+
+    def _keep_rules(self, environ: dict[str, Any]) -> None:
+        """Rules are deleted by a request of their own, which is looked at, and not as segments of a manifest elsewhere."""
+        if "multipart-manifest" not in environ.get("QUERY_STRING", ""):
+            return
+        original, kept = environ.get("swift.authorize"), self.config.rules.container
+
+        def authorize(request: Any) -> Any:
+            refusal = original(request) if original is not None else None
+            read = rule_reads.of_path(request.environ["PATH_INFO"])
+            if refusal is None and read is not None and read.name is not None and read.container == kept:
+                return HTTPForbidden(request=request, body=f"what is in {kept} cannot be deleted as a segment\n")
+            return refusal
+
+        environ["swift.authorize"] = authorize
 
 
 class _Judge:
@@ -221,7 +239,6 @@ class _Ruling:
         self._source = source
         self._target = target
         self._loaded = loaded
-        self._guard: rule_guard.Guard = environ["swift.authorize"]
         self._default = default
         self._method: str = "COPY" if target else environ["REQUEST_METHOD"]
         self._judge = _Judge(rules, environ, source.version)
@@ -234,6 +251,12 @@ class _Ruling:
         query = dict(parse_qsl(self._environ.get("QUERY_STRING", ""), keep_blank_values=True))
         version = query.get("version-id")
         return f"version-id={quote(version)}" if version else ""
+
+    @property
+    def _guard(self) -> rule_guard.Guard:
+        """Of a request that reads."""
+        guard: rule_guard.Guard = self._environ["swift.authorize"]
+        return guard
 
     # --- what is decided -----------------------------------------------------------------------------------------
 

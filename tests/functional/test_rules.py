@@ -477,3 +477,17 @@ def test_explain_tells_who_may_read_the_rules(ward: Ward) -> None:
     refused = ward.researcher.get("patients/a.csv", {"X-Storlet-Explain": "true"})
     assert refused.status == 403, refused
     assert "hide" not in told(refused)
+
+
+def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(RULES)
+    (version,) = ward.admin.listing("storlet_rules", prefix="versions/")
+    paths = [f"/storlet_rules/{name}" for name in ("rules.yaml", version["name"])]
+    manifest = json.dumps([{"path": path} for path in paths]).encode()
+    assert ward.admin.put("open/large", manifest, query={"multipart-manifest": "put"}).status == 201
+    answer = ward.admin.delete("open/large", query={"multipart-manifest": "delete"})
+    assert "cannot be deleted as a segment" in answer.text or "403" in answer.text, answer
+    for path in paths:
+        assert ward.admin.head(path.lstrip("/")).status == 200
+    assert_masked(ward.researcher.get("patients/a.csv"))
