@@ -281,10 +281,12 @@ class _Ruling:
         self._refuse_archived(first)
         if self._method == "HEAD":
             return self._pass()
-        undone = self._undone(facts)
+        reversed_rule, undone, facts = self._undone(facts)
         if first is None and second is None and not undone:
             return self._pass()
-        return self._run(first, facts, second, facts_written, undone)
+        requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
+        requests += [self._request(step, facts_written, second) for step in _steps(second)]
+        return self._run(first, second, requests, reversed_rule)
 
     def _decide(self) -> tuple[Rule | None, Facts]:
         """About the subject: what is read, or written where nothing is read."""
@@ -321,21 +323,19 @@ class _Ruling:
             return self._asker.stored()
         return rule_facts.head(self._rules.app, self._environ, self._source.path)
 
-    def _undone(self, facts: Facts) -> tuple[Step, ...]:
-        """What a rule did to the object when it was stored and has to be undone for this caller."""
+    def _undone(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
+        """What a rule did to the object when it was stored and has to be undone for this caller: the rule, and by what."""
         if self._asker is None or self._loaded is None or self._method not in ("GET", "COPY"):
-            return ()
+            return "", (), facts
         compiled = self._loaded.compiled
-        if not compiled.has_reverse:
-            return ()
-        name = self._asker.stored().reverse
+        name = self._asker.stored().reverse if compiled.has_reverse else ""
         while name:
             reverse = compiled.reverse(name, facts)
             if isinstance(reverse, Needs):
                 facts = self._asker.filled(facts, reverse)
                 continue
-            return reverse.steps if reverse is not None else ()
-        return ()
+            return (name, reverse.steps, facts) if reverse is not None else ("", (), facts)
+        return "", (), facts
 
     # --- refusals ------------------------------------------------------------------------------------------------
 
@@ -494,30 +494,30 @@ class _Ruling:
                     response.headers[key] = value
         return response
 
-    def _run(
-        self, first: Rule | None, facts: Facts, second: Rule | None, facts_written: Facts, undone: tuple[Step, ...]
-    ) -> Run:
+    def _run(self, first: Rule | None, second: Rule | None, requests: list[StorletRequest], reversed_rule: str) -> Run:
         """The storlets: what undoes an earlier rule, the source's rule's, the target's rule's, and the client's own."""
-        requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
-        requests += [self._request(step, facts_written, second) for step in _steps(second)]
         explicit = self._explicit_request(first, second)
         if explicit is not None:
             requests.append(explicit)
-        self._require_enabled()
-        mandatory = next((rule for rule in (first, second) if rule is not None and rule.is_mandatory), None)
-        rule = mandatory or first or second
-        passes = [each.passes for each in (first, second) if each is not None and each.passes is not None]
+        self._rules.require_enabled(self._environ)
+        rules = [rule for rule in (first, second) if rule is not None]
+        if self._target is not None and self._target.account != self._source.account:
+            what = rules[0].name if rules else reversed_rule
+            self._require_right()
+            raise RuleRefused(what, "storlets cannot run on a copy between accounts")
+        mandatory = next((rule for rule in rules if rule.is_mandatory), None)
+        decisive = mandatory or first or second
         storing = second or (first if self._method == "PUT" else None)
         plan = Plan(
-            rule=rule.name if rule is not None else "",
+            rule=decisive.name if decisive is not None else reversed_rule,
             is_mandatory=mandatory is not None,
-            passes=passes[0] if passes else None,
+            passes=_passing(rules),
             further=tuple(requests[1:]),
             explicit_last=explicit is not None,
             reverse=storing.name if storing is not None and _is_reversible(storing) else "",
-            is_reversing=bool(undone),
+            is_reversing=bool(reversed_rule),
         )
-        self._guard.under = rule.name if rule is not None and rule.is_mandatory else None
+        self._guard.under = mandatory.name if mandatory is not None else None
         return Run(self._rules.proxy, self._environ, requests[0], plan)
 
     def _explicit_request(self, first: Rule | None, second: Rule | None) -> StorletRequest | None:
@@ -537,9 +537,6 @@ class _Ruling:
                 f"{names.EXTRA_RESOURCES} and {names.RANGE} cannot be had where a rule's storlet runs first"
             )
         return request
-
-    def _require_enabled(self) -> None:
-        self._rules.require_enabled(self._environ)
 
     def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
         source, target = self._source, self._target
@@ -610,6 +607,23 @@ def _query(environ: Mapping[str, Any]) -> dict[str, str]:
 
 def _steps(rule: Rule | None) -> tuple[Step, ...]:
     return rule.action.steps if rule is not None and isinstance(rule.action, RunAction) else ()
+
+
+def _passing(rules: list[Rule]) -> Passes | None:
+    """What leaves under all of the rules; ``None`` where each leaves that open."""
+    limits = [rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None]
+    if not limits:
+        return None
+    first, *others = limits
+    for other in others:
+        # Of two patterns of which one fits the other, the narrower is what they have in common.
+        first = Passes(
+            metadata=tuple({n for n in first.metadata if other.allows_metadata(n)})
+            + tuple({n for n in other.metadata if first.allows_metadata(n)}),
+            headers=tuple({n for n in first.headers if other.allows_header(n)})
+            + tuple({n for n in other.headers if first.allows_header(n)}),
+        )
+    return first
 
 
 def _is_reversible(rule: Rule) -> bool:
