@@ -31,7 +31,7 @@ from rules.engine import Compiled, Needs
 from rules.facts import UNKNOWN, Facts
 from rules.model import Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
-from rules.report import Report, may_show_stored
+from rules.report import Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
@@ -181,7 +181,8 @@ class _Judge:
             return None
         facts = rule_facts.of_request(self._environ, self._method, container, name)
         asker = self._rules.asker(self._environ, Place(self._version, account, container, name), loaded)
-        rule = asker.decide(facts)[0].rule
+        # As if the client had asked for a storlet: an ordinary rule before a mandatory one runs on its own object only.
+        rule = asker.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
@@ -582,7 +583,7 @@ class _Ruling:
                 texts.append(f"{prefix}no rules are in force")
                 mappings.append({"version": None})
                 continue
-            report = self._report(loaded, facts, place)
+            report = self._report(loaded, facts)
             texts += [f"{prefix}rules of version {loaded.version[:12]}", *(prefix + line for line in report.lines())]
             mappings.append({"version": loaded.version, **report.mapping()})
         response = Response(status=200, request=Request(environ))
@@ -592,13 +593,14 @@ class _Ruling:
             response.content_type, response.body = "text/plain; charset=utf-8", ("\n".join(texts) + "\n").encode()
         return response
 
-    def _report(self, loaded: Loaded, facts: Facts, place: Place) -> Report:
-        explanation = loaded.compiled.explain(facts, self._is_explicit)
-        shown = may_show_stored(explanation.rule, facts)
-        if shown and place.name is not None and self._method != "PUT":
-            # What the object's metadata says is told to whoever may read them, whatever the rules are about.
-            shown = access.ask(self._environ, self._rules.app, "GET", place.path).refusal is None
-        return Report.of(facts, explanation, self._rules.config.placement.run_on, shows_stored=shown)
+    def _report(self, loaded: Loaded, facts: Facts) -> Report:
+        # What the object's metadata says is told to whom Swift and the rules tell it; a copy is told of its source's.
+        source = self._source
+        may_read = source.name is None or (
+            access.ask(self._environ, self._rules.app, "GET", source.path).refusal is None
+            and self._judge.covers(source.account, source.container or "", source.name) is None
+        )
+        return Report.for_caller(loaded.compiled, facts, self._rules.config.placement.run_on, may_read=may_read)
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:
