@@ -1,0 +1,88 @@
+"""An account with rules, for the tests of rules: who may read what, and what an answer must never tell.
+
+The account has a reader whom a mandatory rule concerns (a researcher, ``test2:tester2``), one whom it does not (a physician,
+``test:tester``), and its administrator.  What the researcher must never see is :data:`SECRET`, and what is told of the object by
+length, hash or metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import SOURCES, declaration, prepare_account, unique
+
+SECRET = b"SECRET"
+CONTENT = b"name: SECRET, age: 42\n" * 200
+MASKED = CONTENT.replace(SECRET, b"------")
+ETAG = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+RESEARCHER, PHYSICIAN = "test2:tester2", "test:tester"
+
+RULES = f"""
+version: 1
+rules:
+  - name: hide
+    when:
+      method: GET
+      container: {{prefix: patients}}
+      any: [{{user: "{RESEARCHER}"}}, {{anonymous: true}}, {{signed: true}}]
+    mandatory: true
+    run: mask.py
+"""
+
+
+@dataclass(frozen=True)
+class Ward:
+    """An account with rules."""
+
+    admin: Client
+    researcher: Client
+    physician: Client
+
+    def rule(self, text: str, *, accept: bool = False) -> None:
+        headers = {"X-Storlet-Rules-Accept-Warnings": "true"} if accept else {}
+        answer = self.admin.put("storlet_rules/rules.yaml", text.encode(), headers)
+        assert answer.status == 201, answer.text
+
+
+def make_ward(users: dict[str, Client], policy: str = "") -> Ward:
+    account = f"AUTH_{unique('ward')}"
+    ward = Ward(*(users[name].on(account) for name in ("admin:admin", RESEARCHER, PHYSICIAN)))
+    prepare_account(ward.admin)
+    acl = {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}", "X-Container-Write": f"{RESEARCHER},{PHYSICIAN}"}
+    assert ward.admin.put("storlet", b"", acl).status in (201, 202)
+    for container in ("patients", "open"):
+        more = {"X-Storage-Policy": policy} if policy else {}
+        assert ward.admin.put(container, b"", acl | more).status == 201
+    assert ward.admin.put("storlet_rules", b"").status == 201
+    source = (SOURCES / "rules_tools.py").read_bytes()
+    for name in ("mask", "mark", "pack", "unpack"):
+        headers = declaration("python", f"{name}.{name.title()}")
+        assert ward.admin.put(f"storlet/{name}.py", source, headers).status == 201
+    headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
+    for path in ("patients/a.csv", "open/a.csv"):
+        assert ward.admin.put(path, CONTENT, headers).status == 201
+    return ward
+
+
+def told(answer: Answer) -> str:
+    """Everything that an answer says."""
+    return f"{answer.headers}{answer.body.decode(errors='replace')}"
+
+
+def assert_closed(answer: Answer, rule: str = "hide") -> None:
+    """A refusal that names the rule and tells nothing of the object."""
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", rule), answer
+    assert "SECRET" not in told(answer)
+    assert ETAG not in told(answer)
+    assert str(len(CONTENT)) not in told(answer)
+
+
+def assert_masked(answer: Answer) -> None:
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, MASKED), answer
+    assert answer.headers["X-Storlet-Rule"] == "hide"
+    assert "SECRET" not in told(answer)
+    assert ETAG not in told(answer)
+    for header in ("Content-Range", "Last-Modified", "Accept-Ranges", "X-Timestamp", "X-Object-Meta-Study"):
+        assert answer.headers[header] is None, (header, answer)
