@@ -350,6 +350,14 @@ class _Ruling:
         self._require(method, self._source)
 
     def _require(self, method: str, place: Place) -> None:
+        if place.container is None:
+            # An account's own requests are its owner's, and of whom Swift lets in there.
+            authorize = self._environ.get("swift.authorize")
+            authorize = getattr(authorize, "original", authorize)
+            refusal = authorize(Request(dict(self._environ))) if authorize is not None else None
+            if refusal is not None:
+                raise SwiftRefusal(refusal)
+            return
         verdict = access.ask(self._environ, self._rules.app, method, place.path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)

@@ -373,6 +373,16 @@ def test_deny_has_a_message_and_comes_after_swifts_own_refusal(ruled: Callable[[
     assert (stranger.status, stranger.headers["X-Storlet-Rule"]) == (401, None), stranger
 
 
+def test_rules_about_accounts_and_containers(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled("  - {name: night, when: {method: [GET, DELETE]}, mandatory: true, deny: not now}\n")
+    for path in ("", "patients", "patients/a.csv"):
+        assert_closed(ward.admin.get(path), "night")
+        stranger = Client(ward.admin.storage_url, "").get(path)
+        assert (stranger.status, stranger.headers["X-Storlet-Rule"]) == (401, None), stranger
+    assert_closed(ward.admin.delete("patients/a.csv"), "night")
+    assert ward.admin.get("storlet_rules/rules.yaml").status == 200
+
+
 def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
     ward = ruled("  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n")
     name = unique("patients/new")
