@@ -38,7 +38,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import Response
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
@@ -49,17 +48,15 @@ from storlet_middleware.rule_reads import (
     ALLOWS_RESERVED,
     Judge,
     Read,
-    archived_name,
     asked,
     hidden_version,
     listed,
     of_path,
     of_url,
     origins,
+    visible,
 )
 from storlet_middleware.rule_segments import Manifests, own_request
-
-__all__ = ("Guard", "Judge", "archived_name", "manifest_rule", "moves_bytes")
 
 Authorize: TypeAlias = Callable[[Any], Any]
 
@@ -100,7 +97,7 @@ class Guard:
         self._environ = dict(environ)
         self._app = app
         self._method: str = environ["REQUEST_METHOD"]
-        self._is_copy = self._method == "COPY" or (self._method == "PUT" and "HTTP_X_COPY_FROM" in environ)
+        self._is_copy = self._method == "COPY" or (self._method == "PUT" and bool(environ.get("HTTP_X_COPY_FROM")))
         self._version_id = _version_id(environ)
 
     def around(self, other: Authorize | None) -> Guard:
@@ -116,7 +113,7 @@ class Guard:
             return refusal
         try:
             for read in self._reads(request):
-                self._require(read)
+                self._require(read, request.method)
             return self._beyond(request)
         except StorletError as error:
             if error not in self.refused:
@@ -136,17 +133,21 @@ class Guard:
             return listed(read, _query(request.environ).get("prefix", "")) if is_of_segments else ()
         if request.method == "PUT":
             return (read.of(read.container, None),) if self._tells_version(request) else ()
-        return origins(read) if request.method in _READS and not self._is_decided(read) else ()
+        return origins(read) if request.method in _READS and not self._is_decided(read, request.method) else ()
 
     def _tells_version(self, request: Any) -> bool:
         """``PUT`` with ``?version-id`` makes a version the current one, and its answer has that version's etag."""
         is_restored = self._version_id and self._method == "PUT" and not self._is_copy
         return bool(is_restored) and config_true_value(request.headers.get(_IS_VERSION_LINK, "false"))
 
-    def _is_decided(self, read: Read) -> bool:
-        """Whether the filter has decided about reading this: not another version of it, nor what an upload overwrites."""
+    def _is_decided(self, read: Read, method: str) -> bool:
+        """Whether the filter has decided about reading this, and not about another version of it or what is to take its place.
+
+        A copy reads its source once, by ``GET``.  A HEAD in it is for the target (of a link with an etag, of a segment), and what
+        comes of that is not what a storlet makes of the source.
+        """
         account, container, name = self._decided
-        if container is None or name is None or not (self._method in _READS or self._is_copy):
+        if container is None or name is None or not (self._method in _READS or (self._is_copy and method == "GET")):
             return False
         if self._version_id:
             try:
@@ -162,11 +163,13 @@ class Guard:
             return None
         read = of_path(request.environ["PATH_INFO"])
         end = None if read is None else self._end_of_links(read)
-        if end is None or end.is_hidden:
+        shown = None if end is None else visible(end)
+        if end is None or read in (end, shown):
             return None  # an object's version is that object
         for origin in origins(end):
-            self._require(origin)
-        return access.ask({**self._environ, "swift.authorize": self.original}, self._app, "GET", end.path).refusal
+            self._require(origin, request.method)
+        path = (shown or end).path
+        return access.ask({**self._environ, "swift.authorize": self.original}, self._app, "GET", path).refusal
 
     def _end_of_links(self, read: Read) -> Read | None:
         """Where links end that begin at an object; ``None`` when it is none."""
@@ -178,15 +181,18 @@ class Guard:
 
     # --- asking --------------------------------------------------------------------------------------------------
 
-    def _require(self, read: Read) -> None:
+    def _require(self, read: Read, method: str) -> None:
         """Raise when a mandatory rule covers what is read."""
         if read not in self._known:
             rule = asked(self._judge, read)
-            # Names of rules are those of one account.
-            if rule is None or (rule == self.under and read.account == self._decided[0]):
+            if rule is None or self._is_under(rule, read, method):
                 return
             self._known[read] = RuleRefused(rule, f"the request would read {_what(read)}, which the rule covers")
         raise self._known[read]
+
+    def _is_under(self, rule: str, read: Read, method: str) -> bool:
+        """Whether it is the rule whose storlet reads: it reads by ``GET``.  Names of rules are those of one account."""
+        return rule == self.under and read.account == self._decided[0] and method == "GET"
 
     # --- the answer ----------------------------------------------------------------------------------------------
 
@@ -197,62 +203,61 @@ class Guard:
         """
         if self.refused:
             raise self.refused[0]
-        given = HeaderKeyDict(headers)
-        self._check_link(given)
-        if self._method in _READS and config_true_value(given.get("X-Static-Large-Object", "false")):
+        given = {key.lower(): value for key, value in headers}
+        if "x-symlink-target-etag" in given or "x-symlink-target-bytes" in given:
+            self._check_link(given)
+        if self._method in _READS and config_true_value(given.get("x-static-large-object", "false")):
             self._check_manifest(given)
 
     def _check_link(self, headers: Mapping[str, str]) -> None:
         """A static link tells its target's etag and length: to who asks for the link itself, or tries to ``POST`` to it."""
-        if "X-Symlink-Target-Etag" not in headers and "X-Symlink-Target-Bytes" not in headers:
-            return
         target = self._target(headers)
         if target is None or target.name is None:
             raise BackendFailed("the target of a link cannot be told, and rules may cover it")
         for read in (target, self._end_of_links(target)):
-            if read is not None and not self._is_decided(read):
+            if read is not None and not self._is_decided(read, self._method):
                 for origin in origins(read):
-                    self._require(origin)
+                    self._require(origin, "HEAD")
 
     def _target(self, headers: Mapping[str, str]) -> Read | None:
         """What a link leads to; versioning makes of its own link one to ``?version-id`` of the object."""
-        path = headers.get("X-Symlink-Target")
+        path = headers.get("x-symlink-target")
         if path is None:
-            return of_url(headers.get("Location") or "")
+            return of_url(headers.get("location") or "")
         _, version, account, *_ = text(self._environ["PATH_INFO"]).split("/")
-        return of_url(f"/{version}/{headers.get('X-Symlink-Target-Account') or quote(account)}/{path}")
+        return of_url(f"/{version}/{headers.get('x-symlink-target-account') or quote(account)}/{path}")
 
     def _check_manifest(self, headers: Mapping[str, str]) -> None:
         manifest = of_path(self._environ["PATH_INFO"])
         if manifest is None or manifest.name is None:
             return
         query = f"version-id={quote(self._version_id)}" if self._version_id else ""
-        found = Manifests(self._app, self._environ, self._judge, query)
-        rule = found.rule_of(manifest, headers.get("X-Timestamp"))
-        if rule is not None and not (rule == self.under and manifest.account == self._decided[0]):
-            raise RuleRefused(rule, "the request would read a large object's parts, of which the rule covers some")
+        rule = Manifests(self._app, self._environ, self._judge, query).rule_of(manifest, headers.get("x-timestamp"))
+        if rule is not None:
+            raise RuleRefused(rule, "the object consists of others, of which the rule covers some")
 
-    def whole(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def whole(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
         """An answer's body that breaks at its end when a read was refused after it had begun.
 
         Swift ends a large object early then, which a client that was told no length (DLO of many segments) takes for the end.
         """
-        try:
-            yield from chunks
-            if self.refused:
-                raise self.refused[0]
-        finally:
-            close_if_possible(chunks)
+        return _Whole(chunks, self.refused) if self._method == "GET" else chunks
 
 
-def manifest_rule(
-    app: Any, environ: dict[str, Any], judge: Judge, place: tuple[str, str, str, str], query: str = ""
-) -> str | None:
-    """The mandatory rule that covers a part of the static large object at ``place`` (version, account, container, name).
+class _Whole:
+    """A body; whoever closes it closes what it is made of, also when nothing of it was read."""
 
-    :param query: ``version-id=..`` where a version is meant.
-    """
-    return Manifests(app, environ, judge, query).rule_of(Read(*place))
+    def __init__(self, chunks: Iterable[bytes], refused: list[StorletError]) -> None:
+        self._chunks = chunks
+        self._refused = refused
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._chunks
+        if self._refused:
+            raise self._refused[0]
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
 
 
 def moves_bytes(environ: Mapping[str, Any]) -> str | None:

@@ -119,6 +119,13 @@ def listed(read: Read, prefix: str) -> Iterable[Read]:
     return (read,)
 
 
+def visible(read: Read) -> Read | None:
+    """The object of which a hidden one is a version; ``None`` for what is not hidden, or no version."""
+    container = _visible(read.container)
+    parts = split_reserved_name(read.name) if read.name and read.name.startswith(RESERVED) else []
+    return read.of(container, parts[0]) if container and len(parts) == 2 else None
+
+
 def _visible(container: str | None) -> str | None:
     """The container whose versions are kept in a hidden one; ``None`` where that cannot be told."""
     parts = split_reserved_name(container) if container and container.startswith(RESERVED) else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from swift.common.middleware.versioned_writes.legacy import VersionedWritesContext
@@ -301,19 +302,30 @@ def test_a_manifest_is_no_way_to_learn_a_covered_objects_etag(swift: Pipeline, e
     assert b"Mismatch" not in answer.body
 
 
+@pytest.mark.parametrize("headers", [{}, {"X-Copy-From": ""}])
+def test_a_manifest_in_a_covered_objects_place_is_no_way_to_learn_its_etag(
+    swift: Pipeline, headers: dict[str, str]
+) -> None:
+    """What an upload is to take the place of is not what the filter has decided to let be read."""
+    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
+    manifest = json.dumps([{"path": "/open/link", "etag": ETAG}]).encode()
+    path = "closed/o?multipart-manifest=put"
+    assert_refused(swift.guarded(Judge(COVERED), "PUT", path, headers, body=manifest))
+
+
 def test_a_manifest_with_heartbeats_names_the_rule_in_swifts_own_words(swift: Pipeline) -> None:
     """202 has gone out before anything is looked at."""
     manifest = json.dumps([{"path": "/closed/o"}]).encode()
     answer = swift.guarded(Judge(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest)
     assert answer.status == 202
     assert b"closed/o, 403 Forbidden (hide)" in answer.body
-    assert answer.broken is not None
     assert "slo" not in swift.store.boxes["AUTH_a/open"].objects
 
 
 def test_a_large_object_may_be_deleted_with_its_segments(swift: Pipeline) -> None:
     make_slo(swift)
-    answer = swift.guarded(Judge(COVERED), "DELETE", "open/slo?multipart-manifest=delete")
+    judge = Judge(COVERED, "AUTH_a/open/slo")
+    answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
     assert_given(answer)
     assert swift.store.boxes["AUTH_a/closed"].objects == {}
 
@@ -362,6 +374,22 @@ def test_a_segment_that_is_refused_after_the_first_breaks_the_body(swift: Pipeli
     assert isinstance(answer.broken, RuleRefused)
 
 
+def test_a_body_of_which_nothing_was_read_is_closed(swift: Pipeline) -> None:
+    closed = []
+
+    class Body:
+        def __iter__(self) -> Any:
+            return iter(())
+
+        def close(self) -> None:
+            closed.append(True)
+
+    guard = swift.guarded(Judge(), "GET", "open/o").guard
+    body: Any = guard.whole(Body())
+    body.close()
+    assert closed == [True]
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +432,18 @@ def test_a_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG})
     for method, path, headers, decided in copies("open/link", "open/copy", "?symlink=get"):
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
+
+
+def test_the_target_of_a_copy_is_no_way_to_learn_its_sources_etag(swift: Pipeline) -> None:
+    """The filter lets a storlet read the source; a HEAD of it is for the link that the target would be."""
+    swift.request("PUT", "open/empty")
+    headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": "0" * 32, "X-Copy-From": "open/empty"}
+    for under in (None, "hide"):
+        answer = swift.guarded(
+            Judge(COVERED), "PUT", "open/link", headers, decided=("AUTH_a", "closed", "o"), under=under
+        )
+        assert_refused(answer)
+        assert ETAG.encode() not in answer.body
 
 
 # --- old versions (X-Versions-Enabled) --------------------------------------------------------------------------------
@@ -511,6 +551,30 @@ def test_a_segment_behind_a_version_is_asked_about(versioned: Pipeline) -> None:
     behind_a_version(versioned)
     versioned.slo("open/slo", "closed/v")
     assert_refused(versioned.guarded(Judge(COVERED), "GET", "open/slo"))
+
+
+def test_a_hidden_version_behind_a_version_is_asked_about(versioned: Pipeline) -> None:
+    """A link can name what no request can, and what Swift follows with its own right it may read."""
+    versioned.request("PUT", "closed/w", body=SECRET)
+    hidden = next(
+        name for name in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects if name.startswith("\0w\0")
+    )
+    target = quote(f"\0versions\0closed/{hidden}")
+    versioned.request("PUT", "open/second", {"X-Symlink-Target": target})
+    versioned.request("PUT", "closed/v", {"X-Symlink-Target": "open/second"})
+    assert_given(versioned.guarded(Judge(), "GET", "closed/v"), SECRET)
+    assert_refused(versioned.guarded(Judge("AUTH_a/closed/w"), "GET", "closed/v"))
+    refused = versioned.guarded(Judge(), "GET", "closed/v", authorize=allows_but("closed/w"))
+    assert refused.status == 403
+    assert SECRET not in refused.body
+
+
+def test_a_version_behind_a_version_of_what_may_be_read_is_read(versioned: Pipeline) -> None:
+    versioned.request("PUT", "closed/w", body=b"public")
+    versioned.request("PUT", "closed/v", {"X-Symlink-Target": "closed/w"})
+    judge = Judge(COVERED)
+    assert_given(versioned.guarded(judge, "GET", "closed/v"), b"public")
+    assert judge.asked == ["AUTH_a/closed/w"]
 
 
 # --- archived versions (X-Versions-Location) --------------------------------------------------------------------------
