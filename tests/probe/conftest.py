@@ -84,6 +84,7 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     mounts, descriptors, half_code = host.mounts(), host.all_descriptors(), host.temporary_code()
     pids = {name: host.cluster.process(name).pid for name in descriptors}
     yield
+    # (A sandboxd that was just started is still at work on its self-test.)
     await_none(lambda: busy(host), "at work in the sandboxes")
     await_none(host.dead_containers, "ended containers")
     await_none(host.run_sockets, "sockets")
@@ -98,7 +99,7 @@ def nothing_is_left(host: Host) -> Iterator[None]:
         assert host.cluster.is_running(name), name
 
 
-def await_none(left: Callable[[], list[str]], what: str, seconds: float = 10) -> None:
+def await_none(left: Callable[[], list[str]], what: str, seconds: float = 30) -> None:
     """Wait until there is nothing left of a kind; the failure names what there is."""
     try:
         wait_for(lambda: not left(), seconds, what)
