@@ -29,7 +29,8 @@ LIMITS = {
         "memory_bytes": "128M", "pids": 64, "scratch_bytes": "4M", "open_files": 128,
         "output_bytes": OUTPUT_BYTES, "log_bytes": LOG_BYTES,
     },
-    "storlet.conf:invocation": {"first_byte_seconds": 3, "idle_seconds": 2, "total_seconds": 4},
+    # The total counts the start of a worker and what Swift does meanwhile: seconds, on a machine with other work.
+    "storlet.conf:invocation": {"first_byte_seconds": 3, "idle_seconds": 2, "total_seconds": 7},
 }  # fmt: skip
 
 
