@@ -37,7 +37,7 @@ from .progress import AioError, Progress, run, say
 STEPS: Final = 8
 START_SECONDS: Final = 60.0
 ENGINE_SECONDS: Final = 45.0
-KILLED_SECONDS: Final = 2.0
+KILLED_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)

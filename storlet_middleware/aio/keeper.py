@@ -21,7 +21,7 @@ from .progress import AioError, complain
 LOOK_SECONDS: Final = 0.25
 HOUSEWORK_SECONDS: Final = 10.0
 LOG_BYTES: Final = 32 * 1024 * 1024
-BACKOFF_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+BACKOFF_SECONDS: Final = (0.0, 0.5, 1.0, 2.0)
 STEADY_SECONDS: Final = 60.0
 ENGINE_LOOK_SECONDS: Final = 5.0
 ENGINE_SILENT_SECONDS: Final = 45.0

@@ -24,6 +24,7 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -48,6 +49,7 @@ INIT: Final = "init"
 #: Version 2 counts weights from 1 to 10000 around 100, version 1 shares from 2 to 262144 around 1024.
 _SHARES_MAX: Final = 262144
 _MOVES_MAX: Final = 20
+_DYING_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _SYSTEMCTL_SECONDS: Final = 20
 
@@ -198,10 +200,20 @@ class Cgroups:
         return found
 
     def remove_sandboxes(self, name: str, groups: Iterable[str]) -> None:
-        """Remove groups that :meth:`sandboxes` named and whose containers are gone."""
+        """Remove groups that :meth:`sandboxes` named and whose containers are gone, and kill what is in them.
+
+        An engine that dies while it starts a container leaves the process that was to become it, which waits for ever.
+        """
         for group in groups:
-            for tree in self._all_trees():
-                _remove(tree / name.lstrip("/") / group)
+            paths = [tree / name.lstrip("/") / group for tree in self._all_trees()]
+            killed = sum(_kill(path) for path in paths)
+            for path in paths:
+                _remove(path)
+                # A killed process is in its group until somebody has asked for it.
+                give_up = time.monotonic() + _DYING_SECONDS
+                while killed and path.exists() and time.monotonic() < give_up:
+                    time.sleep(0.02)
+                    _remove(path)
 
     # --- the workers of a storlet -----------------------------------------------------------------------------------
 
@@ -388,6 +400,19 @@ def _enable(path: Path, controllers: Iterable[str]) -> list[str]:
         except OSError as error:
             faults.append(f"{path}/cgroup.subtree_control +{one}: {error.strerror}")
     return faults
+
+
+def _kill(path: Path) -> int:
+    """Kill what is in a group or in one below it; how many that were."""
+    killed = 0
+    for procs in path.rglob("cgroup.procs"):
+        with contextlib.suppress(OSError):
+            for pid in _read(procs).split():
+                # Groups that other namespaces share show a process of theirs as 0.
+                if int(pid) > 1:
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed += 1
+    return killed
 
 
 def _remove(path: Path) -> None:

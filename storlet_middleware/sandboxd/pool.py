@@ -169,14 +169,14 @@ class Pool:
         self._in_background(self._spares.run())
         config = self._node.config
         tick = min(SWEEP_SECONDS, config.sandbox.idle_stop_seconds / 4, config.invocation.group_idle_seconds)
-        next_sweep = 0.0
+        next_sweep = 0.0  # at once: what a crash has left waits already
         while True:
-            await asyncio.sleep(max(tick, 0.1))
-            await asyncio.gather(*(self._look_after(entry) for entry in list(self._entries.values())))
             if self._now() >= next_sweep:
                 next_sweep = self._now() + SWEEP_SECONDS
                 await self._sweep()
                 self._tidy_soon(0.0)
+            await asyncio.sleep(max(tick, 0.1))
+            await asyncio.gather(*(self._look_after(entry) for entry in list(self._entries.values())))
 
     async def close(self, grace_seconds: float) -> None:
         """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
@@ -367,14 +367,33 @@ class Pool:
     # --- room -------------------------------------------------------------------------------------------------------
 
     async def _make_room(self) -> None:
-        """End idle sandboxes until the node has no more than ``max_per_node``; raises :class:`NodeBusy`."""
+        """End idle sandboxes until the node has no more than ``max_per_node``; raises :class:`NodeBusy`.
+
+        One that does not work but is too fresh to be ended, as all are that were just adopted, is idle in a moment.
+        """
+        if await self._has_made_room():
+            return
+        if any(await asyncio.gather(*(self._is_fresh(entry) for entry in list(self._entries.values())))):
+            await asyncio.sleep(RECENT_SECONDS)
+            if await self._has_made_room():
+                return
         limit = self._node.config.sandbox.max_per_node
+        raise NodeBusy(f"{limit} sandboxes work on this node, which is its maximum")
+
+    async def _has_made_room(self) -> bool:
         async with self._room:
-            while self._count() > limit:
+            while self._count() > self._node.config.sandbox.max_per_node:
                 ending = self._spares.drop_one() or await self._evict()
                 if ending is None:
-                    raise NodeBusy(f"{limit} sandboxes work on this node, which is its maximum")
+                    return False
                 await asyncio.wait({ending})
+        return True
+
+    async def _is_fresh(self, entry: Entry) -> bool:
+        """Whether a sandbox starts, is being adopted, or does not work."""
+        if entry.sandbox is None:
+            return False
+        return entry.sandbox.state is State.STARTING or await self._idle_seconds(entry) >= 0
 
     def _count(self) -> int:
         return len(self._entries) + len(self._draining) + len(self._spares)

@@ -23,8 +23,9 @@ DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
 LOGS: Final = (*DAEMONS, "account-1", "container-1")
 #: Terminal escapes, and the one-character forms of them; the rest of the control characters but line ends.
 ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-#: The engine's client keeps some connections at hand, more after many containers at a time: only more than so many is a leak.
-ENGINE_CONNECTIONS: Final = 16
+#: The engine's clients keep ten connections each at hand, the more the more containers came and went at a time, and each
+#: server keeps its own to sandboxd: only more than so many is a leak.
+KEPT_CONNECTIONS: Final = 40
 #: Sockets of a supervisor besides two for each worker: listening ones, its control connection.
 ALLOWED_SOCKETS: Final = 8
 #: What a supervisor has of its own.
@@ -100,7 +101,7 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
     """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and to the engine."""
     counts = host.descriptors(name)
     if name == "sandboxd":
-        counts["socket"] = max(0, counts["socket"] - sandboxes) // ENGINE_CONNECTIONS
+        counts["socket"] = max(0, counts["socket"] - sandboxes - KEPT_CONNECTIONS)
     return +counts
 
 

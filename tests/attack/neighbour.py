@@ -23,7 +23,7 @@ from typing import Final, TextIO
 
 from tests.functional.tools import declaration, unique
 from tests.probe.tenant import CONTENT, DATA
-from tests.support.cluster import CHECKOUT
+from tests.support.cluster import CHECKOUT, wait_for
 
 KINDS: Final = ("storlet", "plain")
 #: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's own work.
@@ -100,6 +100,10 @@ class Neighbour:
             self._process.stdin.close()
             self._process.wait(60)
 
+    def is_served(self) -> bool:
+        """Whether requests of each kind have been answered as they must."""
+        return {one.kind for one in self.between(0, math.inf).samples if not one.fault} == set(KINDS)
+
     def between(self, begin: float, end: float) -> Window:
         """What was due in that time (of ``time.monotonic``); asked for when it is over."""
         with self.file.open(encoding="utf-8") as lines:
@@ -116,6 +120,8 @@ def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
     neighbour = Neighbour(file)
     neighbour.start(url, token)
     try:
+        # Its sandbox has a start, which no attack is to blame for; and a load that does not run would have no faults.
+        wait_for(neighbour.is_served, 60, "the neighbour's first runs")
         yield neighbour
     finally:
         neighbour.stop()

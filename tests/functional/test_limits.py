@@ -29,21 +29,29 @@ def small(other_cluster: Cluster, other_owner: Client) -> Iterator[str]:
         yield "c/small"
 
 
+def warm_up(tool: Tool, small: str) -> None:
+    """The total counts the start of a sandbox and of a worker as well, also of one in the place of another that was killed."""
+    assert retry_until(lambda: tool.get(small).body == CONTENT, 60)
+
+
 def test_the_deadline_of_the_first_byte(there: Tool, small: str) -> None:
     key = unique("late")
+    warm_up(there, small)
     answer = there.get(small, "slow", before="30", count=key)
     assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
-    assert there.get(small).body == CONTENT
+    warm_up(there, small)
     assert there.count(small, key) == 1
 
 
 def test_silence_within_the_output_breaks_it(there: Tool, small: str) -> None:
+    warm_up(there, small)
     answer = there.get(small, "slow", pieces="2", pause="30")
     assert (answer.status, answer.is_broken, answer.body) == (200, True, b"1:0\n")
-    assert there.get(small).body == CONTENT
+    warm_up(there, small)
 
 
 def test_the_deadline_of_the_whole(there: Tool, small: str) -> None:
+    warm_up(there, small)
     answer = there.get(small, "slow", pieces="100", pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
     assert answer.body.startswith(b"1:0\n1:1\n")
@@ -52,35 +60,42 @@ def test_the_deadline_of_the_whole(there: Tool, small: str) -> None:
 
 def test_deadlines_of_a_put_and_a_copy(there: Tool, small: str) -> None:
     target = f"c/{unique('put')}"
-    for answer in (
-        there.put(target, b"x", "slow", before="30"),
-        there.copy(small, "/" + target, "slow", before="30"),
-    ):
-        assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
-    answer = there.put(target, b"x", "slow", pieces="2", pause="30")
-    assert (answer.status, answer.error) == (422, "storlet.timeout.idle"), answer
+    warm_up(there, small)
+    late = there.put(target, b"x", "slow", before="30")
+    assert (late.status, late.error) == (422, "storlet.timeout.first_byte"), late
+    warm_up(there, small)
+    late = there.copy(small, "/" + target, "slow", before="30")
+    assert (late.status, late.error) == (422, "storlet.timeout.first_byte"), late
+    warm_up(there, small)
+    stalled = there.put(target, b"x", "slow", pieces="2", pause="30")
+    assert (stalled.status, stalled.error) == (422, "storlet.timeout.idle"), stalled
     assert there.client.head(target).status == 404
 
 
 def test_too_much_output(there: Tool, small: str) -> None:
     target = f"c/{unique('put')}"
+    warm_up(there, small)
     answer = there.get(small, "flood", bytes="3000000")
     assert (answer.status, answer.is_broken) == (200, True) or answer.error == "storlet.limit.output", answer
     assert len(answer.body) <= 1024 * 1024
+    warm_up(there, small)
     answer = there.put(target, b"x", "flood", bytes="3000000")
     assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
     assert there.client.head(target).status == 404
+    warm_up(there, small)
     assert there.get(small, "flood", bytes="1048576").size == 1024 * 1024
 
 
 def test_too_much_memory(there: Tool, small: str) -> None:
+    warm_up(there, small)
     answer = there.get(small, "hoard", bytes="400000000")
     assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
     # A sandbox that lost its supervisor to the lack of memory is replaced.
-    assert retry_until(lambda: there.get(small).body == CONTENT)
+    warm_up(there, small)
 
 
 def test_the_limit_of_the_log(there: Tool, small: str) -> None:
+    warm_up(there, small)
     answer = there.get(small, "identity", {"X-Storlet-Generate-Log": "True"}, log="w" * 200, times="50")
     assert (answer.status, answer.body) == (200, CONTENT)
     path = f"storletlog/{there.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
@@ -105,11 +120,13 @@ def upload(client: Client, toolbox: Toolbox, stem: str, **declared: str) -> tupl
 
 
 def test_a_class_has_a_lower_limit_than_the_node(there: Tool, toolbox: Toolbox, small: str) -> None:
+    warm_up(there, small)
     answer = there.get(small, set_big="x" * 300)
     assert (answer.status, answer.error) == (422, "storlet.limit.metadata"), answer
     status, text, name = upload(there.client, toolbox, "trusted")
     assert status == 201, text
     trusted = Tool(there.client, name, there.placement)
+    warm_up(trusted, small)
     answer = trusted.get(small, set_big="x" * 300)
     assert (answer.status, answer.body, answer.meta("Big")) == (200, CONTENT, "x" * 300), answer
 
@@ -120,7 +137,7 @@ def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox:
     status, text, name = upload(other_owner, toolbox, "trusted", Memory="160M")
     assert status == 201, text
     headers = {"X-Run-Storlet": name, "X-Storlet-Limit-Memory": "150M"}
-    assert other_owner.get(small, headers).body == CONTENT
+    assert retry_until(lambda: other_owner.get(small, headers).body == CONTENT, 60)
     status, text, _ = upload(other_owner, toolbox, "trusted", Memory="200M")
     assert (status, "Memory: 200M is more than 192M" in text) == (400, True), text
 
@@ -135,7 +152,7 @@ def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
         other_cluster.configure(lower)
         for placement in ("object", "proxy"):
             tool = Tool(other_owner, name, placement)
-            assert tool.get(small).body == CONTENT
+            warm_up(tool, small)
             answer = tool.get(small, "flood", bytes="5000")
             assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
             assert tool.get(small, headers={"X-Storlet-Limit-Output": "64K"}).status == 400
@@ -143,4 +160,6 @@ def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
         assert (status, "Output: 64K is more than 4K" in text) == (400, True), text
     finally:
         other_cluster.configure(OPTIONS)
-    assert Tool(other_owner, name).get(small, "flood", bytes="5000").size == 5000
+    tool = Tool(other_owner, name)
+    warm_up(tool, small)
+    assert tool.get(small, "flood", bytes="5000").size == 5000

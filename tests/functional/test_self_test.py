@@ -103,7 +103,7 @@ def test_a_check_leaves_running_sandboxes_alone(any_tool: Tool, plain: str, owne
 
 
 def test_info_says_that_the_classes_hold(cluster: Cluster) -> None:
-    retry_until(lambda: info_of(cluster)["self_test"] == {"user": "pass", "admin": "pass"})
+    assert retry_until(lambda: info_of(cluster)["self_test"] == {"user": "pass", "admin": "pass"})
 
 
 def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
@@ -125,7 +125,7 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
         assert "class admin: CLOSED on this node" in done.stdout
         assert "-> /host/service.sock answers" in done.stdout
 
-    retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass")
+    assert retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass", 30)
     usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"]["accepted"]
     accepted = {"accept_failures": ", ".join([*usual, "files-no-sockets"])}
     with other_cluster.configured({"storlet.conf:class:admin": admin, "storlet.conf:sandbox": accepted}):

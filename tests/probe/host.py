@@ -302,9 +302,11 @@ class Host:
         def read() -> str:
             text = ""
             for name, start in starts.items():
-                with self.cluster.process(name).log.open("rb") as file:
-                    file.seek(start)
-                    text += file.read().decode("utf-8", "replace")
+                log = self.cluster.process(name).log
+                if self._log_size(name) >= start:
+                    text += text_from(log, start)
+                else:  # it had become too long: the keeper has moved it, and it begins anew
+                    text += text_from(log.with_name(f"{log.name}.1"), start) + text_from(log, 0)
             return text
 
         yield read
@@ -344,6 +346,13 @@ class Host:
                     subprocess.run(["umount", "-l", str(folder)], check=True)
                     raise AssertionError(f"{folder} stayed in use")
                 time.sleep(0.1)
+
+
+def text_from(path: Path, start: int) -> str:
+    """What a file holds from a byte on."""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read().decode("utf-8", "replace")
 
 
 def links_of(pid: int) -> list[str]:

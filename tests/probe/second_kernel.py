@@ -74,8 +74,11 @@ def main() -> dict[str, object]:
         groups.sweep(supervisor, [])
         found["groups after"] = sorted(path.name for path in container.iterdir() if path.is_dir())
         os.kill(supervisor, 9)
-    time.sleep(0.2)  # the kernel takes a moment to let go of a group whose last process has died
-    groups.remove_node(NODE)
+    # The kernel takes a moment to let go of a group whose last process has died.
+    give_up = time.monotonic() + 10
+    while node.exists() and time.monotonic() < give_up:
+        groups.remove_node(NODE)
+        time.sleep(0.05)
     found["node after"] = node.exists()
     return found
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.functional.client import Client
 from tests.functional.tools import Tool, declaration, prepare_account, unique
+from tests.support.cluster import wait_for
 
 SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
 CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
@@ -38,6 +39,10 @@ class Tenant:
         """Whether a run works and gives the right bytes."""
         answer = self.tool(placement).get(self.path)
         return answer.status == 200 and answer.body == self.content and not answer.is_broken
+
+    def warm_up(self, placement: str = "object") -> None:
+        """Wait until a run works: short deadlines leave no time for the start of a sandbox beside other work."""
+        wait_for(lambda: self.is_well(placement), 60, f"the first run of {self.account}")
 
     def count(self, key: str) -> int:
         """How often runs signed with ``key`` began."""

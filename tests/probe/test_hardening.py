@@ -37,7 +37,7 @@ from tests.functional.conftest import java_libraries
 from tests.functional.tools import JavaClasses, Tool, declaration
 from tests.probe.conftest import Tenant
 from tests.probe.host import Host
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, wait_for
 
 STORLETS = Path(__file__).parent / "storlets"
 REFUSALS = {"Operation not permitted", "Function not implemented"}
@@ -366,4 +366,4 @@ def test_what_docker_removes_takes_our_groups_with_it(
         assert str(worker.pid) in (path / directory / "cgroup.procs").read_text().split()
         assert (path / directory).stat().st_uid == 0
     host.docker("rm", "-f", sandbox.container)
-    assert not [path for path in paths if path.exists()]
+    wait_for(lambda: not [path for path in paths if path.exists()], 5, "the control groups to be gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,11 +11,19 @@ import pytest
 from tests.functional.tools import unique
 from tests.probe.conftest import Tenant
 from tests.probe.host import Host, Process, check_numbered, links_of, new_key
-from tests.support.cluster import wait_for
+from tests.support.cluster import Cluster, wait_for
 
 OLD = b"the old object, byte for byte"
 SERVERS = ("object-1", "object-2")
 MANY_LINES = 40000
+#: A proxy leaves a disk alone for a minute after ten errors; the tests' kills together make about as many.
+FORGIVING: dict[str, dict[str, object]] = {"proxy-server.conf:app:proxy-server": {"error_suppression_limit": 1000}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgiving(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
+    with cluster.configured(FORGIVING):
+        yield
 
 
 def kill_its_server(host: Host, worker: Process) -> str:
@@ -87,7 +96,7 @@ def test_killed_while_the_storlet_writes_without_end(
         )
         worker = host.run_named(key)
         name = host.server_of(worker)
-        wait_for(lambda: not host.runs_named(key) or _has_written(worker), 10, "output")
+        wait_for(lambda: not host.runs_named(key) or _has_written(worker), 40, "output")
         host.kill_hard(name)
         answer = going.result(60)
         assert answer.is_broken or answer.status == 503 or check_numbered(answer.body) == 2001001

@@ -136,8 +136,17 @@ def test_a_java_machine_is_killed(
 
 
 def _java_at_work(host: Host, sandbox: Sandbox) -> list[Process]:
-    found = [one for one in host.inside(sandbox) if Path(f"/proc/{one.pid}/exe").readlink().name == "java"]
-    return [one for one in found if any(link.startswith("pipe:") for link in links_of(one.pid))]
+    return [
+        one for one in host.inside(sandbox)
+        if _is_java(one) and any(link.startswith("pipe:") for link in links_of(one.pid))
+    ]  # fmt: skip
+
+
+def _is_java(process: Process) -> bool:
+    try:
+        return Path(f"/proc/{process.pid}/exe").readlink().name == "java"
+    except OSError:
+        return False  # it has ended meanwhile
 
 
 def test_neighbours_in_the_sandbox_do_not_notice_a_killed_worker(

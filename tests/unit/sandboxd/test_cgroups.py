@@ -7,7 +7,9 @@ kernel would make with a directory.
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,6 +184,29 @@ def test_what_the_runtime_left_of_a_container_is_removed(make_tree: Callable[[in
     assert groups.sandboxes("/storlets-n") == {"a" * 64, "b" * 64}
     groups.remove_sandboxes("/storlets-n", ["a" * 64])
     assert groups.sandboxes("/storlets-n") == {"b" * 64}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_lives_in_a_group_without_a_container_is_killed(
+    make_tree: Callable[[int], FakeTree], version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        cgroups, "_DYING_SECONDS", 0.1
+    )  # files that are the kernel's go with the directory, ours do not
+    tree = make_tree(version)
+    orphans = [subprocess.Popen(["sleep", "1000"]) for _ in range(3)]
+    try:
+        for folder in tree.trees().values():
+            for name, orphan in zip(("a", "a/below", "b"), orphans, strict=True):
+                (folder / "storlets-n" / name).mkdir(parents=True, exist_ok=True)
+                (folder / "storlets-n" / name / "cgroup.procs").write_text(f"{orphan.pid}\n")
+        groups_of(tree).remove_sandboxes("/storlets-n", ["a"])
+        assert [orphan.wait(10) for orphan in orphans[:2]] == [-signal.SIGKILL, -signal.SIGKILL]
+        assert orphans[2].poll() is None
+    finally:
+        for orphan in orphans:
+            orphan.kill()
+            orphan.wait()
 
 
 def test_groups_below_a_slice_are_systemds(make_tree: Callable[[int], FakeTree]) -> None:

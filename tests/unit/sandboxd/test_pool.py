@@ -13,6 +13,7 @@ import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import backoff, pool
+from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.keys import tenant_key
 from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, make_storlet, until, work
 
@@ -194,6 +195,29 @@ def test_the_sandbox_used_longest_ago_makes_room(make_node: MakeNode, monkeypatc
     assert greeting(loaded(node.load("AUTH_c")))
     assert {s.account for s in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
     assert len(node.docker.containers) == 2
+
+
+def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
+    node = make_node(max_per_node=1)
+    loaded(node.load("AUTH_a"))
+    loaded(node.load("AUTH_b"))
+    node.stop()
+    node.start()
+    assert greeting(loaded(node.load("AUTH_c")))  # b was idle, for all that the new sandboxd knows since a moment
+    assert [s.account for s in node.status().sandboxes] == ["AUTH_c"]
+
+
+def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[set[str]] = []
+    monkeypatch.setattr(Cgroups, "sandboxes", lambda _self, _name: {"left"})
+    monkeypatch.setattr(Cgroups, "remove_sandboxes", lambda _self, _name, groups: removed.append(set(groups)))
+    make_node()
+    until(lambda: removed == [{"left"}])
 
 
 def test_a_node_full_of_working_sandboxes_is_busy_and_says_when_to_come_back(
