@@ -30,7 +30,7 @@ from swift.common.wsgi import make_subrequest
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from storlet_daemon.protocol import messages
-from storlet_middleware import access, grants, limits, names, self_test
+from storlet_middleware import access, grants, limits, names, rule_s3, self_test
 from storlet_middleware.admission import ROOM
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
@@ -290,6 +290,7 @@ class ProxyFilter:
     # --- errors --------------------------------------------------------------------------------------------------
 
     def _error(self, environ: Mapping[str, Any], error: StorletError, run: Run | None) -> Response:
+        rule_s3.tell(environ, error)
         status = error.status
         if self._is_legacy:
             legacy = error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put

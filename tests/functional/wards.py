@@ -47,23 +47,29 @@ class Ward:
 
 
 def make_ward(users: dict[str, Client], policy: str = "") -> Ward:
+    """An account that nobody else uses, of whose containers the two may read and write all but the rules."""
     account = f"AUTH_{unique('ward')}"
     ward = Ward(*(users[name].on(account) for name in ("admin:admin", RESEARCHER, PHYSICIAN)))
-    prepare_account(ward.admin)
-    acl = {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}", "X-Container-Write": f"{RESEARCHER},{PHYSICIAN}"}
-    assert ward.admin.put("storlet", b"", acl).status in (201, 202)
+    furnish(ward.admin, f"{RESEARCHER},{PHYSICIAN}", policy)
+    return ward
+
+
+def furnish(admin: Client, readers: str, policy: str = "") -> None:
+    """Storlets, and an object in two containers; ``readers`` is an ACL."""
+    prepare_account(admin)
+    acl = {"X-Container-Read": readers, "X-Container-Write": readers}
+    assert admin.put("storlet", b"", acl).status in (201, 202)
     for container in ("patients", "open"):
         more = {"X-Storage-Policy": policy} if policy else {}
-        assert ward.admin.put(container, b"", acl | more).status == 201
-    assert ward.admin.put("storlet_rules", b"").status == 201
+        assert admin.put(container, b"", acl | more).status == 201
+    assert admin.put("storlet_rules", b"").status == 201
     source = (SOURCES / "rules_tools.py").read_bytes()
     for name in ("mask", "mark", "pack", "unpack"):
         headers = declaration("python", f"{name}.{name.title()}")
-        assert ward.admin.put(f"storlet/{name}.py", source, headers).status == 201
+        assert admin.put(f"storlet/{name}.py", source, headers).status == 201
     headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
     for path in ("patients/a.csv", "open/a.csv"):
-        assert ward.admin.put(path, CONTENT, headers).status == 201
-    return ward
+        assert admin.put(path, CONTENT, headers).status == 201
 
 
 def told(answer: Answer) -> str:

@@ -46,6 +46,8 @@ def other_proxy(cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | Non
     with Path(cluster.description["conf_dir"], "proxy-server.conf").open(encoding="utf-8") as file:
         config.read_file(file)
     for section, options in {"DEFAULT": {"bind_port": str(port), "workers": "0"}, **(changes or {})}.items():
+        if section != config.default_section and not config.has_section(section):
+            config.add_section(section)
         for option, value in options.items():
             config.set(section, option, value)
     with tempfile.TemporaryDirectory(prefix="storlets-proxy-") as directory:

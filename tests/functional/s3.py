@@ -1,0 +1,50 @@
+"""A client of the S3 API: paths are ``bucket/key``, requests are signed by hand (signature version 2)."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Final
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from tests.functional.client import Answer, Client
+
+#: Parts of a query that are signed.
+_SIGNED: Final = frozenset("delete partNumber tagging uploadId uploads versionId versions select select-type".split())
+_NAMESPACE: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+
+
+@dataclass(frozen=True)
+class S3:
+    """One user of tempauth (``account:user``), whose buckets are the containers of the account; ``url`` is the proxy's."""
+
+    url: str
+    user: str
+    key: str
+
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, query: str = "", body: bytes = b""
+    ) -> Answer:
+        """``query`` is quoted already, its words in alphabetical order."""
+        resource, sent = "/" + quote(path), {"Date": formatdate(time.time(), usegmt=True)} | dict(headers or {})
+        known = sorted((key.lower(), value) for key, value in sent.items())
+        amazon = "".join(f"{key}:{value}\n" for key, value in known if key.startswith("x-amz-"))
+        signed = "&".join(word for word in query.split("&") if word.partition("=")[0] in _SIGNED)
+        kind = dict(known).get("content-type", "")
+        text = f"{method}\n\n{kind}\n{sent['Date']}\n{amazon}{resource}{'?' if signed else ''}{signed}"
+        signature = base64.b64encode(hmac.digest(self.key.encode(), text.encode(), "sha1")).decode()
+        sent["Authorization"] = f"AWS {self.user}:{signature}"
+        return Client(self.url, "").request(method, path, sent, query=query, body=body)
+
+
+def element(answer: Answer, path: str) -> str:
+    """The text of an element of the answer; empty when there is none."""
+    steps = "/".join(_NAMESPACE + step for step in path.split("/"))
+    root = ElementTree.fromstring(answer.body)  # noqa: S314 - of our own cluster
+    found = root.find(steps)
+    return ((found.text if found is not None else root.findtext(path)) or "").strip()
