@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote
 
-from swift.common.swob import HTTPForbidden, Request, Response
+from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from rules import template
@@ -35,7 +35,7 @@ from rules.report import Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
-from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
+from storlet_middleware.errors import BackendFailed, BadRequest, PreconditionFailed, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, StorletRequest, parse, parse_object_path, text
 from storlet_middleware.rule_facts import Asker, Stored
@@ -82,6 +82,8 @@ def place_of(environ: Mapping[str, Any]) -> Place | None:
         return None  # Swift refuses it
     if len(parts) < 3 or parts[0] or not parts[1].startswith("v1") or not parts[2]:
         return None
+    if len(parts) == 5 and parts[4] and not parts[3]:
+        return None  # an object of no container: Swift has none
     return Place(parts[1], parts[2], *(part or None for part in parts[3:]))
 
 
@@ -104,7 +106,7 @@ class Rules:
         """
         place = place_of(environ)
         if place is None:
-            return default
+            return default or (None if _is_text(environ["PATH_INFO"]) else _refuse_path)
         writer = self.store.handler(environ, (place.version, place.account, place.container, place.name))
         if writer is not None:
             return writer
@@ -200,10 +202,23 @@ class _Judge:
         return loaded if loaded is not None and loaded.has_mandatory and not is_rules else None
 
 
+def _is_text(path: str) -> bool:
+    try:
+        text(path)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _refuse_path(environ: dict[str, Any]) -> Response:
+    """As Swift does it in the end: before that, it reads the sources of copies and the segments of manifests."""
+    raise HTTPPreconditionFailed(body="Invalid UTF8 or contains NULL", request=Request(environ))
+
+
 def _method(environ: Mapping[str, Any]) -> str:
     """What a read is to the rules: the part of a copy, of a HEAD, or of whatever else ends with data."""
     method = environ["REQUEST_METHOD"]
-    is_copy = method == "COPY" or (method == "PUT" and "HTTP_X_COPY_FROM" in environ)
+    is_copy = method == "COPY" or (method == "PUT" and environ.get("HTTP_X_COPY_FROM"))
     return "COPY" if is_copy else "HEAD" if method == "HEAD" else "GET"
 
 
@@ -247,10 +262,8 @@ class _Ruling:
         self._asker = rules.asker(environ, source, loaded, self._version_query()) if loaded else None
 
     def _version_query(self) -> str:
-        if self._target is not None:
-            return ""
-        query = dict(parse_qsl(self._environ.get("QUERY_STRING", ""), keep_blank_values=True))
-        version = query.get("version-id")
+        """A copy's query is about its source."""
+        version = _query(self._environ).get("version-id")
         return f"version-id={quote(version)}" if version else ""
 
     @property
@@ -263,6 +276,7 @@ class _Ruling:
 
     def answer(self, environ: dict[str, Any]) -> Any:
         """A response, a :class:`Run`, or a WSGI application; raises :class:`StorletError`."""
+        self._require_other_end()
         rule, facts = self._decide()
         written, facts_written = self._decide_written(facts)
         for each in (rule, written):
@@ -288,6 +302,14 @@ class _Ruling:
         requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
         requests += [self._request(step, facts_written, second) for step in _steps(second)]
         return self._run(first, second, requests, reversed_rule)
+
+    def _require_other_end(self) -> None:
+        """Refuse, as Swift does, a copy of which it cannot be told what it reads or writes."""
+        header = {"COPY": "Destination", "PUT": "X-Copy-From"}.get(self._method)
+        if header is None or self._target is not None or self._source.name is None:
+            return
+        if self._method == "COPY" or self._environ.get("HTTP_X_COPY_FROM"):
+            raise PreconditionFailed(f"{header} header must be of the form <container name>/<object name>")
 
     def _decide(self) -> tuple[Rule | None, Facts]:
         """About the subject: what is read, or written where nothing is read."""
@@ -322,7 +344,7 @@ class _Ruling:
     def _stored_source(self) -> Stored:
         if self._asker is not None:
             return self._asker.stored()
-        return rule_facts.head(self._rules.app, self._environ, self._source.path)
+        return rule_facts.head(self._rules.app, self._environ, self._source.path + self._version_query())
 
     def _undone(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
         """What a rule did to the object when it was stored and has to be undone for this caller: the rule, and by what."""

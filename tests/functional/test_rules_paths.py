@@ -1,0 +1,109 @@
+"""Requests whose path or headers are odd, or that Swift refuses in the end: nothing of what a rule covers leaves on the way."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+
+import pytest
+
+from tests.functional.client import Answer, Client, read_all
+from tests.functional.wards import CONTENT, ETAG, MASKED, RULES, Ward, assert_closed, make_ward, told
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    made = make_ward(users)
+    made.rule(RULES)
+    return made
+
+
+@pytest.fixture(scope="module")
+def by_metadata(users: dict[str, Client]) -> Ward:
+    """Whose rule is about what an object's HEAD says."""
+    made = make_ward(users)
+    made.rule("version: 1\nrules:\n- {name: a, when: {metadata: {x: y}}, mandatory: true, run: mask.py}\n", accept=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def unruled(users: dict[str, Client]) -> Ward:
+    return make_ward(users)
+
+
+def raw(client: Client, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    """A request for what stands after the account in the URL, as it is written."""
+    url = client.version_url
+    connection = http.client.HTTPConnection(url.host, url.port, timeout=60)
+    connection.request(method, url.path + path, body, {"X-Auth-Token": client.token, **(headers or {})})
+    response = connection.getresponse()
+    content, _, _, is_broken = read_all(response, keep=True)
+    connection.close()
+    return Answer(response.status, response.headers, content, is_broken)
+
+
+def assert_untold(answer: Answer) -> None:
+    assert "SECRET" not in told(answer), answer
+    assert ETAG not in told(answer), answer
+    assert str(len(CONTENT)) not in told(answer), answer
+
+
+@pytest.mark.parametrize("query", ["", "?heartbeat=on"])
+@pytest.mark.parametrize("path", ["/open/%ff", "/%ff/x", "/open/%00"])
+def test_a_copy_that_swift_refuses_for_its_path(ward: Ward, path: str, query: str) -> None:
+    """Swift reads the source first, and with heartbeats tells its metadata whatever comes of the copy."""
+    answer = raw(ward.researcher, "PUT", path + query, {"X-Copy-From": "/patients/a.csv"})
+    assert_untold(answer)
+    assert answer.status == 412, answer
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Destination": "open/%ff"},
+        {"Destination": "open/%00"},
+        {"Destination": "open"},
+        {"Destination": "open/x", "Destination-Account": "%ff"},
+        {},
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?heartbeat=on"])
+def test_a_copy_to_nowhere(ward: Ward, headers: dict[str, str], query: str) -> None:
+    answer = raw(ward.researcher, "COPY", "/patients/a.csv" + query, headers)
+    assert_untold(answer)
+    assert answer.status == 412, answer
+
+
+@pytest.mark.parametrize("query", ["", "?heartbeat=on"])
+def test_a_copy_whose_source_is_said_to_be_of_another_account(ward: Ward, users: dict[str, Client], query: str) -> None:
+    own = users["test2:tester2"]
+    assert own.put("loot").status in (201, 202)
+    headers = {"Destination": "loot/x", "X-Copy-From-Account": ward.admin.account}
+    assert_closed(raw(own, "COPY", "/patients/a.csv" + query, headers))
+
+
+@pytest.mark.parametrize("path", ["//x", "//x/y", "//", "/"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
+def test_paths_without_a_container_are_swifts_own(by_metadata: Ward, unruled: Ward, path: str, method: str) -> None:
+    expected, answer = raw(unruled.admin, method, path), raw(by_metadata.admin, method, path)
+    assert (answer.status, answer.body) == (expected.status, expected.body)
+
+
+def test_a_copy_of_an_old_version_is_asked_about_that_version(users: dict[str, Client]) -> None:
+    """What decides is what the version has of size and metadata, and not what the object has now."""
+    ward = make_ward(users)
+    ward.rule(
+        "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}}, mandatory: true, run: mask.py}\n"
+    )
+    assert ward.admin.put("kept", b"", {"X-Versions-Enabled": "true"}).status == 201
+    assert ward.admin.put("kept/o", CONTENT, {"X-Object-Meta-Study": "7"}).status == 201
+    old = ward.admin.listing("kept", versions="")[0]["version_id"]
+    assert ward.admin.put("kept/o", b"new").status == 201
+    assert ward.admin.get("kept/o").body == b"new"
+    for method, path, headers in (
+        ("COPY", "kept/o", {"Destination": "open/copied"}),
+        ("PUT", "open/copied", {"X-Copy-From": "kept/o", "Content-Length": "0"}),
+    ):
+        assert ward.admin.request(method, path, headers, query={"version-id": old}).status == 201
+        assert ward.admin.get("open/copied").body == MASKED
+        assert ward.admin.delete("open/copied").status == 204
