@@ -114,12 +114,17 @@ class Stored:
     stamp: str = ""
     reverse: str = ""
 
+
 def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
     """Look an object up with our own right; raises :class:`BackendFailed` unless it is known whether there is one.
 
     :param path: quoted, with its query (``?version-id=`` means that version).
     """
-    request = make_pre_authed_request(environ, method="HEAD", path=path, swift_source=names.SWIFT_SOURCE)
+    # What has expired is there for us when it is for the client: else nothing of it would be known, and it would be given.
+    headers = {"X-Open-Expired": environ["HTTP_X_OPEN_EXPIRED"]} if "HTTP_X_OPEN_EXPIRED" in environ else None
+    request = make_pre_authed_request(
+        environ, method="HEAD", path=path, headers=headers, swift_source=names.SWIFT_SOURCE
+    )
     answer = request.get_response(app)
     drain_and_close(answer)
     if answer.status_int == 404:

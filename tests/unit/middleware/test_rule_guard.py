@@ -9,11 +9,13 @@ from urllib.parse import quote
 
 import pytest
 from swift.common.middleware.versioned_writes.legacy import VersionedWritesContext
+from swift.common.swob import Request, Response
 
-from storlet_middleware import rule_segments
+from storlet_middleware import rule_facts, rule_segments
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
 from storlet_middleware.rule_guard import Guard, moves_bytes
 from storlet_middleware.rule_reads import Read, archived_name, may_be_archived, of_path, of_url
+from storlet_middleware.rule_segments import own_request
 from tests.unit.middleware.rules_pipeline import Judge, Pipeline, allows_but
 
 COVERED = "AUTH_a/closed/o"
@@ -627,6 +629,24 @@ def test_settings_that_move_bytes_are_named(header: str) -> None:
     assert moves_bytes({"REQUEST_METHOD": "PUT", key: "there"}) == header
     assert moves_bytes({"REQUEST_METHOD": "POST", key: ""}) is None
     assert moves_bytes({"REQUEST_METHOD": "GET", key: "there"}) is None
+
+
+# --- objects that have expired ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Open-Expired": "true"}])
+def test_an_expired_object_is_looked_up_when_it_is_read(headers: dict[str, str]) -> None:
+    """Without, Swift would say to us that there is none, and to the client what it holds."""
+    seen = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> Any:
+        seen.append(Request(environ).headers.get("X-Open-Expired"))
+        return Response(status=404)(environ, start_response)
+
+    environ = Request.blank("/v1/AUTH_a/closed/o", headers=headers).environ
+    rule_facts.head(app, environ, "/v1/AUTH_a/closed/o?")
+    own_request(app, environ, "GET", "/v1/AUTH_a/closed/o?")
+    assert seen == [headers.get("X-Open-Expired")] * 2
 
 
 # --- what a path stands for -------------------------------------------------------------------------------------------
