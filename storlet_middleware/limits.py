@@ -283,6 +283,12 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
     )
 
 
+def in_force(trust_class: TrustClass, declared: Values, requested: Values) -> dict[str, str]:
+    """The same for people: what is limited, by the names of :data:`TABLE` in lower case, each as it would be written."""
+    values = {row: _lowest(row, trust_class, declared, requested) for row in TABLE}
+    return {row.name.lower(): row.form.show(value) for row, value in values.items() if value}
+
+
 def _lowest(row: Row, trust_class: TrustClass, *levels: Values) -> float:
     most = row.most(trust_class)
     said = [level[row.name] for level in levels if level.get(row.name)]

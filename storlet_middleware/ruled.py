@@ -31,7 +31,7 @@ from rules.engine import Compiled, Needs
 from rules.facts import UNKNOWN, Facts
 from rules.model import Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
-from rules.report import Report
+from rules.report import Planned, Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
@@ -630,7 +630,19 @@ class _Ruling:
             access.ask(self._environ, self._rules.app, "GET", source.path).refusal is None
             and self._judge.covers(source.account, source.container or "", source.name) is None
         )
-        return Report.for_caller(loaded.compiled, facts, self._rules.config.placement.run_on, may_read=may_read)
+        report = Report.for_caller(loaded.compiled, facts, self._rules.config.placement.run_on, may_read=may_read)
+        return dataclasses.replace(report, steps=tuple(map(self._with_limits, report.steps)))
+
+    def _with_limits(self, step: Planned) -> Planned:
+        """With all limits that would hold: the rule's, the storlet's own, and those of its trust class."""
+        source, config = self._source, self._rules.config
+        try:
+            storlet = self._rules.proxy.catalog.resolve(self._environ, source.version, source.account, step.storlet)
+        except StorletError:
+            return step  # there is none that could run
+        wanted, _ = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits.items()})
+        trust_class = config.class_of(source.account, step.storlet)
+        return dataclasses.replace(step, limits=limits.in_force(trust_class, storlet.limits, wanted))
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:

@@ -446,3 +446,21 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
     for path in paths:
         assert ward.admin.head(path.lstrip("/")).status == 200
     assert_masked(ward.researcher.get("patients/a.csv"))
+
+
+def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(
+        f'version: 1\nrules:\n  - name: hide\n    when: {{method: GET, container: patients, user: "admin:admin"}}\n'
+        "    mandatory: true\n    run: {storlet: mask.py, on: proxy, parameters: {word: '{object}'}, limits: {memory: 64M}}\n"
+    )
+    answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true", "Accept": "application/json"})
+    assert answer.status == 200, answer
+    (told_rules,) = json.loads(answer.body)
+    assert (told_rules["rule"], told_rules["mandatory"]) == ("hide", True)
+    (step,) = told_rules["steps"]
+    assert (step["storlet"], step["on"], step["parameters"]) == ("mask.py", "proxy", {"word": "a.csv"})
+    assert step["limits"]["memory"] == "64M"
+    assert step["limits"]["timeout-total"]
+    assert "SECRET" not in told(answer)
+    assert answer.headers["X-Storlet-Invocation"] is None
