@@ -209,7 +209,7 @@ _ROWS: Final = (
     Fact("anonymous", Kind.BOOL, _R, lambda facts, _: facts.caller.is_anonymous,
          "nobody is logged in, and the request has no signature", is_optional=False),
     Fact("signed", Kind.BOOL, _R, lambda facts, _: facts.caller.is_signed,
-         "the request is allowed by a signed URL or form (tempurl, formpost)", is_optional=False),
+         "a signature allows the request: a signed URL or form (tempurl, formpost), or container sync", is_optional=False),
 )  # fmt: skip
 
 #: Every fact by its name, in the order of the reference.

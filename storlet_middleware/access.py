@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +12,10 @@ from swift.proxy.controllers.base import get_container_info
 from storlet_middleware import names
 
 _ACL: Final = {"GET": "read_acl", "PUT": "write_acl"}
+#: As whom Swift's middlewares ask for what they need to know themselves, and formpost to upload.
+_PRE_AUTHORISED: Final = ".wsgi.pre_authed"
+_FORMPOST: Final = "FP"
+_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,20 @@ class Verdict:
     refusal: Any
     is_owner: bool
     container_status: int
+
+
+def is_signed(environ: Mapping[str, Any]) -> bool:
+    """Whether nobody is logged in and a signature allows the request: a signed URL or form, or another cluster's container sync."""
+    user = environ.get("REMOTE_USER")
+    if user == _PRE_AUTHORISED:
+        return environ.get("swift.source") == _FORMPOST
+    # Container sync puts nobody in the place of the user whom the auth middlewares do not look for then.
+    return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
+
+
+def is_swifts_own(environ: Mapping[str, Any]) -> bool:
+    """Whether one of Swift's middlewares looks something up for itself, such as a container's keys."""
+    return environ.get("REMOTE_USER") == _PRE_AUTHORISED and not is_signed(environ)
 
 
 def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:

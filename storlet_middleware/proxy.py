@@ -70,7 +70,6 @@ _RERUNS: Final = 2
 _RESOLUTIONS: Final = 4
 #: Part of a process's room that only accounts without a storlet in it may use.
 _RESERVED: Final = 8
-_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 #: Beginnings of the codes of errors for which one storlet of several is the reason.
 _OF_A_STEP: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
 #: Codes of errors whose text may speak of the source.
@@ -329,7 +328,7 @@ class Run:
     # --- rights --------------------------------------------------------------------------------------------------
 
     def _is_signed(self) -> bool:
-        return self._environ.get("REMOTE_USER") in _SIGNED_URLS
+        return access.is_signed(self._environ)
 
     def _rule_of(self, step: _Step) -> Plan | None:
         """The plan that asks for ``step``; ``None`` where the client does."""

@@ -23,11 +23,10 @@ from swift.proxy.controllers.base import get_container_info
 from rules.conditions import Group
 from rules.engine import Compiled, Decision, Needs
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
-from storlet_middleware import grants, names
+from storlet_middleware import access, grants, names
 from storlet_middleware.catalog import object_path
 from storlet_middleware.errors import BackendFailed
 
-SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 #: A rule's text is seen by more people than a token may be.
 _SECRETS: Final = frozenset(
     (
@@ -68,12 +67,12 @@ def of_request(environ: Mapping[str, Any], method: str, container: str | None, n
 def caller_of(environ: Mapping[str, Any]) -> Caller:
     """Who asks, as the authentication middleware says: Keystone's identity, or the groups of TempAuth."""
     remote = str(environ.get("REMOTE_USER") or "")
-    if remote in SIGNED_URLS:
+    if access.is_signed(environ):
         return Caller(is_signed=True)
     if not remote:
         return Caller(is_anonymous=True)
     if remote.startswith(".wsgi."):
-        # Swift's own, such as container sync: it is nobody of whom a rule could speak.
+        # Swift's own: it is nobody of whom a rule could speak.
         return Caller()
     identity = environ.get("keystone.identity")
     if identity:
@@ -127,7 +126,8 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
     )
     answer = request.get_response(app)
     drain_and_close(answer)
-    if answer.status_int == 404:
+    if answer.status_int in (400, 404, 412):
+        # No object, and no path or version of which Swift could have one: it answers the client alike.
         return Stored(ObjectFacts())
     if answer.status_int // 100 != 2:
         raise BackendFailed(f"the object cannot be looked up for its rules: Swift answered {answer.status_int}")

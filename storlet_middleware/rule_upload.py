@@ -195,7 +195,7 @@ class _Change:
         verdict = access.ask(self._environ, self._uploads.app, "PUT", path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
-        if self._environ.get("REMOTE_USER") in rule_facts.SIGNED_URLS:
+        if access.is_signed(self._environ):
             raise AccessDenied("a signed URL does not change rules")
         role = self._uploads.role
         roles = {each.lower() for each in rule_facts.caller_of(self._environ).roles}

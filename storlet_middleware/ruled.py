@@ -27,7 +27,7 @@ from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Re
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from rules import template
-from rules.engine import Compiled, Needs
+from rules.engine import Needs
 from rules.facts import UNKNOWN, Facts
 from rules.model import Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
@@ -45,7 +45,11 @@ from storlet_middleware.ruled_run import Plan
 WSGIApp = Callable[..., Any]
 Handler = Callable[[dict[str, Any]], Any]
 
+#: Where a request's guard is: ``swift.authorize`` may be wrapped by others.
+_GUARD: Final = "storlets.guard"
 _READS: Final = ("GET", "HEAD", "COPY")
+#: What is made of other objects may end early, when one of these is refused.
+_LARGE: Final = ("x-object-manifest", "x-static-large-object")
 #: Queries that make Swift answer with a part of the object, or with how it is stored.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
 _PARTIAL: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
@@ -56,7 +60,6 @@ _OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
 _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 #: Of an archived version its metadata is not listed, and its container is another than it was.
 _ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
-_UNTOLD_OF_LINKS: Final = frozenset({"content-type", "size", "metadata", "container-metadata", "policy"})
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Rules:
         self.require_enabled = require_enabled
         self.store = RuleStore(app, config, logger)
 
-    def handler(self, environ: dict[str, Any], default: Handler | None) -> Handler | None:
+    def handler(self, environ: dict[str, Any], default: Handler | None) -> Handler | None:  # noqa: PLR0911 - a table
         """Who answers a request that ``default`` (``None``: the rest of the pipeline) would answer without rules.
 
         Raises :class:`StorletError` when the rules cannot be known.
@@ -110,6 +113,8 @@ class Rules:
         writer = self.store.handler(environ, (place.version, place.account, place.container, place.name))
         if writer is not None:
             return writer
+        if environ["REQUEST_METHOD"] == "HEAD" and place.name is None and access.is_swifts_own(environ):
+            return default  # what a container has of keys and settings Swift needs to know, whoever asks
         source, target = _subjects(environ, place)
         loaded = self.store.of(environ, source.version, source.account)
         self._install_guard(environ, source)
@@ -124,13 +129,25 @@ class Rules:
     @staticmethod
     def is_guarded(environ: Mapping[str, Any]) -> bool:
         """Whether reads that belong to the request are looked at one by one."""
-        return isinstance(environ.get("swift.authorize"), rule_guard.Guard)
+        return _GUARD in environ
 
     @staticmethod
     def refusal_of(environ: Mapping[str, Any]) -> StorletError | None:
         """What the guard refused first, whatever Swift made of it."""
-        guard = environ.get("swift.authorize")
-        return guard.refused[0] if isinstance(guard, rule_guard.Guard) and guard.refused else None
+        guard: rule_guard.Guard | None = environ.get(_GUARD)
+        return guard.refused[0] if guard is not None and guard.refused else None
+
+    def passed(self, environ: dict[str, Any]) -> rule_listing.Answer:
+        """The rest of the pipeline's answer; raises what the rules of whatever account have against it."""
+        guard: rule_guard.Guard = environ[_GUARD]
+        status, headers, chunks = Request(environ).call_application(self.app)
+        try:
+            guard.check_answer(headers)
+        except BaseException:
+            close_if_possible(chunks)
+            raise
+        is_large = any(key.lower() in _LARGE for key, _ in headers)
+        return rule_listing.Answer(status, headers, guard.whole(chunks) if is_large else chunks)
 
     def asker(self, environ: dict[str, Any], place: Place, loaded: Loaded, query: str = "") -> Asker:
         """For the object, container or account at ``place``."""
@@ -147,9 +164,14 @@ class Rules:
         if environ["REQUEST_METHOD"] == "DELETE":
             self._keep_rules(environ)
             return
-        judge = _Judge(self, environ, source.version)
+        authorize = environ.get("swift.authorize")
+        if isinstance(authorize, rule_guard.Guard):
+            # A middleware on the left has sent the same request once more.
+            authorize = authorize.original
+        judge = _Judge(self, dict(environ), source.version)
         decided = (source.account, source.container, source.name)
-        environ["swift.authorize"] = rule_guard.Guard(environ.get("swift.authorize"), judge, decided, environ, self.app)
+        guard = rule_guard.Guard(authorize, judge, decided, environ, self.app)
+        environ["swift.authorize"] = environ[_GUARD] = guard
 
     def _keep_rules(self, environ: dict[str, Any]) -> None:
         """Rules are deleted by a request of their own, which is looked at, and not as segments of a manifest elsewhere."""
@@ -269,7 +291,7 @@ class _Ruling:
     @property
     def _guard(self) -> rule_guard.Guard:
         """Of a request that reads."""
-        guard: rule_guard.Guard = self._environ["swift.authorize"]
+        guard: rule_guard.Guard = self._environ[_GUARD]
         return guard
 
     # --- what is decided -----------------------------------------------------------------------------------------
@@ -287,8 +309,10 @@ class _Ruling:
         second = written if written is not None and isinstance(written.action, RunAction) else None
         if first is not None and first.is_mandatory:
             self._require_whole(first)
+        if second is not None and second.is_mandatory:
+            self._require_bytes(second)
         if self._source.name is None:
-            return self._listing(environ) if self._method == "GET" else self._pass()
+            return self._listing(environ) if self._method in ("GET", "HEAD") else self._pass()
         if self._method == "HEAD" and (first is not None and first.is_mandatory):
             return self._head(first)
         if self._method in ("POST", "DELETE"):
@@ -388,9 +412,7 @@ class _Ruling:
         """Refuse what asks for a part of the object, for how it is stored, or for whether it is what the client guesses."""
         environ = self._environ
         if self._method not in _READS:
-            if any(key in environ for key in _LINKS) or "multipart-manifest" in _query(environ):
-                self._refuse(rule, "an object that consists of others cannot be stored here, because the rule's storlet"
-                             " would not see their bytes: upload the bytes themselves")  # fmt: skip
+            self._require_bytes(rule)
             return
         if self._source.name is None:
             return
@@ -398,7 +420,9 @@ class _Ruling:
             self._refuse(rule, "the storlet works on whole objects, so no range of one can be had: ask without Range")
         if any(key.startswith("HTTP_IF_") for key in environ):
             self._refuse(rule, "conditions (If-*) would tell something of the object itself: ask without them")
-        queries = [name for name in _QUERIES if name in _query(environ)]
+        # Of a link as of its target, a HEAD tells that it is there; S3's DELETE asks so before.
+        asked = set(_query(environ)) - ({"symlink"} if self._method == "HEAD" else set())
+        queries = [name for name in _QUERIES if name in asked]
         if queries:
             self._refuse(rule, f"{', '.join(queries)} in the query asks for how the object is stored: ask without it")
         if self._target is not None:
@@ -406,6 +430,12 @@ class _Ruling:
                 self._refuse(rule, "the object cannot be copied to or from another account")
             if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
                 self._refuse(rule, "the object cannot be copied with X-Fresh-Metadata")
+
+    def _require_bytes(self, rule: Rule) -> None:
+        """Refuse to store what has its bytes elsewhere."""
+        if any(key in self._environ for key in _LINKS) or "multipart-manifest" in _query(self._environ):
+            self._refuse(rule, "an object that consists of others cannot be stored here, because the rule's storlet"
+                         " would not see their bytes: upload the bytes themselves")  # fmt: skip
 
     def _refuse_archived(self, rule: Rule | None) -> None:
         """Refuse to read what may be an old version of a covered object, under a name that says nothing of its container."""
@@ -428,18 +458,11 @@ class _Ruling:
         setting = rule_guard.moves_bytes(self._environ)
         if not setting or not loaded.has_mandatory:
             return
-        rule = self._covering(source.container)
+        # An archive is shared by containers, and what DELETE brings back from it may have been another's.
+        rule = self._judge.may_cover(source.account, None, None)
         if rule is not None:
-            self._refuse(rule, f"{setting} would let objects of this container leave without the rule")
-
-    def _covering(self, container: str) -> Rule | None:
-        """The mandatory rule that covers some object of the container for this caller, if any may."""
-        if self._loaded is None:
-            return None
-        facts = rule_facts.of_request(self._environ, "GET", container, "")
-        if self._asker is not None:
-            facts = dataclasses.replace(facts, holder=self._asker.holder())
-        return self._loaded.compiled.may_cover(facts, _OF_OBJECTS)
+            self._require_right()
+            raise RuleRefused(rule, f"{setting} would let objects of the account leave without the rule")
 
     # --- what is done --------------------------------------------------------------------------------------------
 
@@ -451,38 +474,38 @@ class _Ruling:
         return self._read() if is_read and self._asker is not None else self._rules.app
 
     def _read(self) -> rule_listing.Answer:
-        """The object's answer, when it is about what the rules were asked about and made of nothing that they cover."""
-        status, headers, chunks = Request(self._environ).call_application(self._rules.app)
-        try:
-            self._check_read(status, headers)
-        except BaseException:
-            close_if_possible(chunks)
-            raise
-        if self._loaded is not None and self._loaded.has_mandatory:
-            chunks = self._guard.whole(chunks)
-        return rule_listing.Answer(status, headers, chunks)
-
-    def _check_read(self, status: str, headers: list[tuple[str, str]]) -> None:
-        if self._loaded is not None and self._loaded.has_mandatory:
-            self._guard.check_answer(headers)
+        """The object's answer, when it is about what the rules were asked about."""
+        answer = self._rules.passed(self._environ)
         looked_at = self._asker.looked_at if self._asker is not None else None
-        if looked_at is None or not status.startswith("2"):
-            return
-        stamp = next((value for key, value in headers if key.lower() == "x-timestamp"), "")
-        if stamp != looked_at.stamp:
+        is_other = looked_at is not None and looked_at.stamp != answer.header("x-timestamp")
+        if is_other and answer.status.startswith("2"):
+            close_if_possible(answer.chunks)
             raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+        return answer
 
     def _listing(self, environ: dict[str, Any]) -> Any:
-        """Names and dates of what a mandatory rule covers; links are as covered as what they lead to."""
-        answer = self._default(environ) if self._default is not None else self._rules.app
-        container, loaded = self._source.container, self._loaded
-        if container is None or loaded is None or self._asker is None or not loaded.has_mandatory:
-            return answer
+        """Names and dates of what a mandatory rule covers, and no sums of what is."""
+        app = self._default(environ) if self._default is not None else self._rules.app
+        account, container, loaded = self._source.account, self._source.container, self._loaded
+        if loaded is None or not loaded.has_mandatory or self._judge.may_cover(account, None, None) is None:
+            return app
+        if container is None:
+            answer = rule_listing.without_sums(app, environ)
+            return rule_listing.containers_without_sums(answer) if self._method == "GET" else answer
+        if self._judge.may_cover(account, container, None) is not None:
+            app = rule_listing.without_sums(app, environ)
+        return self._with_hidden_entries(app, environ, loaded, container) if self._method == "GET" else app
+
+    def _with_hidden_entries(self, app: WSGIApp, environ: dict[str, Any], loaded: Loaded, container: str) -> Any:
+        if self._asker is None:
+            raise AssertionError("where there are rules, they are asked")
         asked = dataclasses.replace(rule_facts.of_request(environ, "GET", container, ""), holder=self._asker.holder())
         compiled = loaded.compiled.narrowed(asked, _OF_OBJECTS)
         anywhere = loaded.compiled.narrowed(dataclasses.replace(asked, holder=UNKNOWN), _OF_OBJECTS | {"container"})
         if not anywhere.rules.rules:
             return answer
+        if compiled.may_cover(asked, _OF_OBJECTS) is not None:
+            answer = _without_sum(answer)
 
         def hides(entry: rule_listing.Entry) -> bool:
             stored = rule_facts.listed(entry.content_type, entry.size_bytes)
@@ -493,17 +516,10 @@ class _Ruling:
             archived = rule_reads.archived_name(entry.name)
             if archived is not None and anywhere.may_cover(dataclasses.replace(facts, object=archived), _ARCHIVED):
                 return True
-            return entry.leads_to is not None and self._leads_to_covered(anywhere, asked, entry.leads_to)
+            # What these tell is of other objects: segments, and the end of a chain of links.
+            return entry.is_large or entry.leads_to is not None
 
-        return rule_listing.filtered(answer, environ, hides)
-
-    def _leads_to_covered(self, anywhere: Compiled, asked: Facts, place: tuple[str, str, str]) -> bool:
-        account, container, name = place
-        facts = dataclasses.replace(asked, container=container, object=name, holder=UNKNOWN)
-        if account == self._source.account:
-            return anywhere.may_cover(facts, _UNTOLD_OF_LINKS) is not None
-        loaded = self._rules.store.of(self._environ, self._source.version, account)
-        return loaded is not None and loaded.compiled.may_cover(facts, _UNTOLD_OF_LINKS) is not None
+        return rule_listing.filtered(app, environ, hides)
 
     def _head(self, rule: Rule) -> Response:
         answer = Request(self._environ).get_response(self._rules.app)
@@ -538,6 +554,13 @@ class _Ruling:
             raise RuleRefused(what, "storlets cannot run on a copy between accounts")
         mandatory = next((rule for rule in rules if rule.is_mandatory), None)
         decisive = mandatory or first or second
+        written = self._target or (self._source if self._method == "PUT" else None)
+        if written is not None and written.container in self._rules.proxy.catalog.containers:
+            self._require_right()
+            raise RuleRefused(
+                decisive.name if decisive is not None else reversed_rule,
+                f"what a storlet makes is not written into the container {written.container}",
+            )
         storing = second or (first if self._method == "PUT" else None)
         plan = Plan(
             rule=decisive.name if decisive is not None else reversed_rule,
@@ -643,6 +666,20 @@ class _Ruling:
         wanted, _ = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits.items()})
         trust_class = config.class_of(source.account, step.storlet)
         return dataclasses.replace(step, limits=limits.in_force(trust_class, storlet.limits, wanted))
+
+
+def _without_sum(app: WSGIApp) -> WSGIApp:
+    """A container's answer without how many bytes it has: where it has one object, that is the object's length."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            # Many clients take the header for granted.
+            told = [(key, "0" if key.lower() == "x-container-bytes-used" else value) for key, value in headers]
+            return start_response(status, told, *more)
+
+        return app(environ, start)
+
+    return answer
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:
