@@ -151,13 +151,11 @@ class ProxyFilter:
         return self._guarded if self._rules.is_guarded(environ) else self._app
 
     def _guarded(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        status, headers, chunks = Request(environ).call_application(self._app)
-        refusal = self._rules.refusal_of(environ)
-        if refusal is not None:
-            close_if_possible(chunks)
-            return self._error(environ, refusal, None)(environ, start_response)  # type: ignore[no-any-return]
-        start_response(status, headers)
-        return chunks  # type: ignore[no-any-return]
+        try:
+            answer = self._rules.passed(environ)
+        except StorletError as error:
+            return self._error(environ, error, None)(environ, start_response)  # type: ignore[no-any-return]
+        return answer(environ, start_response)
 
     # --- handlers ------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,32 @@ def filtered(app: WSGIApp, environ: dict[str, Any], hides: Hides) -> Answer:
     return Answer(answer.status, [*headers, ("Content-Length", str(len(changed)))], [changed])
 
 
+def without_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
+    """The answer of ``app`` to a container's or an account's GET or HEAD, without how many bytes there are.
+
+    The sum of a container with one object is that object's length, and two sums tell that of what was stored between them.
+    """
+    answer = Answer(*Request(environ).call_application(app))
+    # Many clients take these headers for granted.
+    headers = [(key, "0" if key.lower().endswith("-bytes-used") else value) for key, value in answer.headers]
+    return Answer(answer.status, headers, answer.chunks)
+
+
+def containers_without_sums(answer: Answer) -> Answer:
+    """An account's list of containers in which each has 0 bytes; raises :class:`BackendFailed` when it is no such list."""
+    kind = answer.header("content-type").partition(";")[0].strip().lower()
+    if kind == "text/plain" or not answer.status.startswith("200"):
+        return answer  # names
+    body = _read(answer)
+    try:
+        entries = json.loads(body if kind == "application/json" else b"")
+        changed = json.dumps([entry | {"bytes": 0} if "bytes" in entry else entry for entry in entries]).encode()
+    except (TypeError, ValueError) as error:
+        raise _unreadable(f"type {kind!r}") from error
+    headers = [(key, value) for key, value in answer.headers if key.lower() not in _OF_THE_BODY]
+    return Answer(answer.status, [*headers, ("Content-Length", str(len(changed)))], [changed])
+
+
 def _understood(answer: Answer, kind: str, body: bytes) -> _Listing:
     form = _FORMS.get(kind)
     if form is None or not answer.status.startswith("200") or answer.header("content-encoding"):

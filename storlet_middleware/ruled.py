@@ -502,10 +502,6 @@ class _Ruling:
         asked = dataclasses.replace(rule_facts.of_request(environ, "GET", container, ""), holder=self._asker.holder())
         compiled = loaded.compiled.narrowed(asked, _OF_OBJECTS)
         anywhere = loaded.compiled.narrowed(dataclasses.replace(asked, holder=UNKNOWN), _OF_OBJECTS | {"container"})
-        if not anywhere.rules.rules:
-            return answer
-        if compiled.may_cover(asked, _OF_OBJECTS) is not None:
-            answer = _without_sum(answer)
 
         def hides(entry: rule_listing.Entry) -> bool:
             stored = rule_facts.listed(entry.content_type, entry.size_bytes)
@@ -666,20 +662,6 @@ class _Ruling:
         wanted, _ = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits.items()})
         trust_class = config.class_of(source.account, step.storlet)
         return dataclasses.replace(step, limits=limits.in_force(trust_class, storlet.limits, wanted))
-
-
-def _without_sum(app: WSGIApp) -> WSGIApp:
-    """A container's answer without how many bytes it has: where it has one object, that is the object's length."""
-
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            # Many clients take the header for granted.
-            told = [(key, "0" if key.lower() == "x-container-bytes-used" else value) for key, value in headers]
-            return start_response(status, told, *more)
-
-        return app(environ, start)
-
-    return answer
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:

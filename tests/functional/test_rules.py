@@ -216,6 +216,26 @@ def test_listings_tell_names_and_nothing_of_the_bytes(ward: Ward) -> None:
     assert "a.csv" in ward.researcher.get("patients").text
 
 
+def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
+    for method in ("GET", "HEAD"):
+        told_to_researcher = ward.researcher.request(method, "patients")
+        assert told_to_researcher.status in (200, 204)
+        assert told_to_researcher.headers["X-Container-Bytes-Used"] == "0"
+        assert told_to_researcher.headers["X-Container-Object-Count"] is not None
+        assert int(ward.physician.request(method, "patients").headers["X-Container-Bytes-Used"]) >= len(CONTENT)
+
+
+def test_sums_of_an_account_are_not_told_to_an_owner_whom_a_rule_concerns(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(RULES.replace(RESEARCHER, "admin:admin"))
+    for query in ({"format": "json"}, {"format": "xml"}, {}):
+        answer = ward.admin.get("", query=query)
+        assert answer.status == 200, answer
+        assert {value for name, value in answer.headers.items() if name.endswith("Bytes-Used")} == {"0"}, answer
+        assert "patients" in answer.text
+        assert str(len(CONTENT)) not in answer.text
+
+
 def test_old_versions_are_as_covered_as_the_object(users: dict[str, Client]) -> None:
     """Only an account's owner may read them, so the rule is about owners."""
     ward = make_ward(users)
@@ -451,7 +471,7 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
 def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(
-        f'version: 1\nrules:\n  - name: hide\n    when: {{method: GET, container: patients, user: "admin:admin"}}\n'
+        'version: 1\nrules:\n  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
         "    mandatory: true\n    run: {storlet: mask.py, on: proxy, parameters: {word: '{object}'}, limits: {memory: 64M}}\n"
     )
     answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true", "Accept": "application/json"})
