@@ -542,10 +542,10 @@ class _Ruling:
         explicit = self._explicit_request(first, second)
         if explicit is not None:
             requests.append(explicit)
-        self._rules.require_enabled(self._environ)
         rules = [rule for rule in (first, second) if rule is not None]
+        what = rules[0].name if rules else reversed_rule
+        self._require_enabled(what)
         if self._target is not None and self._target.account != self._source.account:
-            what = rules[0].name if rules else reversed_rule
             self._require_right()
             raise RuleRefused(what, "storlets cannot run on a copy between accounts")
         mandatory = next((rule for rule in rules if rule.is_mandatory), None)
@@ -569,6 +569,13 @@ class _Ruling:
         )
         self._guard.under = mandatory.name if mandatory is not None else None
         return Run(self._rules.proxy, self._environ, requests[0], plan)
+
+    def _require_enabled(self, rule: str) -> None:
+        try:
+            self._rules.require_enabled(self._environ)
+        except BadRequest as error:
+            self._require_right()
+            raise RuleRefused(rule, f"it runs storlets: {error}") from None
 
     def _explicit_request(self, first: Rule | None, second: Rule | None) -> StorletRequest | None:
         if not self._is_explicit:
@@ -597,6 +604,7 @@ class _Ruling:
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
+            self._require_right()
             raise RuleRefused(rule.name if rule else "", f"the rule speaks of {missing}") from None
         here = ObjectPath(source.container or "", source.name or "")
         there = ObjectPath(target.container or "", target.name or "") if target is not None else None

@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.client import Answer, Client, log_in
 from tests.functional.s3 import S3, element
-from tests.functional.wards import CONTENT, ETAG, MASKED, furnish, told
+from tests.functional.wards import CONTENT, ETAG, MASKED, assert_tells_nothing, furnish, told
 from tests.support.cluster import Cluster
 from tests.support.proxies import other_proxy
 
@@ -55,12 +55,6 @@ def assert_denied(answer: Answer, rule: str = "hide") -> None:
     assert element(answer, "Message").startswith(f"rule {rule}: ")
     assert (answer.error, answer.headers["X-Storlet-Rule"]) == ("access.rule", rule)
     assert_tells_nothing(answer)
-
-
-def assert_tells_nothing(answer: Answer) -> None:
-    assert "SECRET" not in told(answer)
-    assert ETAG not in told(answer)
-    assert str(len(CONTENT)) not in told(answer)
 
 
 def test_get_object(hospital: Hospital) -> None:

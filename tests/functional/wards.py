@@ -64,7 +64,7 @@ def furnish(admin: Client, readers: str, policy: str = "") -> None:
         assert admin.put(container, b"", acl | more).status == 201
     assert admin.put("storlet_rules", b"").status == 201
     source = (SOURCES / "rules_tools.py").read_bytes()
-    for name in ("mask", "mark", "pack", "unpack"):
+    for name in ("mask", "mark", "pack", "unpack", "show", "fail"):
         headers = declaration("python", f"{name}.{name.title()}")
         assert admin.put(f"storlet/{name}.py", source, headers).status == 201
     headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
@@ -80,6 +80,11 @@ def told(answer: Answer) -> str:
 def assert_closed(answer: Answer, rule: str = "hide") -> None:
     """A refusal that names the rule and tells nothing of the object."""
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", rule), answer
+    assert_tells_nothing(answer)
+
+
+def assert_tells_nothing(answer: Answer) -> None:
+    """Neither content nor metadata, hash or length of the object."""
     assert "SECRET" not in told(answer)
     assert ETAG not in told(answer)
     assert str(len(CONTENT)) not in told(answer)

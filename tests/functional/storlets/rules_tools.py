@@ -1,8 +1,9 @@
-"""Storlets that rules run: one hides a word, one marks what passes, one packs and one unpacks."""
+"""Storlets that rules run: one hides a word, one marks what passes, one packs and one unpacks, one tells what it was given, one fails."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from typing import Any
 
 
@@ -53,3 +54,32 @@ class Unpack:
         out_files[0].set_metadata({"packed": ""})
         out_files[0].write(gzip.decompress(in_files[0].read()))
         out_files[0].close()
+
+
+class Show:
+    """Its parameters, and the metadata of its input, as JSON."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        out_files[0].set_metadata({"shown": "yes"})
+        shown = {"params": params, "metadata": in_files[0].get_metadata()}
+        in_files[0].read()
+        out_files[0].write(json.dumps(shown).encode())
+        out_files[0].close()
+
+
+class Fail:
+    """Ends with an exception that quotes its input: before its result begins, or (``late``) after a part of it."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        read = in_files[0].read().decode()
+        self._logger.error(read)
+        if "late" in params:
+            out_files[0].set_metadata({"masked": "yes"})
+            out_files[0].write(b"begun\n" * 100_000)
+        raise ValueError(f"cannot understand {read}")

@@ -1,0 +1,208 @@
+"""Where a mandatory rule's storlet cannot run, or fails, nothing of the object leaves; where it can run elsewhere, it does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import users_of
+from tests.functional.wards import (
+    CONTENT,
+    ETAG,
+    MASKED,
+    RULES,
+    Ward,
+    assert_closed,
+    assert_masked,
+    assert_tells_nothing,
+    make_ward,
+)
+from tests.support.cluster import Cluster
+
+POLICIES = ("", "ec21")
+
+#: Ways to an object's bytes that begin with a storlet.
+READS: dict[str, Callable[[Client], Answer]] = {
+    "get": lambda c: c.get("patients/a.csv"),
+    "copy": lambda c: c.request("COPY", "patients/a.csv", {"Destination": "open/loot"}),
+    "copy from": lambda c: c.put("open/loot", b"", {"X-Copy-From": "/patients/a.csv"}),
+}
+
+
+def assert_nothing_leaves(ward: Ward, status: int, error: str = "") -> None:
+    """Each of :data:`READS` fails in the rule's name; nor do HEAD and listings tell more than else."""
+    for way, read in READS.items():
+        answer = read(ward.researcher)
+        assert (answer.status, answer.headers["X-Storlet-Rule"]) == (status, "hide"), (way, answer)
+        assert not error or answer.error == error, (way, answer)
+        assert_tells_nothing(answer)
+        assert ward.admin.head("open/loot").status == 404, way
+    assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
+    assert_closed(ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}))
+    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
+    (entry,) = ward.researcher.listing("patients")
+    assert (entry["hash"], entry["bytes"]) == ("", 0)
+    assert ward.physician.get("patients/a.csv").body == CONTENT
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    return make_ward(users)
+
+
+# --- nodes and sandboxes ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wards_there(other_cluster: Cluster) -> dict[str, Ward]:
+    """By storage policy, on a cluster whose options and processes a test may change; its data are encrypted."""
+    made = {policy: make_ward(users_of(other_cluster.description), policy) for policy in POLICIES}
+    for each in made.values():
+        each.rule(RULES)
+    return made
+
+
+@pytest.fixture(scope="module")
+def bare_nodes(other_cluster: Cluster, wards_there: dict[str, Ward]) -> Iterator[None]:
+    """Object servers that know nothing of storlets."""
+    plain = {"pipeline": "healthcheck recon object-server"}
+    with other_cluster.configured({f"object-server-{number}.conf:pipeline:main": plain for number in (1, 2)}):
+        yield
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_object_servers_without_the_filter(wards_there: dict[str, Ward], bare_nodes: None, policy: str) -> None:
+    ward = wards_there[policy]
+    answer = ward.researcher.get("patients/a.csv")
+    assert_masked(answer)
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+    assert ward.researcher.request("COPY", "patients/a.csv", {"Destination": "open/copy"}).status == 201
+    assert ward.admin.get("open/copy").body == MASKED
+    assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
+    assert ward.researcher.head("patients/a.csv").headers["Etag"] is None
+
+
+def test_a_rule_that_wants_the_node_when_the_node_knows_nothing_of_storlets(
+    wards_there: dict[str, Ward], bare_nodes: None
+) -> None:
+    ward = wards_there[""]
+    ward.rule(RULES.replace("run: mask.py", "run: {storlet: mask.py, on: object}"))
+    try:
+        answer = ward.researcher.get("patients/a.csv")
+        assert_tells_nothing(answer)
+        assert answer.status >= 400 or answer.body == MASKED, answer
+    finally:
+        ward.rule(RULES)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_encrypted_objects(wards_there: dict[str, Ward], policy: str) -> None:
+    ward = wards_there[policy]
+    assert_masked(ward.researcher.get("patients/a.csv"))
+    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
+
+
+def test_a_sandbox_whose_image_is_missing(other_cluster: Cluster, wards_there: dict[str, Ward]) -> None:
+    sections = {f"storlet.conf:image:{each.admin.account}": {"image": "none/such:1"} for each in wards_there.values()}
+    with other_cluster.configured(sections):
+        for each in wards_there.values():
+            assert_nothing_leaves(each, 503)
+
+
+def test_no_sandboxd(other_cluster: Cluster, wards_there: dict[str, Ward]) -> None:
+    other_cluster.stop("sandboxd")
+    try:
+        for each in wards_there.values():
+            assert_nothing_leaves(each, 503)
+    finally:
+        other_cluster.start("sandboxd")
+    assert_masked(wards_there[""].researcher.get("patients/a.csv"))
+
+
+# --- accounts and storlets --------------------------------------------------------------------------------------------
+
+
+def test_an_account_whose_storlets_are_switched_off(ward: Ward) -> None:
+    ward.rule(RULES)
+    assert ward.admin.post("", {"X-Account-Meta-Storlet-Enabled": "False"}).status == 204
+    try:
+        assert_nothing_leaves(ward, 403, "access.rule")
+    finally:
+        assert ward.admin.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 204
+    assert_masked(ward.researcher.get("patients/a.csv"))
+
+
+def test_a_storlet_that_the_caller_may_not_run(ward: Ward) -> None:
+    ward.rule(RULES)
+    acl = ward.admin.head("storlet").headers["X-Container-Read"]
+    assert ward.admin.post("storlet", {"X-Container-Read": "test:tester"}).status == 204
+    try:
+        assert_nothing_leaves(ward, 403, "access.rule")
+    finally:
+        assert ward.admin.post("storlet", {"X-Container-Read": acl}).status == 204
+
+
+def test_a_storlet_that_fails_quotes_nothing_of_what_it_read(ward: Ward) -> None:
+    ward.rule(RULES.replace("mask.py", "fail.py"))
+    assert_nothing_leaves(ward, 422)
+
+
+def test_a_storlet_that_fails_half_way(ward: Ward) -> None:
+    ward.rule(RULES.replace("run: mask.py", 'run: {storlet: fail.py, parameters: {late: "1"}}'))
+    answer = ward.researcher.get("patients/a.csv")
+    assert answer.status >= 400 or answer.is_broken, answer
+    assert_tells_nothing(answer)
+    copied = ward.researcher.request("COPY", "patients/a.csv", {"Destination": "open/loot"})
+    assert copied.status >= 400, copied
+    assert_tells_nothing(copied)
+    assert ward.admin.head("open/loot").status == 404
+
+
+def test_a_storlet_that_writes_more_than_the_rule_lets_it(ward: Ward) -> None:
+    ward.rule(RULES.replace("run: mask.py", "run: {storlet: mask.py, limits: {output: 1K}}"))
+    answer = ward.researcher.get("patients/a.csv")
+    assert answer.status >= 400 or answer.is_broken, answer
+    assert_tells_nothing(answer)
+
+
+def test_a_pipeline_of_which_one_fails(ward: Ward) -> None:
+    ward.rule(RULES.replace("mask.py", "[mask.py, fail.py]"), accept=True)
+    answer = ward.researcher.get("patients/a.csv")
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (422, "hide"), answer
+    assert "step 2" in answer.text
+    assert "name:" not in answer.text
+    assert_tells_nothing(answer)
+
+
+def test_uploads_whose_storlet_fails_are_not_stored(ward: Ward) -> None:
+    rule = "version: 1\nrules:\n- {name: scrub, when: {method: PUT, container: open}, mandatory: true, run: fail.py}\n"
+    ward.rule(rule)
+    answer = ward.researcher.put("open/upload", CONTENT)
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (422, "scrub"), answer
+    assert ward.admin.head("open/upload").status == 404
+
+
+# --- erasure coding ---------------------------------------------------------------------------------------------------
+
+
+def test_erasure_coded_objects_of_many_segments(users: dict[str, Client]) -> None:
+    ward = make_ward(users, "ec21")
+    ward.rule(RULES)
+    content = CONTENT * 600
+    assert ward.admin.put("patients/large", content).status == 201
+    answer = ward.researcher.get("patients/large")
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, MASKED * 600)
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+    etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    for reply in (
+        ward.researcher.head("patients/large"),
+        ward.researcher.get("patients", query={"format": "json"}),
+        ward.researcher.get("patients/large", {"Range": f"bytes=0-{1 << 20}"}),
+        ward.researcher.get("patients/large", {"If-None-Match": etag}),
+    ):
+        assert etag not in f"{reply.headers}{reply.text}"
+        assert str(len(content)) not in f"{reply.headers}{reply.text}"
+        assert ETAG not in reply.text
