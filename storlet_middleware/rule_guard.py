@@ -39,7 +39,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from swift.common.swob import Response
-from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+from swift.common.utils import close_if_possible, config_true_value
 
 from storlet_middleware import access, names
 from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
@@ -56,7 +56,7 @@ from storlet_middleware.rule_reads import (
     origins,
     visible,
 )
-from storlet_middleware.rule_segments import Manifests, own_request
+from storlet_middleware.rule_segments import Manifests, end_of_links
 
 Authorize: TypeAlias = Callable[[Any], Any]
 
@@ -173,11 +173,7 @@ class Guard:
 
     def _end_of_links(self, read: Read) -> Read | None:
         """Where links end that begin at an object; ``None`` when it is none."""
-        answer = own_request(self._app, self._environ, "HEAD", read.path)
-        drain_and_close(answer)
-        if answer.status_int // 100 == 5:
-            raise BackendFailed(f"a link cannot be looked up for its rules: Swift answered {answer.status_int}")
-        return of_url(str(answer.headers.get("Content-Location") or ""))
+        return end_of_links(self._app, self._environ, read)
 
     # --- asking --------------------------------------------------------------------------------------------------
 
@@ -214,7 +210,9 @@ class Guard:
         target = self._target(headers)
         if target is None or target.name is None:
             raise BackendFailed("the target of a link cannot be told, and rules may cover it")
-        for read in (target, self._end_of_links(target)):
+        # Who posts to a link was asked about nothing that the link tells.
+        own = of_path(self._environ["PATH_INFO"]) if self._method == "POST" else None
+        for read in (own, target, self._end_of_links(target)):
             if read is not None and not self._is_decided(read, self._method):
                 for origin in origins(read):
                     self._require(origin, "HEAD")

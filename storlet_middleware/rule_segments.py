@@ -7,6 +7,9 @@ manifests in it, and the rules are asked about each object that is named.
 
 Most callers are covered nowhere in the account, and most containers hold nothing that is covered: then it is one question, or
 one for each container.
+
+A manifest tells of a link as if it were its target.  Which parts are links is known of their container's listing, so that not
+each of them is asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
@@ -22,15 +26,24 @@ from swift.common.wsgi import make_pre_authed_request
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.rule_reads import ALLOWS_RESERVED, Judge, Read, asked, origins
+from storlet_middleware.rule_reads import ALLOWS_RESERVED, Judge, Read, asked, of_url, origins
 from storlet_middleware.sources import whole
 
 #: Against manifests that nobody can look through: Swift's have 1,000 segments by default, 8 MiB, and others within them.
 _MOST_MANIFESTS: Final = 128
 _MOST_OBJECTS: Final = 20_000
 _MOST_BYTES: Final = 16 << 20
+#: Of parts that may be links; each costs a HEAD.
+_MOST_LINKS: Final = 1000
+#: A listing is looked through for parts that are no links: so many pages of so many names.
+_PAGES: Final = 8
+_PAGE: Final = 2000
 #: How long rules are asked before other requests have their turn.
 _TURN_SECONDS: Final = 0.01
+
+
+#: What a listing's entry has that is a link.
+_LINK: Final = frozenset(("symlink_path", "version_symlink"))
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,7 @@ class Manifests:
         self._judge = judge
         self._query = query
         self._asked: set[Read] = set()
+        self._named: dict[str | None, set[str]] = {}
         self._may_hold: dict[str | None, bool] = {}
         self._end_of_turn = monotonic() + _TURN_SECONDS
 
@@ -81,9 +95,44 @@ class Manifests:
                 if inner is None or len(manifests) > _MOST_MANIFESTS or len(self._asked) > _MOST_OBJECTS:
                     return anywhere  # what it consisted of is told no more, or too much
                 todo.append(inner)
+        return self._rule_behind_links(manifest, anywhere)
+
+    def _rule_behind_links(self, manifest: Read, anywhere: str) -> str | None:
+        links = [
+            manifest.of(container, name)
+            for container, named in self._named.items()
+            for name in sorted(named - self._plain(manifest.of(container, None), named))
+        ]
+        if len(links) > _MOST_LINKS:
+            return anywhere
+        for link in links:
+            end = end_of_links(self._app, self._environ, link)
+            for read in origins(end) if end is not None else ():
+                rule = asked(self._judge, read)
+                if rule is not None:
+                    return rule
         return None
 
+    def _plain(self, container: Read, named: set[str]) -> set[str]:
+        """Those that the container's listing has, and not as links."""
+        first, last, marker, plain = min(named), max(named), "", set[str]()
+        differs = (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
+        prefix = first[: next(differs, len(first))]
+        for _ in range(_PAGES):
+            path = f"{container.path}format=json&limit={_PAGE}&prefix={quote(prefix)}&marker={quote(marker)}"
+            answer = own_request(self._app, self._environ, "GET", path)
+            if answer.status_int // 100 != 2:
+                drain_and_close(answer)
+                break
+            entries = _entries(answer)
+            plain |= named.intersection(each["name"] for each in entries if not _LINK.intersection(each))
+            if not entries or entries[-1]["name"] >= last:
+                break
+            marker = entries[-1]["name"]
+        return plain
+
     def _rule_of_part(self, part: Read) -> str | None:
+        self._named.setdefault(part.container, set()).add(part.name or "")
         for read in origins(part):
             if read in self._asked:
                 continue
@@ -129,6 +178,15 @@ def own_request(app: Any, environ: dict[str, Any], method: str, path: str) -> An
         environ, method=method, path=path, headers=headers, swift_source=names.SWIFT_SOURCE
     )
     return request.get_response(app)
+
+
+def end_of_links(app: Any, environ: dict[str, Any], read: Read) -> Read | None:
+    """Where links end that begin at an object; ``None`` when it is none."""
+    answer = own_request(app, environ, "HEAD", read.path)
+    drain_and_close(answer)
+    if answer.status_int // 100 == 5:
+        raise BackendFailed(f"a link cannot be looked up for its rules: Swift answered {answer.status_int}")
+    return of_url(str(answer.headers.get("Content-Location") or ""))
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,123 @@
+"""What answers tell of a covered object without reading it: of links, manifests, containers, and requests that Swift refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.functional.client import Client
+from tests.functional.tools import unique
+from tests.functional.wards import (
+    CONTENT,
+    ETAG,
+    MASKED,
+    PHYSICIAN,
+    RESEARCHER,
+    RULES,
+    Ward,
+    assert_closed,
+    make_ward,
+    told,
+)
+
+STATIC = {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Etag": ETAG}
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    made = make_ward(users)
+    made.rule(RULES)
+    return made
+
+
+def test_who_posts_to_a_link_learns_nothing_of_its_target(ward: Ward) -> None:
+    assert ward.physician.put("open/static", b"", STATIC).status == 201
+    assert_closed(ward.researcher.post("open/static", {"X-Object-Meta-A": "b"}))
+    link = {"X-Symlink-Target": "open/a.csv", "X-Symlink-Target-Etag": ETAG}
+    assert ward.physician.put("patients/static", b"", link).status == 201
+    assert_closed(ward.researcher.post("patients/static", {"X-Object-Meta-A": "b"}))
+    assert ward.physician.post("open/static", {"X-Object-Meta-A": "b"}).status == 307
+
+
+def test_a_static_link_in_an_account_without_rules(ward: Ward, users: dict[str, Client]) -> None:
+    own, container = users[PHYSICIAN], unique("links")
+    assert own.put(container, b"", {"X-Container-Read": RESEARCHER}).status == 201
+    link = STATIC | {"X-Symlink-Target-Account": ward.admin.account}
+    assert own.put(f"{container}/l", b"", link).status == 201
+    reader = users[RESEARCHER].on(own.account)
+    for query in ("", "symlink=get"):
+        assert_closed(reader.get(f"{container}/l", query=query))
+        assert reader.head(f"{container}/l", query=query).status == 403
+    assert own.head(f"{container}/l", query="symlink=get").status == 200
+    assert own.delete(f"{container}/l").status == 204
+
+
+def test_a_large_object_of_links(ward: Ward) -> None:
+    physician, researcher = ward.physician, ward.researcher
+    assert physician.put("open/link", b"", {"X-Symlink-Target": "patients/a.csv"}).status == 201
+    assert physician.put("open/link2", b"", {"X-Symlink-Target": "open/link"}).status == 201
+    for names in (["link"], ["a.csv", "link2"]):
+        manifest = json.dumps([{"path": f"/open/{name}"} for name in names]).encode()
+        assert physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status == 201
+        assert_closed(researcher.get("open/of-links"))
+        assert_closed(researcher.get("open/of-links", query={"multipart-manifest": "get"}))
+        assert_closed(researcher.get("open/of-links", {"If-None-Match": "*"}))
+        head = researcher.head("open/of-links")
+        assert (head.status, head.headers["Etag"]) == (403, None), head
+    manifest = json.dumps([{"path": "/open/a.csv"}]).encode()
+    assert physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status == 201
+    assert researcher.get("open/of-links").body == CONTENT
+
+
+def test_a_container_of_covered_objects_does_not_tell_their_sum(ward: Ward, users: dict[str, Client]) -> None:
+    other = make_ward(users)
+    other.rule(RULES)
+    for method in ("GET", "HEAD"):
+        answer = other.researcher.request(method, "patients")
+        assert answer.headers["X-Container-Bytes-Used"] == "0", answer
+        assert str(len(CONTENT)) not in told(answer)
+        assert other.physician.request(method, "patients").headers["X-Container-Bytes-Used"] != "0"
+        assert other.researcher.request(method, "open").headers["X-Container-Bytes-Used"] != "0"
+
+
+def test_a_head_of_a_link_itself_tells_that_it_is_there(ward: Ward) -> None:
+    """S3's DELETE asks so before it deletes."""
+    answer = ward.researcher.head("patients/a.csv", query="symlink=get")
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
+    for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Patient", "X-Symlink-Target"):
+        assert answer.headers[header] is None, (header, answer)
+
+
+def test_what_a_rule_makes_is_not_written_where_code_is(ward: Ward) -> None:
+    for container in ("storlet", "dependency"):
+        assert ward.admin.post(container, {"X-Container-Write": RESEARCHER}).status == 204
+        answer = ward.researcher.request("COPY", "patients/a.csv", {"Destination": f"{container}/x.py"})
+        assert_closed(answer)
+        assert ward.admin.head(f"{container}/x.py").status == 404
+
+
+def test_a_copy_stores_no_link_where_a_rule_wants_bytes(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(
+        "version: 1\nrules:\n- {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n"
+    )
+    for header in ({"X-Object-Manifest": "open/a"}, {"X-Symlink-Target": "open/a.csv"}):
+        for method, path, headers in (
+            ("COPY", "open/a.csv", {"Destination": "patients/new"}),
+            ("PUT", "patients/new", {"X-Copy-From": "open/a.csv", "Content-Length": "0"}),
+        ):
+            assert_closed(ward.researcher.request(method, path, headers | header), "scrub")
+    assert ward.researcher.request("COPY", "open/a.csv", {"Destination": "patients/new"}).status == 201
+    assert ward.admin.get("patients/new").body == MASKED
+
+
+@pytest.mark.parametrize("path", ["open/a\0b", "open/" + 1100 * "x"])
+def test_what_swift_has_no_object_for_is_answered_by_swift(users: dict[str, Client], path: str) -> None:
+    ward = make_ward(users)
+    expected = {method: ward.researcher.request(method, path) for method in ("GET", "HEAD", "POST")}
+    version = ward.admin.get("open/a.csv", query="version-id=1795320159.25948")
+    ward.rule("version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n")
+    for method, answer in expected.items():
+        assert ward.researcher.request(method, path).status == answer.status
+    assert ward.admin.get("open/a.csv", query="version-id=1795320159.25948").status == version.status
