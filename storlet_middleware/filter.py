@@ -29,6 +29,7 @@ from swift.common.utils import close_if_possible, config_true_value, drain_and_c
 from swift.common.wsgi import make_subrequest
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
+from rules.text import MAX_BYTES
 from storlet_daemon.protocol import messages
 from storlet_middleware import access, grants, limits, names, rule_s3, self_test
 from storlet_middleware.admission import ROOM
@@ -46,6 +47,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.object import ObjectNode
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, parse, parse_object_path, refuse_unknown, storlet_headers, text
+from storlet_middleware.rule_store import RULES
 from storlet_middleware.ruled import Rules
 
 _PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status")
@@ -416,6 +418,7 @@ def _publish(config: Config) -> None:
         languages={language: list(versions) for language, versions in config.storlet.languages.items()},
         protocol_version=messages.VERSION,
         run_on=config.placement.run_on,
+        rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits={
             "memory_bytes": user.limits.memory_bytes,
             "cpus": user.limits.cpus,
