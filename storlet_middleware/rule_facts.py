@@ -154,19 +154,19 @@ def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
     length = str(environ.get("CONTENT_LENGTH") or "")
     return ObjectFacts(
         exists=True,
-        content_type=_incoming_type(environ, environ["PATH_INFO"]),
+        content_type=_incoming_type(environ, lenient(environ["PATH_INFO"])),
         size_bytes=int(length) if length.isdecimal() else None,
         metadata=_incoming_metadata(environ),
     )
 
 
-def copied(environ: Mapping[str, Any], source: ObjectFacts) -> ObjectFacts:
-    """What is to be stored by a copy of ``source``: what the request says comes before what the source has."""
+def copied(environ: Mapping[str, Any], source: ObjectFacts, name: str) -> ObjectFacts:
+    """What is to be stored as ``name`` by a copy of ``source``: what the request says comes before what the source has."""
     metadata = {} if config_true_value(environ.get("HTTP_X_FRESH_METADATA", "false")) else dict(source.metadata)
-    given = environ.get("CONTENT_TYPE")
+    says = environ.get("CONTENT_TYPE") or config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false"))
     return dataclasses.replace(
         source,
-        content_type=lenient(given) if given else source.content_type,
+        content_type=_incoming_type(environ, f"/{name}") if says else source.content_type,
         metadata=metadata | _incoming_metadata(environ),
     )
 
@@ -175,7 +175,7 @@ def _incoming_type(environ: Mapping[str, Any], path: str) -> str:
     given = environ.get("CONTENT_TYPE")
     if given and not config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false")):
         return lenient(given)
-    return mimetypes.guess_type(lenient(path))[0] or "application/octet-stream"
+    return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
 def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
@@ -183,7 +183,7 @@ def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
     return {
         key[len(prefix) :].replace("_", "-").lower(): lenient(value)
         for key, value in environ.items()
-        if key.startswith(prefix) and value
+        if key.startswith(prefix)
     }
 
 

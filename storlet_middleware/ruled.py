@@ -357,7 +357,7 @@ class _Ruling:
 
         def look_up() -> Stored:
             stored = self._stored_source()
-            return dataclasses.replace(stored, facts=rule_facts.copied(self._environ, stored.facts))
+            return dataclasses.replace(stored, facts=rule_facts.copied(self._environ, stored.facts, target.name or ""))
 
         where = (target.version, target.account, target.container)
         asker = Asker(self._rules.app, self._environ, loaded.compiled, where, look_up)
