@@ -35,7 +35,7 @@ from rules.report import Planned, Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
 from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
-from storlet_middleware.errors import BackendFailed, BadRequest, PreconditionFailed, RuleRefused, StorletError
+from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, StorletRequest, parse, parse_object_path, text
 from storlet_middleware.rule_facts import Asker, Stored
@@ -332,8 +332,10 @@ class _Ruling:
         header = {"COPY": "Destination", "PUT": "X-Copy-From"}.get(self._method)
         if header is None or self._target is not None or self._source.name is None:
             return
-        if self._method == "COPY" or self._environ.get("HTTP_X_COPY_FROM"):
-            raise PreconditionFailed(f"{header} header must be of the form <container name>/<object name>")
+        is_given = bool(self._environ.get("HTTP_" + header.upper().replace("-", "_")))
+        if is_given or self._method == "COPY":
+            form = "must be of the form <container name>/<object name>" if is_given else "required"
+            raise HTTPPreconditionFailed(body=f"{header} header {form}", request=Request(self._environ))
 
     def _decide(self) -> tuple[Rule | None, Facts]:
         """About the subject: what is read, or written where nothing is read."""
@@ -478,7 +480,9 @@ class _Ruling:
         answer = self._rules.passed(self._environ)
         looked_at = self._asker.looked_at if self._asker is not None else None
         is_other = looked_at is not None and looked_at.stamp != answer.header("x-timestamp")
-        if is_other and answer.status.startswith("2"):
+        # Who asks for a link itself gets nothing of what it leads to, which is what was asked about.
+        is_link = bool(answer.header("x-symlink-target"))
+        if is_other and not is_link and answer.status.startswith("2"):
             close_if_possible(answer.chunks)
             raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
         return answer

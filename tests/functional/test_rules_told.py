@@ -112,6 +112,26 @@ def test_a_copy_stores_no_link_where_a_rule_wants_bytes(users: dict[str, Client]
     assert ward.admin.get("patients/new").body == MASKED
 
 
+def test_a_link_itself_can_be_had_where_rules_ask_about_objects(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule("version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n")
+    for target in ("open/a.csv", "open/none"):
+        assert ward.physician.put("open/link", b"", {"X-Symlink-Target": target}).status == 201
+        for method in ("GET", "HEAD"):
+            answer = ward.physician.request(method, "open/link", query="symlink=get")
+            assert (answer.status, answer.headers["X-Symlink-Target"]) == (200, target), answer
+
+
+@pytest.mark.parametrize("headers", [{}, {"Destination": "open"}, {"Destination": "/"}])
+def test_copies_that_swift_refuses_are_answered_as_ever(
+    ward: Ward, users: dict[str, Client], headers: dict[str, str]
+) -> None:
+    unruled = make_ward(users)
+    expected = unruled.physician.request("COPY", "open/a.csv", headers)
+    answer = ward.physician.request("COPY", "open/a.csv", headers)
+    assert (answer.status, answer.body, answer.error) == (expected.status, expected.body, None)
+
+
 @pytest.mark.parametrize("path", ["open/a\0b", "open/" + 1100 * "x"])
 def test_what_swift_has_no_object_for_is_answered_by_swift(users: dict[str, Client], path: str) -> None:
     ward = make_ward(users)
