@@ -1,0 +1,226 @@
+"""What a rule says of its storlets: parameters, place, limits; and what of the object leaves with the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import unique
+from tests.functional.wards import CONTENT, ETAG, MASKED, RESEARCHER, Ward, assert_closed, make_ward, told
+
+OBJECT = "patients/a.csv"
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    return make_ward(users)
+
+
+@pytest.fixture
+def ruled(ward: Ward) -> Iterator[Callable[..., Ward]]:
+    """Puts one rule about GET in force: what it does, and what else it says."""
+
+    def rule(run: str, more: str = "", method: str = "GET", mandatory: bool = True) -> Ward:
+        kind = "  mandatory: true\n" if mandatory else ""
+        when = f"{{method: {method}, container: patients}}"
+        ward.rule(f"version: 1\nrules:\n- name: hide\n  when: {when}\n{kind}{more}  run: {run}\n", accept=True)
+        return ward
+
+    yield rule
+    assert ward.admin.delete("storlet_rules/rules.yaml").status in (204, 404)
+
+
+def shown(answer: Answer) -> dict[str, Any]:
+    assert answer.status == 200, answer
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+NAME = "grüße, 1:2; a=b & {c} %41 +\"quoted\" 'x' €.csv"
+LITERALS = [
+    "plain", "two words", "  spaces  ", "a,b,c", "a:b", "a=b;c", "grüße €", "{{braces}}", '"quoted"', "100%", "a+b%20c", "\\n",
+    "line\nbreak", "𝄞", "",
+]  # fmt: skip
+
+
+def test_values_of_parameters_come_as_they_are(ruled: Callable[..., Ward]) -> None:
+    given = {f"p{number}": text for number, text in enumerate(LITERALS)}
+    run = json.dumps({"storlet": "show.py", "parameters": given}, ensure_ascii=False)
+    params = shown(ruled(run).physician.get(OBJECT))["params"]
+    for name, text in given.items():
+        assert params[name] == text.replace("{{", "{").replace("}}", "}"), name
+
+
+TEMPLATES = {
+    "o": "{object}", "c": "{container}", "u": "{user}", "p": "{project}", "m": "{method}", "s": "{metadata.study}",
+    "all": "for {user}: {container}/{object}, {{not this}}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.csv", NAME, "deep/er/ name "])
+def test_templates_are_filled_with_what_the_request_is_about(ruled: Callable[..., Ward], name: str) -> None:
+    run = json.dumps({"storlet": "show.py", "parameters": TEMPLATES}, ensure_ascii=False)
+    ward = ruled(run)
+    assert ward.admin.put(f"patients/{name}", b"x", {"X-Object-Meta-Study": "7, 8: ü"}).status == 201
+    try:
+        params = shown(ward.researcher.get(f"patients/{name}"))["params"]
+    finally:
+        assert ward.admin.put(OBJECT, CONTENT, FIRST).status == 201
+    wanted = {"o": name, "c": "patients", "u": RESEARCHER, "p": "test2", "m": "GET", "s": "7, 8: ü"}
+    wanted["all"] = f"for {RESEARCHER}: patients/{name}, {{not this}}"
+    assert {key: params[key] for key in wanted} == wanted
+
+
+FIRST = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
+
+
+@pytest.mark.parametrize("mandatory", [True, False])
+def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
+    ruled: Callable[..., Ward], mandatory: bool
+) -> None:
+    ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}', mandatory=mandatory)
+    answer = ward.researcher.get(OBJECT)
+    assert_closed(answer)
+    assert "{metadata.none}" in answer.text
+    copied = ward.researcher.request("COPY", OBJECT, {"Destination": "open/copy"})
+    if mandatory:
+        assert_closed(copied)
+        assert ward.admin.head("open/copy").status == 404
+
+
+def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(ruled: Callable[..., Ward]) -> None:
+    ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}')
+    answer = Client(ward.admin.storage_url, "").get(OBJECT)
+    assert (answer.status, answer.headers["X-Storlet-Rule"]) == (401, None), answer
+    assert "metadata.none" not in told(answer)
+
+
+def test_an_upload_has_templates_too(ruled: Callable[..., Ward]) -> None:
+    ward = ruled('{storlet: show.py, parameters: {s: "{metadata.study}", m: "{method}"}}', method="PUT")
+    name = unique("patients/upload")
+    assert_closed(ward.researcher.put(name, b"x"))
+    assert ward.researcher.put(name, b"x", {"X-Object-Meta-Study": "9"}).status == 201
+    params = json.loads(ward.admin.get(name).body)["params"]
+    assert (params["s"], params["m"]) == ("9", "PUT")
+
+
+def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward]) -> None:
+    """Else a client could turn the rule's storlet off."""
+    ward = ruled("mask.py")
+    for headers in ({}, {"X-Storlet-Parameter-Word": "x"}):
+        answer = ward.researcher.get(OBJECT, headers, query={"word": "nothing"})
+        assert "SECRET" not in told(answer)
+        assert answer.status != 200 or answer.body == MASKED
+
+
+# --- where, and how much ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["object", "proxy"])
+def test_where_it_runs(ruled: Callable[..., Ward], place: str) -> None:
+    ward = ruled(f"{{storlet: mask.py, on: {place}}}")
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (200, MASKED, place), answer
+
+
+def test_limits_of_a_rule_hold(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("{storlet: mask.py, limits: {output: 1K}}")
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.status >= 400 or answer.is_broken, answer.headers["X-Storlet-Rule"]) == (True, "hide"), answer
+    if answer.status >= 400:
+        assert answer.error == "storlet.limit.output"
+
+
+def test_limits_that_suffice(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("{storlet: mask.py, limits: {output: 64K, memory: 64M, timeout-total: 20s}}")
+    assert ward.researcher.get(OBJECT).body == MASKED
+
+
+@pytest.mark.parametrize(
+    ("limits", "word"),
+    [("{none: 1}", "None: unknown"), ("{memory: much}", "Memory: 'much'"), ("{memory: 900T}", "Memory: 900T is more")],
+)
+def test_limits_that_are_none_are_refused_at_upload(ward: Ward, limits: str, word: str) -> None:
+    text = f"version: 1\nrules:\n- name: hide\n  when: {{method: GET}}\n  run: {{storlet: mask.py, limits: {limits}}}\n"
+    answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
+    assert (answer.status, answer.error) == (400, "rules.invalid"), answer
+    assert word in answer.text
+
+
+def test_limits_of_the_client_do_not_touch_the_rules(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("mask.py")
+    answer = ward.researcher.get(OBJECT, {"X-Storlet-Limit-Output": "1K"})
+    assert "SECRET" not in told(answer)
+    assert answer.status in (200, 400), answer
+
+
+# --- what leaves ------------------------------------------------------------------------------------------------------
+
+PASS = "  pass: {metadata: [study, x-*], headers: [content-type, last-modified, x-timestamp]}\n"
+
+
+@pytest.fixture
+def passing(ruled: Callable[..., Ward]) -> Ward:
+    ward = ruled("mask.py", PASS)
+    more = {"X-Object-Meta-X-One": "1", "X-Object-Meta-Y": "SECRET", "Content-Disposition": "inline"}
+    assert ward.admin.put(OBJECT, CONTENT, FIRST | more).status == 201
+    return ward
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> None:
+    answer = passing.researcher.request(method, OBJECT)
+    assert answer.status == 200, answer
+    assert (answer.meta("Study"), answer.meta("X-One")) == ("7", "1")
+    assert answer.headers["Content-Type"] == "text/csv"
+    assert answer.headers["Last-Modified"]
+    assert (answer.meta("Patient"), answer.meta("Y"), answer.headers["Content-Disposition"]) == (None, None, None)
+    assert "SECRET" not in told(answer)
+    assert ETAG not in told(answer)
+    assert str(len(CONTENT)) not in told(answer) or method == "GET"
+
+
+def test_what_is_passed_goes_with_a_copy(passing: Ward) -> None:
+    assert passing.researcher.request("COPY", OBJECT, {"Destination": "open/copy"}).status == 201
+    copied = passing.admin.get("open/copy")
+    assert (copied.body, copied.meta("Study"), copied.meta("X-One")) == (MASKED, "7", "1")
+    assert copied.headers["Content-Type"] == "text/csv"
+    assert "SECRET" not in told(copied)
+    assert copied.headers["Content-Disposition"] is None
+    assert passing.admin.delete("open/copy").status == 204
+
+
+def test_the_storlet_sees_as_metadata_what_may_leave(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("[mask.py, show.py]", "  pass: {metadata: [study]}\n")
+    metadata = shown(ward.researcher.get(OBJECT))["metadata"]
+    assert "SECRET" not in str(metadata)
+
+
+def test_without_pass_an_ordinary_rule_gives_what_a_client_would_get_that_asks(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("mask.py", mandatory=False)
+    answer = ward.researcher.get(OBJECT)
+    asked = ward.researcher.get(OBJECT.replace("patients", "open"), {"X-Run-Storlet": "mask.py"})
+    assert (answer.body, answer.meta("Study"), answer.headers["Content-Type"]) == (
+        MASKED,
+        asked.meta("Study"),
+        asked.headers["Content-Type"],
+    )
+
+
+def test_pass_of_an_ordinary_rule_holds_as_well(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("mask.py", "  pass: {metadata: [study]}\n", mandatory=False)
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.body, answer.meta("Study"), answer.meta("Patient")) == (MASKED, "7", None)
+
+
+@pytest.mark.parametrize("header", ["etag", "content-length", "x-object-sysmeta-a", "x-static-large-object"])
+def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
+    text = f"version: 1\nrules:\n- name: hide\n  mandatory: true\n  pass: {{headers: [{header}]}}\n  run: mask.py\n"
+    answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
+    assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), answer
