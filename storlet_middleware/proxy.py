@@ -44,6 +44,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
 from storlet_middleware.errors import (
     AccessDenied,
+    BackendFailed,
     BadRequest,
     CodeReplaced,
     InternalError,
@@ -175,6 +176,8 @@ class Run:
         self._is_counted = False
         self._has_ended = False
         self._is_usage_final = False
+        #: ``X-Timestamp`` of the source that it has been decided about ("": there is none); another one is not read.
+        self.source_stamp: str | None = None
         self._source_answer: Any = None
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         # A part of it is the client's (X-Trans-Id-Extra), and it names the log: a slash would make folders there.
@@ -555,6 +558,10 @@ class Run:
             # Who refuses with 401 or 403 has not looked at the object.
             is_hidden = self._used_grants or (self._is_closed and answer.status_int not in (401, 403))
             raise SwiftRefusal(self._without_source(answer) if is_hidden else answer)
+        is_source = path == self._request.source and self.source_stamp is not None
+        if is_source and answer.headers.get("X-Timestamp", "") != self.source_stamp:
+            close_if_possible(answer.app_iter)
+            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
         return answer
 
     def _without_source(self, answer: Any) -> Response:

@@ -107,11 +107,15 @@ class Stored:
 
     :param stamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty when there is no object.
     :param reverse: name of the rule that has to be undone on reading, or empty.
+    :param etag: without quotes; empty when there is no object.
+    :param is_plain: neither a manifest nor reached by a link, which are other objects when asked for by themselves.
     """
 
     facts: ObjectFacts
     stamp: str = ""
     reverse: str = ""
+    etag: str = ""
+    is_plain: bool = True
 
 
 def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
@@ -141,6 +145,8 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
         ),
         str(headers.get("X-Timestamp") or ""),
         lenient(headers.get(names.REVERSE_SYSMETA) or ""),
+        str(headers.get("Etag") or "").strip('"'),
+        not config_true_value(headers.get("X-Static-Large-Object", "false")) and "Content-Location" not in headers,
     )
 
 

@@ -52,6 +52,8 @@ _READS: Final = ("GET", "HEAD", "COPY")
 _LARGE: Final = ("x-object-manifest", "x-static-large-object")
 #: Queries that make Swift answer with a part of the object, or with how it is stored.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
+#: Those that make it a manifest or a link itself.
+_ITSELF: Final = frozenset({"multipart-manifest", "symlink"})
 _PARTIAL: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: What a copy may say that Run does not do.
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
@@ -281,6 +283,7 @@ class _Ruling:
         self._method: str = "COPY" if target else environ["REQUEST_METHOD"]
         self._judge = _Judge(rules, environ, source.version)
         self._is_explicit = "HTTP_X_RUN_STORLET" in environ
+        self._source_stored: Stored | None = None
         self._asker = rules.asker(environ, source, loaded, self._version_query()) if loaded else None
 
     def _version_query(self) -> str:
@@ -370,7 +373,13 @@ class _Ruling:
     def _stored_source(self) -> Stored:
         if self._asker is not None:
             return self._asker.stored()
-        return rule_facts.head(self._rules.app, self._environ, self._source.path + self._version_query())
+        self._source_stored = rule_facts.head(self._rules.app, self._environ, self._source.path + self._version_query())
+        return self._source_stored
+
+    @property
+    def _looked_at(self) -> Stored | None:
+        """What was looked up of the source, if anything was."""
+        return self._asker.looked_at if self._asker is not None else self._source_stored
 
     def _undone(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
         """What a rule did to the object when it was stored and has to be undone for this caller: the rule, and by what."""
@@ -471,14 +480,37 @@ class _Ruling:
     def _pass(self) -> Any:
         """As if there were no rules."""
         if self._default is not None:
-            return self._default(self._environ)
+            answer = self._default(self._environ)
+            return self._of_what_was_looked_at(answer) if isinstance(answer, Run) else answer
+        if self._target is not None and self._looked_at is not None:
+            return self._copy(self._looked_at)
         is_read = self._method in ("GET", "HEAD") and self._source.name is not None
         return self._read() if is_read and self._asker is not None else self._rules.app
+
+    def _of_what_was_looked_at(self, run: Run) -> Run:
+        """A run that reads the object that the rules were asked about, and no later one."""
+        if self._looked_at is not None and self._method in ("GET", "COPY"):
+            run.source_stamp = self._looked_at.stamp
+        return run
+
+    def _copy(self, source: Stored) -> rule_listing.Answer:
+        """Swift's copy of the bytes that the rules were asked about: it reads them by itself, with the client's conditions."""
+        environ = self._environ
+        if not source.is_plain and not _ITSELF.isdisjoint(_query(environ)):
+            return self._rules.passed(environ)
+        wanted = environ.get("HTTP_IF_MATCH")
+        if wanted is None or source.etag in Request(environ).if_match:
+            environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
+        answer = self._rules.passed(environ)
+        if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
+            close_if_possible(answer.chunks)
+            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+        return answer
 
     def _read(self) -> rule_listing.Answer:
         """The object's answer, when it is about what the rules were asked about."""
         answer = self._rules.passed(self._environ)
-        looked_at = self._asker.looked_at if self._asker is not None else None
+        looked_at = self._looked_at
         is_other = looked_at is not None and looked_at.stamp != answer.header("x-timestamp")
         # Who asks for a link itself gets nothing of what it leads to, which is what was asked about.
         is_link = bool(answer.header("x-symlink-target"))
@@ -572,7 +604,7 @@ class _Ruling:
             is_reversing=bool(reversed_rule),
         )
         self._guard.under = mandatory.name if mandatory is not None else None
-        return Run(self._rules.proxy, self._environ, requests[0], plan)
+        return self._of_what_was_looked_at(Run(self._rules.proxy, self._environ, requests[0], plan))
 
     def _require_enabled(self, rule: str) -> None:
         try:

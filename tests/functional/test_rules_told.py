@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -141,3 +143,53 @@ def test_what_swift_has_no_object_for_is_answered_by_swift(users: dict[str, Clie
     for method, answer in expected.items():
         assert ward.researcher.request(method, path).status == answer.status
     assert ward.admin.get("open/a.csv", query="version-id=1795320159.25948").status == version.status
+
+
+def test_what_is_read_is_what_the_rules_were_asked_about(users: dict[str, Client]) -> None:
+    """An object changes all the time between one that is covered and one that is not; no reader gets the one as the other."""
+    ward = make_ward(users)
+    ward.rule(
+        "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}, "
+        f'user: "{RESEARCHER}"}}, mandatory: true, run: mask.py}}\n'
+    )
+    end = time.monotonic() + 5
+
+    def change() -> None:
+        while time.monotonic() < end:
+            ward.admin.put("open/f", CONTENT, {"X-Object-Meta-Study": "7"})
+            ward.admin.put("open/f", b"harmless", {"X-Object-Meta-Study": "8"})
+
+    def read(method: str, headers: dict[str, str], copy: str = "") -> set[int]:
+        statuses = set()
+        while time.monotonic() < end:
+            answer = ward.researcher.request(method, "open/f", headers)
+            statuses.add(answer.status)
+            assert "SECRET" not in told(answer)
+            assert not copy or answer.status != 201 or b"SECRET" not in ward.admin.get(copy).body
+        return statuses
+
+    with ThreadPoolExecutor(6) as pool:
+        changing = [pool.submit(change) for _ in range(2)]
+        reading = [
+            pool.submit(read, "GET", {}),
+            pool.submit(read, "GET", {"X-Run-Storlet": "mark.py"}),
+            pool.submit(read, "COPY", {"Destination": "open/g"}, "open/g"),
+            pool.submit(read, "COPY", {"Destination": "open/h", "X-Run-Storlet": "mark.py"}, "open/h"),
+        ]
+        assert {status for each in reading for status in each.result()} <= {200, 201, 403, 404, 503}
+        assert [each.result() for each in changing] == [None, None]
+
+
+@pytest.mark.parametrize("query", ["symlink=get", "multipart-manifest=get"])
+def test_copies_of_links_and_manifests_themselves(users: dict[str, Client], query: str) -> None:
+    ward = make_ward(users)
+    ward.rule(
+        "version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}, container: open}, mandatory: true, run: mask.py}\n"
+    )
+    manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()
+    assert ward.admin.put("open/large", manifest, query={"multipart-manifest": "put"}).status == 201
+    assert ward.admin.put("open/link", b"", {"X-Symlink-Target": "open/large"}).status == 201
+    for name in ("large", "link", "a.csv"):
+        answer = ward.admin.request("COPY", f"open/{name}", {"Destination": "open/copied"}, query=query)
+        assert answer.status == 201, answer
+        assert ward.admin.get("open/copied").body == CONTENT
