@@ -224,3 +224,35 @@ def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  mandatory: true\n  pass: {{headers: [{header}]}}\n  run: mask.py\n"
     answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
     assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), answer
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Ward]) -> None:
+    run = (
+        '{storlet: show.py, on: proxy, parameters: {who: "{user}", what: "{metadata.patient}"}, limits: {memory: 64M}}'
+    )
+    ward = ruled(run, "  pass: {metadata: [study]}\n")
+    headers = {"X-Storlet-Explain": "true"}
+    answer = ward.admin.get(OBJECT, headers)
+    assert (answer.status, answer.headers["X-Storlet-Invocation"]) == (200, None), answer
+    for word in ("mandatory rule hide", "show.py on the proxy", "64M", "metadata study"):
+        assert word in answer.text
+    assert "SECRET" not in told(answer)
+    (as_json,) = json.loads(ward.admin.get(OBJECT, headers | {"Accept": "application/json"}).body)
+    assert (as_json["rule"], as_json["steps"][0]["on"]) == ("hide", "proxy")
+    assert as_json["steps"][0]["parameters"]["who"] == "admin:admin"
+    for client in (ward.researcher, Client(ward.admin.storage_url, "")):
+        refused = client.get(OBJECT, headers)
+        assert (refused.status in (401, 403), "hide" in told(refused)) == (True, False), refused
+
+
+def test_explain_stores_and_deletes_nothing(ruled: Callable[..., Ward]) -> None:
+    ward = ruled("mask.py")
+    for method in ("PUT", "POST", "DELETE"):
+        assert ward.admin.request(method, "open/a.csv", {"X-Storlet-Explain": "true"}, body=b"new").status == 200
+    copied = ward.admin.request("COPY", OBJECT, {"Destination": "open/copy", "X-Storlet-Explain": "true"})
+    assert (copied.status, "what is written" in copied.text) == (200, True), copied
+    assert ward.admin.get("open/a.csv").body == CONTENT
+    assert ward.admin.head("open/copy").status == 404
