@@ -87,9 +87,9 @@ def _time(minute: int) -> str:
 def _entries(facts: Facts, name: str) -> Mapping[str, str]:
     match name:
         case "header":
-            return facts.headers
+            return dict(facts.headers)
         case "query":
-            return facts.query
+            return dict(facts.query)
         case "metadata":
             return {} if isinstance(facts.stored, Unknown) else facts.stored.metadata
     return {} if isinstance(facts.holder, Unknown) else facts.holder.metadata

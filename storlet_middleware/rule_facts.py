@@ -7,9 +7,10 @@ it (:class:`Asker`), with our own right: a rule about the object's metadata hold
 from __future__ import annotations
 
 import dataclasses
+import functools
 import mimetypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -34,29 +35,61 @@ _SECRETS: Final = frozenset(
         "HTTP_COOKIE", "HTTP_X_AMZ_SECURITY_TOKEN", "HTTP_X_CONTAINER_SYNC_AUTH",
     )
 )  # fmt: skip
+#: Headers that have no ``HTTP_`` before their names in an environment.
+_BARE: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
 _SIGNATURES: Final = frozenset(("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature"))
 _MINUTES_OF_DAY: Final = 24 * 60
 
 
+class _Headers(Mapping[str, str]):
+    """A request's headers but for tokens, by name in lower case; read when a rule asks, as few do."""
+
+    __slots__ = ("_environ",)
+
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self._environ = environ
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environ.get(_key_of(name))
+        # Content-Type and -Length are there without a value where the client sent none.
+        if value is None or name not in self:
+            raise KeyError(name)
+        return lenient(value)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 - it is what this is
+
+    def __contains__(self, name: object) -> bool:
+        key = _key_of(str(name))
+        return key not in _SECRETS and key in self._environ and (key.startswith("HTTP_") or bool(self._environ[key]))
+
+    def __iter__(self) -> Iterator[str]:
+        names = (key.removeprefix("HTTP_").replace("_", "-").lower() for key in self._environ if _is_header(key))
+        return (name for name in names if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _is_header(key: str) -> bool:
+    return key.startswith("HTTP_") or key in _BARE
+
+
+def _key_of(name: str) -> str:
+    key = name.upper().replace("-", "_")
+    return key if key in _BARE else f"HTTP_{key}"
+
+
 def of_request(environ: Mapping[str, Any], method: str, container: str | None, name: str | None) -> Facts:
     """Facts of a request for an object, a container or (both ``None``) the account; what is stored is not known yet."""
-    headers = {
-        key[5:].replace("_", "-").lower(): lenient(value)
-        for key, value in environ.items()
-        if key.startswith("HTTP_") and key not in _SECRETS
-    }
-    if environ.get("CONTENT_TYPE"):
-        headers["content-type"] = lenient(environ["CONTENT_TYPE"])
-    if environ.get("CONTENT_LENGTH"):
-        headers["content-length"] = lenient(environ["CONTENT_LENGTH"])
-    query = parse_qsl(lenient(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+    query = parse_qsl(lenient(environ.get("QUERY_STRING") or ""), keep_blank_values=True)
     now = time.gmtime()
     return Facts(
         method=method,
         container=container,
         object=name,
         caller=caller_of(environ),
-        headers=headers,
+        headers=_Headers(environ),
         query={key: value for key, value in query if key not in _SIGNATURES},
         # Not X-Forwarded-For: that is what a client says of itself.
         client_address=environ.get("REMOTE_ADDR") or None,
@@ -82,9 +115,15 @@ def caller_of(environ: Mapping[str, Any]) -> Caller:
             domain=lenient(_domain(environ, identity)) or None,
             roles=frozenset(lenient(role) for role in identity.get("roles") or () if role),
         )
-    groups = [lenient(group.strip()) for group in remote.split(",") if group.strip()]
-    user = lenient(grants.user_of(environ))
-    return Caller(user=user or None, project=user.partition(":")[0] or None, roles=frozenset(groups))
+    return _of_groups(remote, grants.user_of(environ))
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_groups(groups: str, name: str) -> Caller:
+    """Of TempAuth."""
+    roles = frozenset(lenient(group.strip()) for group in groups.split(",") if group.strip())
+    user = lenient(name)
+    return Caller(user=user or None, project=user.partition(":")[0] or None, roles=roles)
 
 
 def _domain(environ: Mapping[str, Any], identity: Mapping[str, Any]) -> str:

@@ -30,13 +30,14 @@ from urllib.parse import quote
 from swift.common.constraints import MAX_ACCOUNT_NAME_LENGTH, check_utf8
 from swift.common.utils import drain_and_close
 from swift.common.wsgi import make_pre_authed_request
-from swift.proxy.controllers.base import clear_info_cache, get_account_info
+from swift.proxy.controllers.base import clear_info_cache, get_account_info, get_cache_key
 
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
 
 VERSIONS: Final = "versions/"
+_SUCCESS: Final = (200, 204)
 _SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
 _TIME: Final = "%Y%m%dT%H%M%S.%fZ"
 _TEXT: Final = re.compile(
@@ -120,9 +121,13 @@ class Pointers:
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
         """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
+        seen = self._seen.get(account)
+        # What Swift has looked up for this request already costs nothing; most accounts never had rules.
+        known = environ.get("swift.infocache", {}).get(get_cache_key(account)) or {}
+        if seen is None and known.get("status") in _SUCCESS and _SYSMETA_KEY not in (known.get("sysmeta") or {}):
+            return None
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
-        seen = self._seen.get(account)
         if info["status"] // 100 == 2 or info["status"] in (404, 410):
             text = info.get("sysmeta", {}).get(_SYSMETA_KEY)
             if text is None and seen is None:

@@ -127,7 +127,11 @@ def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str,
         connection.close()
     assert "storlet_handler" in told
     assert set(told["storlet_handler"]) >= {"storlet_container", "storlet_dependency"}
-    assert told["storlet_handler"]["rules"] == {"container": "storlet_rules", "object": "rules.yaml", "max_bytes": 1 << 20}
+    assert told["storlet_handler"]["rules"] == {
+        "container": "storlet_rules",
+        "object": "rules.yaml",
+        "max_bytes": 1 << 20,
+    }
 
 
 def test_ordinary_requests_carry_nothing_of_ours(owner: Client, plain: str, content: bytes) -> None:
