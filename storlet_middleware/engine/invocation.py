@@ -259,13 +259,15 @@ class Invocation:
 
         Raises what :meth:`read` would have raised later, when that is known already.
         """
-        if not self._is_done and not self._take_event(0.0):
-            return False
-        while self._is_done and not self._is_finished:
+        while not self._is_done:
+            # What came first may only say that the storlet has begun.
+            if not self._take_event(0.0):
+                return False
+        while not self._is_finished:
             chunk = self._read(0.0)
             if chunk:
                 self._ahead.append(chunk)
-        return self._is_done
+        return True
 
     def _read(self, until: float | None) -> bytes | None:
         while True:
