@@ -25,7 +25,6 @@ from rules.conditions import Group
 from rules.engine import Compiled, Decision, Needs
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import access, grants, names
-from storlet_middleware.catalog import object_path
 from storlet_middleware.errors import BackendFailed
 
 #: A rule's text is seen by more people than a token may be.
@@ -307,8 +306,3 @@ class Asker:
         if container is None:
             return ContainerFacts()
         return container_facts(self._app, self._environ, version, account, container)
-
-
-def path_of(version: str, account: str, container: str, name: str, query: str = "") -> str:
-    """Quoted; the question mark keeps a sub-request from inheriting the client's query."""
-    return object_path(version, account, container, name) + query

@@ -118,6 +118,8 @@ class Pointers:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        #: When accounts were seen that have no rules.
+        self._without: OrderedDict[str, float] = OrderedDict()
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
         """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
@@ -125,20 +127,31 @@ class Pointers:
         # What Swift has looked up for this request already costs nothing; most accounts never had rules.
         known = environ.get("swift.infocache", {}).get(get_cache_key(account)) or {}
         if seen is None and known.get("status") in _SUCCESS and _SYSMETA_KEY not in (known.get("sysmeta") or {}):
+            self._remember_without(account)
             return None
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
         if info["status"] // 100 == 2 or info["status"] in (404, 410):
             text = info.get("sysmeta", {}).get(_SYSMETA_KEY)
             if text is None and seen is None:
+                self._remember_without(account)
                 return None
             return self._newer(here, account, _read(text) if text else None, seen)
         if seen is not None:
             return seen.pointer
+        since = self._without.get(account)
+        if since is not None and monotonic() - since < _TRUSTED_SECONDS:
+            return None  # objects can be had while no account server answers, as ever
         # Swift takes no such names, and says so itself.
         if not info["status"] or not check_utf8(account) or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH:
             return None
         raise RulesUnavailable("Swift cannot say now whether the account has rules")
+
+    def _remember_without(self, account: str) -> None:
+        self._without[account] = monotonic()
+        self._without.move_to_end(account)
+        if len(self._without) > _REMEMBERED:
+            self._without.popitem(last=False)
 
     def _newer(
         self, environ: dict[str, Any], account: str, pointer: Pointer | None, seen: _Seen | None
@@ -152,6 +165,7 @@ class Pointers:
         if pointer is None:
             self._seen.pop(account, None)
             return None
+        self._without.pop(account, None)
         self._seen[account] = _Seen(pointer, now)
         self._seen.move_to_end(account)
         if len(self._seen) > _REMEMBERED:

@@ -54,14 +54,14 @@ class RuleStore:
     :param client_seconds: how long a client that uploads rules may send nothing.
     """
 
-    def __init__(self, app: Any, config: Config, logger: Any, client_seconds: float = 60) -> None:
+    def __init__(self, app: Any, config: Config, logger: Any, client_seconds: float) -> None:
         self._logger = logger
         self._pointers = Pointers(app)
         self._versions = Versions(app, config.rules.container)
         self._uploads = Uploads(app, config, logger, self._pointers, self._versions, client_seconds)
         self._kept = _Kept(config.rules.cache_bytes)
         self._reading: dict[str, GreenTask] = {}
-        self._failed: OrderedDict[str, tuple[float, StorletError]] = OrderedDict()
+        self._failed: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
         """The rules of ``account`` for this request, and the same whenever it asks; ``None`` when there are none.
@@ -97,19 +97,21 @@ class RuleStore:
     def _read_once(self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer) -> Loaded:
         """Many requests may find out at the same moment that a version is not there."""
         key = f"{place[1]}/{pointer.version}"
-        since, error = self._failed.get(key, (0.0, None))
-        if error is not None and monotonic() - since < _FAILED_SECONDS:
-            raise error
+        since, why = self._failed.get(key, (0.0, ""))
+        if why and monotonic() - since < _FAILED_SECONDS:
+            raise BackendFailed(why)
         task = self._reading.get(key)
         if task is None:
             # A task of its own: the request that began it may end before.
             task = self._reading[key] = spawn(self._read_and_keep, environ, place, pointer, key)
         loaded = task.wait()
         if isinstance(loaded, StorletError):
-            self._failed[key] = monotonic(), loaded
+            self._failed[key] = monotonic(), str(loaded)
             if len(self._failed) > _FAILED:
                 self._failed.popitem(last=False)
-            raise loaded
+            # Each request has an error of its own: one that is raised keeps hold of where it was.
+            raise BackendFailed(str(loaded))
+        self._failed.pop(key, None)
         return loaded  # type: ignore[no-any-return]
 
     def _read_and_keep(

@@ -27,6 +27,7 @@ from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Re
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from rules import template
+from rules.conditions import METHODS
 from rules.engine import Needs
 from rules.facts import UNKNOWN, Facts
 from rules.model import Deny, Explicit, Passes, Rule, Step
@@ -102,7 +103,7 @@ class Rules:
         self.config = config
         self.proxy = proxy
         self.require_enabled = require_enabled
-        self.store = RuleStore(app, config, logger)
+        self.store = RuleStore(app, config, logger, proxy.client_timeout_seconds)
 
     def handler(self, environ: dict[str, Any], default: Handler | None) -> Handler | None:  # noqa: PLR0911 - a table
         """Who answers a request that ``default`` (``None``: the rest of the pipeline) would answer without rules.
@@ -110,6 +111,8 @@ class Rules:
         Raises :class:`StorletError` when the rules cannot be known.
         """
         place = place_of(environ)
+        if environ["REQUEST_METHOD"] not in METHODS:
+            return default  # preflights tell nothing of objects, and Swift knows no others
         if place is None:
             return default or (None if _is_text(environ["PATH_INFO"]) else _refuse_path)
         writer = self.store.handler(environ, (place.version, place.account, place.container, place.name))
@@ -120,7 +123,7 @@ class Rules:
         source, target = _subjects(environ, place)
         loaded = self.store.of(environ, source.version, source.account)
         self._install_guard(environ, source)
-        if names.EXPLAIN_KEY in environ:
+        if config_true_value(environ.get(names.EXPLAIN_KEY, "false")):
             return _Ruling(self, environ, (source, target), loaded, default).explain
         if loaded is None and (target is None or target.account == source.account):
             return default
@@ -177,7 +180,7 @@ class Rules:
 
     def _keep_rules(self, environ: dict[str, Any]) -> None:
         """Rules are deleted by a request of their own, which is looked at, and not as segments of a manifest elsewhere."""
-        if "multipart-manifest" not in environ.get("QUERY_STRING", ""):
+        if "multipart-manifest" not in _query(environ):
             return
         original, kept = environ.get("swift.authorize"), self.config.rules.container
 
@@ -304,16 +307,7 @@ class _Ruling:
         self._require_other_end()
         rule, facts = self._decide()
         written, facts_written = self._decide_written(facts)
-        for each in (rule, written):
-            if each is not None and isinstance(each.action, Deny):
-                self._refuse(each, each.action.message)
-        self._refuse_ways_around()
-        first = rule if rule is not None and isinstance(rule.action, RunAction) else None
-        second = written if written is not None and isinstance(written.action, RunAction) else None
-        if first is not None and first.is_mandatory:
-            self._require_whole(first)
-        if second is not None and second.is_mandatory:
-            self._require_bytes(second)
+        first, second = self._allowed(rule, written)
         if self._source.name is None:
             return self._listing(environ) if self._method in ("GET", "HEAD") else self._pass()
         if self._method == "HEAD" and (first is not None and first.is_mandatory):
@@ -329,6 +323,23 @@ class _Ruling:
         requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
         requests += [self._request(step, facts_written, second) for step in _steps(second)]
         return self._run(first, second, requests, reversed_rule)
+
+    def _allowed(self, rule: Rule | None, written: Rule | None) -> tuple[Rule | None, Rule | None]:
+        """Of the rules about what is read and what a copy writes, those that run something; raises what they refuse."""
+        for each in (rule, written):
+            if each is not None and isinstance(each.action, Deny):
+                self._refuse(each, each.action.message)
+        self._refuse_ways_around()
+        first = rule if rule is not None and isinstance(rule.action, RunAction) else None
+        second = written if written is not None and isinstance(written.action, RunAction) else None
+        if first is not None and first.is_mandatory and self._method in _READS:
+            self._require_whole(first)
+        storing = first if self._method == "PUT" else second
+        if storing is not None:
+            self._require_bytes(storing)
+        if self._method == "POST":
+            self._require_no_links()
+        return first, second
 
     def _require_other_end(self) -> None:
         """Refuse, as Swift does, a copy of which it cannot be told what it reads or writes."""
@@ -422,9 +433,6 @@ class _Ruling:
     def _require_whole(self, rule: Rule) -> None:
         """Refuse what asks for a part of the object, for how it is stored, or for whether it is what the client guesses."""
         environ = self._environ
-        if self._method not in _READS:
-            self._require_bytes(rule)
-            return
         if self._source.name is None:
             return
         if any(key in environ for key in _PARTIAL):
@@ -443,10 +451,25 @@ class _Ruling:
                 self._refuse(rule, "the object cannot be copied with X-Fresh-Metadata")
 
     def _require_bytes(self, rule: Rule) -> None:
-        """Refuse to store what has its bytes elsewhere."""
-        if any(key in self._environ for key in _LINKS) or "multipart-manifest" in _query(self._environ):
+        """Refuse to store what has its bytes elsewhere: a storlet would work on what stands for them."""
+        query = _query(self._environ)
+        is_restored = self._method == "PUT" and "version-id" in query
+        if is_restored or any(key in self._environ for key in _LINKS) or "multipart-manifest" in query:
             self._refuse(rule, "an object that consists of others cannot be stored here, because the rule's storlet"
                          " would not see their bytes: upload the bytes themselves")  # fmt: skip
+
+    def _require_no_links(self) -> None:
+        """A POST makes a large object of any: to its bytes that is a PUT."""
+        source = self._source
+        if source.name is None or self._asker is None or not any(self._environ.get(key) for key in _LINKS):
+            return
+        facts = rule_facts.of_request(self._environ, "PUT", source.container, source.name)
+        facts = dataclasses.replace(facts, stored=rule_facts.incoming(self._environ))
+        rule = self._asker.decide(facts, explicit=True)[0].rule
+        if rule is not None and isinstance(rule.action, Deny):
+            self._refuse(rule, rule.action.message)
+        if rule is not None and rule.is_mandatory:
+            self._require_bytes(rule)
 
     def _refuse_archived(self, rule: Rule | None) -> None:
         """Refuse to read what may be an old version of a covered object, under a name that says nothing of its container."""
@@ -480,6 +503,8 @@ class _Ruling:
     def _pass(self) -> Any:
         """As if there were no rules."""
         if self._default is not None:
+            if self._target is not None and self._looked_at is not None and not self._is_explicit:
+                self._pin(self._looked_at)
             answer = self._default(self._environ)
             return self._of_what_was_looked_at(answer) if isinstance(answer, Run) else answer
         if self._target is not None and self._looked_at is not None:
@@ -499,13 +524,18 @@ class _Ruling:
         if not source.is_plain and not _ITSELF.isdisjoint(_query(environ)):
             return self._rules.passed(environ)
         wanted = environ.get("HTTP_IF_MATCH")
-        if wanted is None or source.etag in Request(environ).if_match:
-            environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
+        self._pin(source)
         answer = self._rules.passed(environ)
         if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
             close_if_possible(answer.chunks)
             raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
         return answer
+
+    def _pin(self, source: Stored) -> None:
+        """A copy reads these bytes or none."""
+        environ = self._environ
+        if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
+            environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
     def _read(self) -> rule_listing.Answer:
         """The object's answer, when it is about what the rules were asked about."""
@@ -672,8 +702,9 @@ class _Ruling:
             self._require(
                 "GET", Place(place.version, place.account, self._rules.config.rules.container, rule_store.RULES)
             )
-            if loaded is None:
-                texts.append(f"{prefix}no rules are in force")
+            if loaded is None or place.container == self._rules.config.rules.container:
+                why = "no rules are in force" if loaded is None else "no rules are asked about the rules' own container"
+                texts.append(f"{prefix}{why}")
                 mappings.append({"version": None})
                 continue
             report = self._report(loaded, facts)

@@ -109,7 +109,7 @@ class RulesProxy:
         self.swift = swift
         self.logger = Logger()
         self.memcache = memcache
-        self.store = RuleStore(swift, make_config(directory, **options), self.logger)
+        self.store = RuleStore(swift, make_config(directory, **options), self.logger, client_seconds=60)
 
     def environ(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
         environ: dict[str, Any] = {"swift.trans_id": "txtest", "swift.authorize": authorize, "REMOTE_USER": OWNER}
