@@ -268,6 +268,29 @@ def test_what_a_proxy_has_seen_holds_meanwhile(proxy: RulesProxy, swift: Account
     assert proxy.names() == ["closed"]
 
 
+def test_an_account_that_was_seen_without_rules_is_served_for_a_while(
+    proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert proxy.of() is None
+    swift.status = 503
+    proxy.memcache.values.clear()  # type: ignore[union-attr]
+    assert proxy.of() is None
+    monkeypatch.setattr(rule_pointer, "_TRUSTED_SECONDS", 0.0)
+    with pytest.raises(RulesUnavailable):
+        proxy.of()
+
+
+def test_rules_that_came_later_are_not_forgotten_for_what_was_seen_before(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    assert proxy.of() is None
+    proxy.upload(MANDATORY)
+    assert proxy.names() == ["closed"]
+    swift.status = 503
+    proxy.memcache.values.clear()  # type: ignore[union-attr]
+    assert proxy.names() == ["closed"]
+
+
 def test_an_account_that_does_not_exist_has_no_rules(proxy: RulesProxy, swift: AccountSwift) -> None:
     swift.status = 404
     assert proxy.of() is None
