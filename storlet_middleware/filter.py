@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 from swift.common.constraints import check_utf8
 from swift.common.registry import register_swift_info
@@ -46,7 +45,15 @@ from storlet_middleware.errors import (
 )
 from storlet_middleware.object import ObjectNode
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
-from storlet_middleware.request import ObjectPath, parse, parse_object_path, refuse_unknown, storlet_headers, text
+from storlet_middleware.request import (
+    ObjectPath,
+    account_of,
+    parse,
+    parse_object_path,
+    refuse_unknown,
+    storlet_headers,
+    text,
+)
 from storlet_middleware.rule_store import RULES
 from storlet_middleware.ruled import Rules
 
@@ -186,7 +193,7 @@ class ProxyFilter:
             if request.method == "COPY":
                 headers = self._with_source_metadata(request, version, account, target)
                 target = parse_object_path(environ["HTTP_DESTINATION"], needs_slash=False)
-                account = _unquoted(request.headers.get("Destination-Account", "")) or account
+                account = account_of(request.headers.get("Destination-Account", "")) or account
             elif request.method == "PUT" and request.headers.get("X-Copy-From"):
                 try:
                     source = parse_object_path(request.headers["X-Copy-From"], needs_slash=False)
@@ -194,7 +201,7 @@ class ProxyFilter:
                     raise PreconditionFailed(
                         "X-Copy-From header must be of the form <container name>/<object name>"
                     ) from None
-                source_account = _unquoted(request.headers.get("X-Copy-From-Account", "")) or account
+                source_account = account_of(request.headers.get("X-Copy-From-Account", "")) or account
                 headers = self._with_source_metadata(request, version, source_account, source)
             self._proxy.catalog.check_upload(account, target.container, target.name, headers)
         memory = self._proxy.catalog.changing(environ, account)
@@ -349,14 +356,6 @@ class _Ended:
         if not self._has_ended:
             self._has_ended = True
             self._on_end()
-
-
-def _unquoted(value: str) -> str:
-    """An account as Swift reads it from a header."""
-    try:
-        return unquote(text(value), errors="strict")
-    except UnicodeDecodeError:
-        raise BadRequest("an account's name is not UTF-8") from None
 
 
 def _refuse_referrer(environ: dict[str, Any]) -> Response:

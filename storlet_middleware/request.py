@@ -59,6 +59,14 @@ def text(value: str) -> str:
     return value.encode("latin-1").decode("utf-8")
 
 
+def account_of(value: str) -> str:
+    """An account as Swift reads it from a header (quoted); raises :class:`BadRequest`."""
+    try:
+        return unquote(text(value), errors="strict")
+    except UnicodeDecodeError:
+        raise BadRequest("an account's name is not UTF-8") from None
+
+
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
     return [key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")]

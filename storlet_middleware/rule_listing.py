@@ -23,11 +23,10 @@ from urllib.parse import unquote
 
 from swift.common.middleware.versioned_writes.object_versioning import DELETE_MARKER_CONTENT_TYPE
 from swift.common.swob import Request
-from swift.common.utils import close_if_possible
 
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.sources import whole
+from storlet_middleware.sources import bounded
 
 #: What stays of an entry that is hidden: which object there is, since when, and which version of it this is.
 _KEPT: Final = ("name", "last_modified", "version_id", "is_latest")
@@ -164,16 +163,7 @@ def _unreadable(reason: str) -> BackendFailed:
 
 
 def _read(answer: Answer) -> bytes:
-    pieces, size = [], 0
-    try:
-        for piece in whole(answer.chunks):
-            size += len(piece)
-            if size > _MOST_BYTES:
-                raise _unreadable(f"it has more than {_MOST_BYTES} bytes")
-            pieces.append(piece)
-    finally:
-        close_if_possible(answer.chunks)
-    return b"".join(pieces)
+    return bounded(answer.chunks, _MOST_BYTES, _unreadable(f"it has more than {_MOST_BYTES} bytes"))
 
 
 class _Listing(Protocol):

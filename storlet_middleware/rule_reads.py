@@ -36,7 +36,7 @@ _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 @dataclass(frozen=True)
 class Read:
-    """What is read, as text: some object where ``name`` is ``None``, of some container where ``container`` is."""
+    """What is read, or asked for, as text: some object where ``name`` is ``None``, of some container where ``container`` is."""
 
     version: str
     account: str

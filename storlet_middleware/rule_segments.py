@@ -27,7 +27,7 @@ from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.rule_reads import ALLOWS_RESERVED, Judge, Read, asked, of_url, origins
-from storlet_middleware.sources import whole
+from storlet_middleware.sources import bounded
 
 #: Against manifests that nobody can look through: Swift's have 1,000 segments by default, 8 MiB, and others within them.
 _MOST_MANIFESTS: Final = 128
@@ -190,17 +190,10 @@ def end_of_links(app: Any, environ: dict[str, Any], read: Read) -> Read | None:
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:
-    pieces, size = [], 0
+    too_many = BackendFailed(f"a large object's manifest is larger than {_MOST_BYTES} bytes")
+    body = bounded(answer.app_iter, _MOST_BYTES, too_many)
     try:
-        for piece in whole(answer.app_iter):
-            size += len(piece)
-            if size > _MOST_BYTES:
-                raise BackendFailed(f"a large object's manifest is larger than {_MOST_BYTES} bytes")
-            pieces.append(piece)
-    finally:
-        close_if_possible(answer.app_iter)
-    try:
-        entries: list[dict[str, Any]] = json.loads(b"".join(pieces))
+        entries: list[dict[str, Any]] = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BackendFailed(f"a large object's manifest cannot be understood: {error!r}"[:300]) from error
     return entries

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 from swift.common.exceptions import MemcacheConnectionError
 from swift.common.swob import Request, Response
@@ -39,7 +39,7 @@ from storlet_middleware.errors import (
     RulesInvalid,
 )
 from storlet_middleware.proxy import SwiftRefusal
-from storlet_middleware.request import ObjectPath, parse_object_path, refuse_unknown, storlet_headers, text
+from storlet_middleware.request import ObjectPath, account_of, parse_object_path, refuse_unknown, storlet_headers
 from storlet_middleware.rule_checking import Checked, Checker
 from storlet_middleware.rule_pointer import VERSIONS, Pointer, Pointers
 from storlet_middleware.rule_versions import RULES, Versions, is_ours
@@ -239,7 +239,7 @@ class _Change:
                 raise PreconditionFailed("X-Copy-From header must be of the form <container name>/<object name>")
             if self._environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in self._environ:
                 raise BadRequest("Copy requests require a zero byte body")
-        is_here = account is None or _unquoted(account) == self._place[1]
+        is_here = account is None or account_of(account) == self._place[1]
         if not is_here or source.container != self._uploads.container or not source.name.startswith(VERSIONS):
             # Findings quote what is uploaded; another object's reader need not be allowed to see that.
             raise BadRequest(f"only an own version, {self._uploads.container}/{VERSIONS}..., can be copied to {RULES}")
@@ -352,13 +352,6 @@ def _object_in(header: str | None) -> ObjectPath | None:
         return parse_object_path(header or "", needs_slash=False)
     except ValueError:
         return None
-
-
-def _unquoted(account: str) -> str:
-    try:
-        return unquote(text(account), errors="strict")
-    except UnicodeDecodeError:
-        raise BadRequest("an account's name is not UTF-8") from None
 
 
 def _count(checked: Checked) -> str:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -34,12 +33,12 @@ from rules.model import Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from rules.report import Planned, Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
-from storlet_middleware.catalog import object_path
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import ObjectPath, StorletRequest, parse, parse_object_path, text
 from storlet_middleware.rule_facts import Asker, Stored
+from storlet_middleware.rule_reads import Read
 from storlet_middleware.rule_store import Loaded, RuleStore
 from storlet_middleware.ruled_run import Plan
 
@@ -65,32 +64,12 @@ _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 _ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
-@dataclass(frozen=True)
-class Place:
-    """What a request is about, as text; ``container`` and ``name`` are ``None`` where it is about less."""
-
-    version: str
-    account: str
-    container: str | None = None
-    name: str | None = None
-
-    @property
-    def path(self) -> str:
-        """Quoted, without inheriting a query."""
-        return object_path(self.version, self.account, self.container or "", self.name or "")
-
-
-def place_of(environ: Mapping[str, Any]) -> Place | None:
-    """``None`` for what is no path of Swift's storage (``/info``, ``/healthcheck``)."""
-    try:
-        parts = text(environ["PATH_INFO"]).split("/", 4)
-    except UnicodeDecodeError:
-        return None  # Swift refuses it
-    if len(parts) < 3 or parts[0] or not parts[1].startswith("v1") or not parts[2]:
-        return None
-    if len(parts) == 5 and parts[4] and not parts[3]:
+def place_of(environ: Mapping[str, Any]) -> Read | None:
+    """What a request is about; ``None`` for what is no path of Swift's storage (``/info``, ``/healthcheck``)."""
+    place = rule_reads.of_path(environ["PATH_INFO"])
+    if place is not None and place.name is not None and place.container is None:
         return None  # an object of no container: Swift has none
-    return Place(parts[1], parts[2], *(part or None for part in parts[3:]))
+    return place
 
 
 class Rules:
@@ -154,7 +133,7 @@ class Rules:
         is_large = any(key.lower() in _LARGE for key, _ in headers)
         return rule_listing.Answer(status, headers, guard.whole(chunks) if is_large else chunks)
 
-    def asker(self, environ: dict[str, Any], place: Place, loaded: Loaded, query: str = "") -> Asker:
+    def asker(self, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = "") -> Asker:
         """For the object, container or account at ``place``."""
 
         def look_up() -> Stored:
@@ -165,7 +144,7 @@ class Rules:
         where = (place.version, place.account, place.container)
         return Asker(self.app, environ, loaded.compiled, where, look_up)
 
-    def _install_guard(self, environ: dict[str, Any], source: Place) -> None:
+    def _install_guard(self, environ: dict[str, Any], source: Read) -> None:
         if environ["REQUEST_METHOD"] == "DELETE":
             self._keep_rules(environ)
             return
@@ -209,7 +188,7 @@ class _Judge:
         if loaded is None:
             return None
         facts = rule_facts.of_request(self._environ, self._method, container, name)
-        asker = self._rules.asker(self._environ, Place(self._version, account, container, name), loaded)
+        asker = self._rules.asker(self._environ, Read(self._version, account, container, name), loaded)
         # As if the client had asked for a storlet: an ordinary rule before a mandatory one runs on its own object only.
         rule = asker.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
@@ -249,7 +228,7 @@ def _method(environ: Mapping[str, Any]) -> str:
     return "COPY" if is_copy else "HEAD" if method == "HEAD" else "GET"
 
 
-def _subjects(environ: Mapping[str, Any], place: Place) -> tuple[Place, Place | None]:
+def _subjects(environ: Mapping[str, Any], place: Read) -> tuple[Read, Read | None]:
     """What is read (or written), and what is written by a copy; a copy that Swift will refuse is about its own path."""
     if place.name is None:
         return place, None
@@ -265,7 +244,7 @@ def _subjects(environ: Mapping[str, Any], place: Place) -> tuple[Place, Place | 
         account = unquote(text(account), errors="strict") if account else place.account
     except ValueError:
         return place, None
-    there = Place(place.version, account, path.container, path.name)
+    there = Read(place.version, account, path.container, path.name)
     return (place, there) if method == "COPY" else (there, place)
 
 
@@ -273,7 +252,7 @@ class _Ruling:
     """One request, and what the rules make of it."""
 
     def __init__(
-        self, rules: Rules, environ: dict[str, Any], subjects: tuple[Place, Place | None], loaded: Loaded | None,
+        self, rules: Rules, environ: dict[str, Any], subjects: tuple[Read, Read | None], loaded: Loaded | None,
         default: Handler | None,
     ) -> None:  # fmt: skip
         source, target = subjects
@@ -417,7 +396,7 @@ class _Ruling:
         method = "GET" if self._method in _READS else "PUT"
         self._require(method, self._source)
 
-    def _require(self, method: str, place: Place) -> None:
+    def _require(self, method: str, place: Read) -> None:
         if place.container is None:
             # An account's own requests are its owner's, and of whom Swift lets in there.
             authorize = self._environ.get("swift.authorize")
@@ -700,7 +679,7 @@ class _Ruling:
         mappings: list[dict[str, Any]] = []
         for prefix, place, loaded, facts in asked:
             self._require(
-                "GET", Place(place.version, place.account, self._rules.config.rules.container, rule_store.RULES)
+                "GET", Read(place.version, place.account, self._rules.config.rules.container, rule_store.RULES)
             )
             if loaded is None or place.container == self._rules.config.rules.container:
                 why = "no rules are in force" if loaded is None else "no rules are asked about the rules' own container"

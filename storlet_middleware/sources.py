@@ -90,6 +90,20 @@ def whole(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
+def bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) -> bytes:
+    """All of ``chunks``, which are closed; raises ``too_many`` when there is more."""
+    pieces, size = [], 0
+    try:
+        for piece in whole(chunks):
+            size += len(piece)
+            if size > most_bytes:
+                raise too_many
+            pieces.append(piece)
+    finally:
+        close_if_possible(chunks)
+    return b"".join(pieces)
+
+
 def _shut(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
