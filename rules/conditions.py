@@ -145,6 +145,7 @@ def address(text: str | None) -> Address | None:
     return getattr(found, "ipv4_mapped", None) or found
 
 
+@functools.lru_cache(maxsize=1024)
 def _roles(roles: frozenset[str]) -> frozenset[str] | None:
     """In lower case: Swift's keystoneauth compares them so, and whom it lets in as Admin a rule about admin must know."""
     return frozenset(map(str.lower, roles)) or None

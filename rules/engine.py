@@ -8,11 +8,10 @@
 
 It is pure: the same rules and facts give the same answer, on every proxy.
 
-**How it is fast.**  Rules are asked in their order, so the cost is at most linear in their number.  Most rules are about some
-methods and often about a container by its exact name; those that cannot match by these two are never asked: for each method
-there is a list of rules without, and lists of rules with the name of a container.  What these lists have settled is not
-tested again.  A rule that is asked is a tree of closures.  Each fact is read once for a request, tests of what the request
-itself says come first, and what has to be looked up is looked at last.
+**How it is fast.**  Rules are asked in their order, so the cost is at most linear in their number.  Most rules want something
+of the request that few requests have (a user, a container, names that begin in some way): :mod:`rules.index` knows which may
+hold, and the others are not asked.  A rule that is asked is a tree of closures.  Each fact is read once for a request, tests of
+what the request itself says come first, and what has to be looked up is looked at last.
 
 **What is asked for.**  Facts of the object and of its container cost something.  :class:`Needs` names only groups that some test
 of the first undecided rule depends on, when everything known is taken into account: a request from somebody whom no rule
@@ -21,15 +20,16 @@ concerns costs no HEAD.  Filling in the cheaper group alone and asking again is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from rules import template
-from rules.conditions import METHODS, TABLE, Group, Value, comparison, groups_of, holds, holds_of_missing
+from rules.conditions import TABLE, Group, Value, comparison, groups_of, holds, holds_of_missing
 from rules.explanation import Considered, Explanation, observe
 from rules.facts import UNKNOWN, Facts, Unknown
-from rules.model import All, Allow, Any, Condition, Not, Operator, Reverse, Rule, RuleSet, Run, Step, Test
+from rules.index import Index
+from rules.model import Allow, Any, Condition, Not, Reverse, Rule, RuleSet, Run, Step, Test
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,9 @@ class Compiled:
         #: Whether a stored object may have to be undone on reading, which its own metadata tells.
         self.has_reverse: Final = any(isinstance(rule.action, Run) and rule.action.reverse for rule in rules.rules)
         self._entries: Final = [_Entry.of(rule, compiler) for rule in rules.rules]
+        self._index: Final = Index([rule.condition for rule in rules.rules], compiler.slot_of)
         self._readers: Final = compiler.readers
         self._slots: Final = tuple(compiler.slots)
-        self._of_method: Final = {method: self._lists(method) for method in METHODS}
-        self._of_other_method: Final = self._lists(None)
 
     def decide(self, facts: Facts, explicit: bool = False) -> Decision | Needs:
         """What the rules say.
@@ -71,7 +70,7 @@ class Compiled:
         """
         values = _Values(self._readers, facts)
         entries = self._entries
-        for number in self._of_method.get(facts.method, self._of_other_method).of(facts.container):
+        for number in self._index.of(values):
             entry = entries[number]
             if explicit and entry.gives_way:
                 continue
@@ -105,9 +104,9 @@ class Compiled:
         if not unknown <= TABLE.keys():
             raise ValueError(f"no facts: {', '.join(sorted(unknown - TABLE.keys()))}")
         values = self._with_unknown(facts, unknown)
-        for number in self._asked_with_unknown(facts, unknown):
+        for number in self._index.of(values):
             entry = self._entries[number]
-            outcome = False if entry.gives_way else entry.may_hold(values, unknown)
+            outcome = False if entry.gives_way else entry.check(values)
             if outcome is None or (outcome and entry.rule.is_mandatory):
                 yield entry.rule
             if outcome:
@@ -122,11 +121,6 @@ class Compiled:
         values = _Values(self._readers, facts)
         values.update((number, UNKNOWN) for number, (fact, _) in enumerate(self._slots) if fact in unknown)
         return values
-
-    def _asked_with_unknown(self, facts: Facts, unknown: frozenset[str]) -> Iterable[int]:
-        if unknown.isdisjoint(("method", "container")):
-            return self._of_method.get(facts.method, self._of_other_method).of(facts.container)
-        return [number for number, entry in enumerate(self._entries) if entry.is_listed(facts, unknown)]
 
     def reverse(self, name: str, facts: Facts) -> Reverse | Needs | None:
         """What undoes, for this request, what the rule of that name did on the way in."""
@@ -148,18 +142,6 @@ class Compiled:
         decider = answer.rule if isinstance(answer, Decision) else None
         return Explanation(decider, needs, tuple(considered), len(self.rules.rules) - len(considered))
 
-    def _lists(self, method: str | None) -> _Lists:
-        everywhere: list[int] = []
-        by_container: dict[str, list[int]] = {}
-        for number, entry in enumerate(self._entries):
-            if entry.methods is not None and method not in entry.methods:
-                continue
-            if entry.containers is None:
-                everywhere.append(number)
-            for container in entry.containers or ():
-                by_container.setdefault(container, []).append(number)
-        return _Lists(everywhere, by_container)
-
 
 def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) is what it is
     """``rules`` in a form that is quick to ask."""
@@ -171,91 +153,23 @@ def gives_way(rule: Rule) -> bool:
     return not rule.is_mandatory and not isinstance(rule.action, Allow)
 
 
-# --- which rules are asked --------------------------------------------------------------------------------------------
+# --- rules, ready to be asked -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """Numbers of rules, in order: those about any container, and those about containers by name."""
-
-    everywhere: list[int]
-    by_container: dict[str, list[int]]
-
-    def of(self, container: str | None) -> list[int]:
-        named = self.by_container.get(container) if container is not None else None
-        return sorted(self.everywhere + named) if named else self.everywhere
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rule: ``methods`` and ``containers`` it is about (``None`` for all), and ``check`` for the rest of its condition."""
+    """A rule, and ``check`` for its condition."""
 
     rule: Rule
-    methods: frozenset[str] | None
-    containers: frozenset[str] | None
     check: _Check
     speaks_of_stored: bool
     gives_way: bool
 
     @classmethod
     def of(cls, rule: Rule, compiler: _Compiler) -> _Entry:
-        parts = list(_conjuncts(rule.condition))
-        rest = [part for part in parts if _names(part, "method") is None and _names(part, "container") is None]
         steps = rule.action.steps if isinstance(rule.action, Run) else ()
-        return cls(
-            rule,
-            _common(_names(part, "method") for part in parts),
-            _common(_names(part, "container") for part in parts),
-            compiler.condition(All(tuple(rest))),
-            Group.STORED in _groups_of_steps(steps),
-            gives_way(rule),
-        )
-
-    def is_listed(self, facts: Facts, unknown: frozenset[str]) -> bool:
-        """Whether the lists would name it for some value of what is unknown."""
-        return all(
-            names is None or fact in unknown or value in names
-            for fact, names, value in (
-                ("method", self.methods, facts.method),
-                ("container", self.containers, facts.container),
-            )
-        )
-
-    def may_hold(self, values: _Values, unknown: frozenset[str]) -> bool | None:
-        """Of a rule that is listed: ``check`` does not know of the method and container that the lists have settled."""
-        outcome = self.check(values)
-        is_settled = (self.methods is None or "method" not in unknown) and (
-            self.containers is None or "container" not in unknown
-        )
-        return outcome if is_settled else outcome and None
-
-
-def _conjuncts(condition: Condition) -> Iterable[Condition]:
-    """What all has to hold."""
-    if isinstance(condition, All):
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
-
-
-def _names(condition: Condition, fact: str) -> frozenset[str] | None:
-    """The only values of ``fact`` of which ``condition`` holds, when it is a test of that kind."""
-    if not isinstance(condition, Test) or condition.fact != fact:
-        return None
-    if condition.operator is Operator.EXACT:
-        return frozenset((str(condition.operand),))
-    if condition.operator is Operator.ONE_OF and isinstance(condition.operand, frozenset):
-        return condition.operand
-    return None
-
-
-def _common(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
-    common = None
-    for names in sets:
-        if names is not None:
-            common = names if common is None else common & names
-    return common
+        check = compiler.condition(rule.condition)
+        return cls(rule, check, Group.STORED in _groups_of_steps(steps), gives_way(rule))
 
 
 # --- facts that are missing yet ---------------------------------------------------------------------------------------
@@ -301,7 +215,8 @@ def _groups_of_rule(rule: Rule) -> frozenset[Group]:
 
 # --- conditions as closures -------------------------------------------------------------------------------------------
 
-_Reader: TypeAlias = Callable[[Facts], Value | Unknown]
+#: What reads a fact, and which entry of it.
+_Reader: TypeAlias = tuple[Callable[[Facts, str], Value | Unknown], str]
 
 
 class _Values(dict[int, Value | Unknown]):
@@ -313,7 +228,8 @@ class _Values(dict[int, Value | Unknown]):
         self._facts = facts
 
     def __missing__(self, number: int) -> Value | Unknown:
-        value = self[number] = self._readers[number](self._facts)
+        read, key = self._readers[number]
+        value = self[number] = read(self._facts, key)
         return value
 
 
@@ -338,7 +254,7 @@ class _Compiler:
         return _any(parts) if isinstance(condition, Any) else _all(parts)
 
     def _test(self, test: Test) -> _Check:
-        number, compare, of_missing = self._reader(test), comparison(test), holds_of_missing(test)
+        number, compare, of_missing = self.slot_of(test), comparison(test), holds_of_missing(test)
 
         def check(values: _Values) -> bool | None:
             value = values[number]
@@ -348,12 +264,12 @@ class _Compiler:
 
         return check
 
-    def _reader(self, test: Test) -> int:
+    def slot_of(self, test: Test) -> int:
+        """The number of the reader whose value the test looks at."""
         slot = (test.fact, test.key or "")
         if slot not in self.slots:
             self.slots[slot] = len(self.readers)
-            read = TABLE[test.fact].read
-            self.readers.append(lambda facts: read(facts, slot[1]))
+            self.readers.append((TABLE[test.fact].read, slot[1]))
         return self.slots[slot]
 
 

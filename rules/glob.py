@@ -11,7 +11,7 @@ earlier leaves more for those that follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -105,6 +105,19 @@ def matcher(glob: str) -> Callable[[str], bool]:
     if all(isinstance(piece, str) for segment in segments for piece in segment):
         return _literal_matcher(["".join(map(str, segment)) for segment in segments])
     return _matcher([_Segment.of(segment) for segment in segments])
+
+
+def ends(glob: str) -> tuple[str, str]:
+    """With what plain text every name begins, and with what it ends, that ``glob`` describes."""
+    pieces = parse(glob)
+    return "".join(_literals(pieces)), "".join(_literals(pieces[::-1]))[::-1]
+
+
+def _literals(pieces: Sequence[Piece]) -> Iterator[str]:
+    for piece in pieces:
+        if not isinstance(piece, str):
+            return
+        yield piece
 
 
 #: How many characters of plain text are looked for in the time of one ``?``, when the name is of the worst sort.

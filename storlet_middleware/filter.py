@@ -161,10 +161,9 @@ class ProxyFilter:
 
     def _guarded(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
-            answer = self._rules.passed(environ)
+            return self._rules.hand_on(environ, start_response)
         except StorletError as error:
             return self._error(environ, error, None)(environ, start_response)  # type: ignore[no-any-return]
-        return answer(environ, start_response)
 
     # --- handlers ------------------------------------------------------------------------------------------------
 

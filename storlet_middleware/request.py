@@ -56,7 +56,7 @@ class StorletRequest:
 
 def text(value: str) -> str:
     """A WSGI string (Latin-1 view of UTF-8 bytes) as text; raises ``UnicodeDecodeError``."""
-    return value.encode("latin-1").decode("utf-8")
+    return value if value.isascii() else value.encode("latin-1").decode("utf-8")
 
 
 def account_of(value: str) -> str:

@@ -49,18 +49,19 @@ class _Headers(Mapping[str, str]):
         self._environ = environ
 
     def __getitem__(self, name: str) -> str:
-        value = self._environ.get(_key_of(name))
-        # Content-Type and -Length are there without a value where the client sent none.
-        if value is None or name not in self:
+        value = self.get(name)
+        if value is None:
             raise KeyError(name)
-        return lenient(value)
+        return str(value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 - it is what this is
+        key = _key_of(name)
+        value = None if key in _SECRETS else self._environ.get(key)
+        # Content-Type and -Length are there without a value where the client sent none.
+        return default if value is None or (key in _BARE and not value) else lenient(value)
 
     def __contains__(self, name: object) -> bool:
-        key = _key_of(str(name))
-        return key not in _SECRETS and key in self._environ and (key.startswith("HTTP_") or bool(self._environ[key]))
+        return self.get(str(name)) is not None
 
     def __iter__(self) -> Iterator[str]:
         names = (key.removeprefix("HTTP_").replace("_", "-").lower() for key in self._environ if _is_header(key))
@@ -81,7 +82,7 @@ def _key_of(name: str) -> str:
 
 def of_request(environ: Mapping[str, Any], method: str, container: str | None, name: str | None) -> Facts:
     """Facts of a request for an object, a container or (both ``None``) the account; what is stored is not known yet."""
-    query = parse_qsl(lenient(environ.get("QUERY_STRING") or ""), keep_blank_values=True)
+    query = parse_qsl(lenient(environ["QUERY_STRING"]), keep_blank_values=True) if environ.get("QUERY_STRING") else ()
     now = time.gmtime()
     return Facts(
         method=method,
@@ -133,7 +134,8 @@ def _domain(environ: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 def lenient(value: Any) -> str:
     """A WSGI string as text; what is not UTF-8 can be no operand of a rule, so it need only stay different from all that can."""
-    return str(value).encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+    string = str(value)
+    return string if string.isascii() else string.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ first of :attr:`Guard.refused`.  A body that has begun can only break (:meth:`Gu
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote
@@ -61,6 +62,12 @@ from storlet_middleware.rule_segments import Manifests, end_of_links
 Authorize: TypeAlias = Callable[[Any], Any]
 
 _READS: Final = ("GET", "HEAD")
+#: ``swift.source`` of what is read because a link leads there.
+_OF_LINKS: Final = "SYM"
+#: What is made of other objects may end early, when one of these is refused.
+_LARGE: Final = frozenset(("x-object-manifest", "x-static-large-object"))
+_LINK: Final = frozenset(("x-symlink-target-etag", "x-symlink-target-bytes"))
+_TELLS_OF_OTHERS: Final = _LARGE | _LINK
 #: How versioning marks the link that it puts in an object's place.
 _IS_VERSION_LINK: Final = "X-Object-Sysmeta-Versions-Symlink"
 #: With these a container's objects are moved to where other rules hold, or none.
@@ -73,7 +80,7 @@ class Guard:
     :param original: what it takes the place of, which decides first; ``None`` where there is no auth middleware.
     :param judge: the rules of all accounts, asked as of the client's request.
     :param decided: account, container and name that the filter has asked the rules about: what the request reads.
-    :param environ: the client's, before Swift changes it.
+    :param environ: a copy of the client's, which Swift changes.
     :param app: the rest of the pipeline.
     """
 
@@ -94,11 +101,22 @@ class Guard:
         self._known: dict[Read, StorletError] = {}
         self._judge = judge
         self._decided = decided
-        self._environ = dict(environ)
+        self._environ = environ
         self._app = app
         self._method: str = environ["REQUEST_METHOD"]
-        self._is_copy = self._method == "COPY" or (self._method == "PUT" and bool(environ.get("HTTP_X_COPY_FROM")))
-        self._version_id = _version_id(environ)
+        # Nearly all reads are of the path that the client asks for, and nothing but that is ever looked at.
+        is_plain = self._method in _READS and not environ.get("QUERY_STRING")
+        self._own_path: str | None = environ["PATH_INFO"] if is_plain else None
+
+    @property
+    def _is_copy(self) -> bool:
+        return self._method == "COPY" or (self._method == "PUT" and bool(self._environ.get("HTTP_X_COPY_FROM")))
+
+    @functools.cached_property
+    def _version_id(self) -> str:
+        """The version of the object that the client asks for; empty for the one that there is now."""
+        version = _query(self._environ).get("version-id", "")
+        return "" if version == "null" else version
 
     def around(self, other: Authorize | None) -> Guard:
         """The same guard around another authorize."""
@@ -111,6 +129,9 @@ class Guard:
         refusal = None if self.original is None else self.original(request)
         if refusal is not None:
             return refusal
+        environ = request.environ
+        if environ["PATH_INFO"] == self._own_path and environ.get("swift.source") != _OF_LINKS:
+            return None
         try:
             for read in self._reads(request):
                 self._require(read, request.method)
@@ -158,7 +179,7 @@ class Guard:
 
     def _beyond(self, request: Any) -> Any:
         """Of a link that Swift follows from a version: Swift's refusal of what it reads next, asking nobody."""
-        is_link = request.environ.get("swift.source") == "SYM"
+        is_link = request.environ.get("swift.source") == _OF_LINKS
         if not is_link or not config_true_value(request.headers.get(ALLOWS_RESERVED, "false")):
             return None
         read = of_path(request.environ["PATH_INFO"])
@@ -192,6 +213,10 @@ class Guard:
 
     # --- the answer ----------------------------------------------------------------------------------------------
 
+    def has_to_see(self, headers: Iterable[tuple[str, str]]) -> bool:
+        """Whether :meth:`check_answer` or :meth:`whole` may have something to do with an answer."""
+        return bool(self.refused) or not _TELLS_OF_OTHERS.isdisjoint([key.lower() for key, _ in headers])
+
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
         """Raise what keeps the answer to the client's request, of which nothing has left yet, from leaving.
 
@@ -200,7 +225,7 @@ class Guard:
         if self.refused:
             raise self.refused[0]
         given = {key.lower(): value for key, value in headers}
-        if "x-symlink-target-etag" in given or "x-symlink-target-bytes" in given:
+        if not _LINK.isdisjoint(given):
             self._check_link(given)
         if self._method in _READS and config_true_value(given.get("x-static-large-object", "false")):
             self._check_manifest(given)
@@ -234,12 +259,13 @@ class Guard:
         if rule is not None:
             raise RuleRefused(rule, "the object consists of others, of which the rule covers some")
 
-    def whole(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
+    def whole(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
         """An answer's body that breaks at its end when a read was refused after it had begun.
 
         Swift ends a large object early then, which a client that was told no length (DLO of many segments) takes for the end.
         """
-        return _Whole(chunks, self.refused) if self._method == "GET" else chunks
+        is_large = self._method == "GET" and any(key.lower() in _LARGE for key, _ in headers)
+        return _Whole(chunks, self.refused) if is_large else chunks
 
 
 class _Whole:
@@ -263,12 +289,6 @@ def moves_bytes(environ: Mapping[str, Any]) -> str | None:
     if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
         return None
     return next((name for name in _MOVES_BYTES if environ.get("HTTP_" + name.upper().replace("-", "_"))), None)
-
-
-def _version_id(environ: Mapping[str, Any]) -> str:
-    """The version of the object that the client asks for; empty for the one that there is now."""
-    version = _query(environ).get("version-id", "")
-    return "" if version == "null" else version
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:

@@ -106,10 +106,13 @@ def _later_than(after: Pointer | None) -> str:
     return now.strftime(_TIME)
 
 
-@dataclass(frozen=True)
 class _Seen:
-    pointer: Pointer
-    at: float
+    """``text`` is the pointer's, ``at`` when it was seen last."""
+
+    def __init__(self, pointer: Pointer) -> None:
+        self.pointer: Final = pointer
+        self.text: Final = pointer.text
+        self.at = monotonic()
 
 
 class Pointers:
@@ -124,19 +127,21 @@ class Pointers:
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
         """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
         seen = self._seen.get(account)
-        # What Swift has looked up for this request already costs nothing; most accounts never had rules.
+        # What Swift has looked up for this request already costs nothing; most accounts never had rules, or have them for long.
         known = environ.get("swift.infocache", {}).get(get_cache_key(account)) or {}
-        if seen is None and known.get("status") in _SUCCESS and _SYSMETA_KEY not in (known.get("sysmeta") or {}):
-            self._remember_without(account)
-            return None
+        if known.get("status") in _SUCCESS:
+            text = (known.get("sysmeta") or {}).get(_SYSMETA_KEY)
+            if seen is None and text is None:
+                self._remember_without(account)
+                return None
+            if seen is not None and text == seen.text:
+                seen.at = monotonic()
+                self._seen.move_to_end(account)
+                return seen.pointer
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
         if info["status"] // 100 == 2 or info["status"] in (404, 410):
-            text = info.get("sysmeta", {}).get(_SYSMETA_KEY)
-            if text is None and seen is None:
-                self._remember_without(account)
-                return None
-            return self._newer(here, account, _read(text) if text else None, seen)
+            return self._newer(here, account, info.get("sysmeta", {}).get(_SYSMETA_KEY), seen)
         if seen is not None:
             return seen.pointer
         since = self._without.get(account)
@@ -149,24 +154,23 @@ class Pointers:
 
     def _remember_without(self, account: str) -> None:
         self._without[account] = monotonic()
-        self._without.move_to_end(account)
         if len(self._without) > _REMEMBERED:
             self._without.popitem(last=False)
 
-    def _newer(
-        self, environ: dict[str, Any], account: str, pointer: Pointer | None, seen: _Seen | None
-    ) -> Pointer | None:
-        now = monotonic()
+    def _newer(self, environ: dict[str, Any], account: str, text: str | None, seen: _Seen | None) -> Pointer | None:
+        """Of what Swift says and what was seen here."""
+        pointer = _read(text) if text else None
         is_older = seen is not None and (pointer is None or pointer.time < seen.pointer.time)
-        if seen is not None and is_older and now - seen.at < _TRUSTED_SECONDS:
+        if seen is not None and is_older and monotonic() - seen.at < _TRUSTED_SECONDS:
             # What memcached has comes from a replica that missed the change; another one may be asked next.
             clear_info_cache(environ, account)
             return seen.pointer
         if pointer is None:
             self._seen.pop(account, None)
+            self._remember_without(account)
             return None
         self._without.pop(account, None)
-        self._seen[account] = _Seen(pointer, now)
+        self._seen[account] = _Seen(pointer)
         self._seen.move_to_end(account)
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
@@ -198,7 +202,7 @@ class Pointers:
 
     def _settle(self, environ: dict[str, Any], account: str, pointer: Pointer) -> None:
         """Let no proxy that shares our memcached remember what was before."""
-        self._seen[account] = _Seen(pointer, monotonic())
+        self._seen[account] = _Seen(pointer)
         for pause in _LOOKS_SECONDS:
             sleep(pause)
             for _ in range(3):

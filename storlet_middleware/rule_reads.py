@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from swift.common.request_helpers import get_reserved_name, split_reserved_name
@@ -34,8 +33,7 @@ _TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
 _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """What is read, or asked for, as text: some object where ``name`` is ``None``, of some container where ``container`` is."""
 
     version: str
@@ -92,10 +90,10 @@ def of_url(url: str) -> Read | None:
 
 
 def _of_text(path: str) -> Read | None:
-    parts = path.split("/", 4)
-    if len(parts) < 3 or parts[0] or not parts[1].startswith("v1") or not parts[2]:
+    root, version, account, container, name, *_ = *path.split("/", 4), "", "", "", ""
+    if root or not version.startswith("v1") or not account:
         return None
-    return Read(parts[1], parts[2], *(part or None for part in parts[3:]))
+    return Read(version, account, container or None, name or None)
 
 
 def origins(read: Read) -> Iterable[Read]:

@@ -17,19 +17,20 @@ about one by one by the :class:`~storlet_middleware.rule_guard.Guard`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote
 
-from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response
+from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response, reiterate
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from rules import template
 from rules.conditions import METHODS
 from rules.engine import Needs
 from rules.facts import UNKNOWN, Facts
-from rules.model import Deny, Explicit, Passes, Rule, Step
+from rules.model import Allow, Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from rules.report import Planned, Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
@@ -48,8 +49,8 @@ Handler = Callable[[dict[str, Any]], Any]
 #: Where a request's guard is: ``swift.authorize`` may be wrapped by others.
 _GUARD: Final = "storlets.guard"
 _READS: Final = ("GET", "HEAD", "COPY")
-#: What is made of other objects may end early, when one of these is refused.
-_LARGE: Final = ("x-object-manifest", "x-static-large-object")
+#: In which header a copy says what it writes, or reads.
+_OTHER_END: Final = {"COPY": "Destination", "PUT": "X-Copy-From"}
 #: Queries that make Swift answer with a part of the object, or with how it is stored.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
 #: Those that make it a manifest or a link itself.
@@ -89,20 +90,22 @@ class Rules:
 
         Raises :class:`StorletError` when the rules cannot be known.
         """
-        place = place_of(environ)
-        if environ["REQUEST_METHOD"] not in METHODS:
+        place, method = place_of(environ), environ["REQUEST_METHOD"]
+        if method not in METHODS:
             return default  # preflights tell nothing of objects, and Swift knows no others
         if place is None:
             return default or (None if _is_text(environ["PATH_INFO"]) else _refuse_path)
-        writer = self.store.handler(environ, (place.version, place.account, place.container, place.name))
-        if writer is not None:
-            return writer
-        if environ["REQUEST_METHOD"] == "HEAD" and place.name is None and access.is_swifts_own(environ):
+        if method == "HEAD" and place.name is None and access.is_swifts_own(environ):
             return default  # what a container has of keys and settings Swift needs to know, whoever asks
-        source, target = _subjects(environ, place)
+        source, target = place, None
+        if method not in ("GET", "HEAD"):
+            writer = self.store.handler(environ, place)
+            if writer is not None:
+                return writer
+            source, target = _subjects(environ, place)
         loaded = self.store.of(environ, source.version, source.account)
         self._install_guard(environ, source)
-        if config_true_value(environ.get(names.EXPLAIN_KEY, "false")):
+        if names.EXPLAIN_KEY in environ and config_true_value(environ[names.EXPLAIN_KEY]):
             return _Ruling(self, environ, (source, target), loaded, default).explain
         if loaded is None and (target is None or target.account == source.account):
             return default
@@ -123,15 +126,26 @@ class Rules:
 
     def passed(self, environ: dict[str, Any]) -> rule_listing.Answer:
         """The rest of the pipeline's answer; raises what the rules of whatever account have against it."""
-        guard: rule_guard.Guard = environ[_GUARD]
         status, headers, chunks = Request(environ).call_application(self.app)
-        try:
-            guard.check_answer(headers)
-        except BaseException:
-            close_if_possible(chunks)
-            raise
-        is_large = any(key.lower() in _LARGE for key, _ in headers)
-        return rule_listing.Answer(status, headers, guard.whole(chunks) if is_large else chunks)
+        return _checked(environ[_GUARD], status, headers, chunks)
+
+    def hand_on(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """The same as WSGI: nearly all answers speak of nothing but what was asked for, and are not held."""
+        guard: rule_guard.Guard = environ[_GUARD]
+        has_started, held = False, None
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            nonlocal has_started, held
+            has_started = True
+            if not guard.has_to_see(headers):
+                return start_response(status, headers, *more)
+            held = status, headers
+            return None  # in place of a function that writes, which nothing in Swift has ever called
+
+        chunks = self.app(environ, start)
+        if not has_started:
+            chunks = reiterate(chunks)
+        return chunks if held is None else _checked(guard, *held, chunks)(environ, start_response)
 
     def asker(self, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = "") -> Asker:
         """For the object, container or account at ``place``."""
@@ -152,9 +166,10 @@ class Rules:
         if isinstance(authorize, rule_guard.Guard):
             # A middleware on the left has sent the same request once more.
             authorize = authorize.original
-        judge = _Judge(self, dict(environ), source.version)
-        decided = (source.account, source.container, source.name)
-        guard = rule_guard.Guard(authorize, judge, decided, environ, self.app)
+        # What Swift makes of it for reads of its own has no headers that a rule could look at.
+        client = dict(environ)
+        judge = _Judge(self, client, source.version)
+        guard = rule_guard.Guard(authorize, judge, source[1:], client, self.app)
         environ["swift.authorize"] = environ[_GUARD] = guard
 
     def _keep_rules(self, environ: dict[str, Any]) -> None:
@@ -178,10 +193,15 @@ class _Judge:
 
     def __init__(self, rules: Rules, environ: dict[str, Any], version: str) -> None:
         self._rules = rules
-        # The client's own: what Swift makes of it for reads of its own has no headers that a rule could look at.
         self._environ = environ
         self._version = version
-        self._method = _method(environ)
+
+    @property
+    def _method(self) -> str:
+        """What a read is to the rules: the part of a copy, of a HEAD, or of whatever else ends with data."""
+        method: str = self._environ["REQUEST_METHOD"]
+        is_copy = method == "COPY" or (method == "PUT" and self._environ.get("HTTP_X_COPY_FROM"))
+        return "COPY" if is_copy else "HEAD" if method == "HEAD" else "GET"
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         loaded = self._loaded(account, container)
@@ -208,6 +228,17 @@ class _Judge:
         return loaded if loaded is not None and loaded.has_mandatory and not is_rules else None
 
 
+def _checked(
+    guard: rule_guard.Guard, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
+) -> rule_listing.Answer:
+    try:
+        guard.check_answer(headers)
+    except BaseException:
+        close_if_possible(chunks)
+        raise
+    return rule_listing.Answer(status, headers, guard.whole(headers, chunks))
+
+
 def _is_text(path: str) -> bool:
     try:
         text(path)
@@ -219,13 +250,6 @@ def _is_text(path: str) -> bool:
 def _refuse_path(environ: dict[str, Any]) -> Response:
     """As Swift does it in the end: before that, it reads the sources of copies and the segments of manifests."""
     raise HTTPPreconditionFailed(body="Invalid UTF8 or contains NULL", request=Request(environ))
-
-
-def _method(environ: Mapping[str, Any]) -> str:
-    """What a read is to the rules: the part of a copy, of a HEAD, or of whatever else ends with data."""
-    method = environ["REQUEST_METHOD"]
-    is_copy = method == "COPY" or (method == "PUT" and environ.get("HTTP_X_COPY_FROM"))
-    return "COPY" if is_copy else "HEAD" if method == "HEAD" else "GET"
 
 
 def _subjects(environ: Mapping[str, Any], place: Read) -> tuple[Read, Read | None]:
@@ -263,7 +287,6 @@ class _Ruling:
         self._loaded = loaded
         self._default = default
         self._method: str = "COPY" if target else environ["REQUEST_METHOD"]
-        self._judge = _Judge(rules, environ, source.version)
         self._is_explicit = "HTTP_X_RUN_STORLET" in environ
         self._source_stored: Stored | None = None
         self._asker = rules.asker(environ, source, loaded, self._version_query()) if loaded else None
@@ -272,6 +295,10 @@ class _Ruling:
         """A copy's query is about its source."""
         version = _query(self._environ).get("version-id")
         return f"version-id={quote(version)}" if version else ""
+
+    @functools.cached_property
+    def _judge(self) -> _Judge:
+        return _Judge(self._rules, self._environ, self._source.version)
 
     @property
     def _guard(self) -> rule_guard.Guard:
@@ -285,6 +312,9 @@ class _Ruling:
         """A response, a :class:`Run`, or a WSGI application; raises :class:`StorletError`."""
         self._require_other_end()
         rule, facts = self._decide()
+        return self._pass() if self._is_let_through(rule) else self._done(environ, rule, facts)
+
+    def _done(self, environ: dict[str, Any], rule: Rule | None, facts: Facts) -> Any:
         written, facts_written = self._decide_written(facts)
         first, second = self._allowed(rule, written)
         if self._source.name is None:
@@ -302,6 +332,15 @@ class _Ruling:
         requests = [self._request(step, facts, first) for step in (*undone, *_steps(first))]
         requests += [self._request(step, facts_written, second) for step in _steps(second)]
         return self._run(first, second, requests, reversed_rule)
+
+    def _is_let_through(self, rule: Rule | None) -> bool:
+        """Whether nothing is left to do but to read an object, as with most requests."""
+        if self._method not in ("GET", "HEAD") or self._source.name is None:
+            return False
+        if (self._loaded is not None and self._loaded.compiled.has_reverse) or not _lets_pass(rule):
+            return False
+        self._refuse_archived(rule)
+        return True
 
     def _allowed(self, rule: Rule | None, written: Rule | None) -> tuple[Rule | None, Rule | None]:
         """Of the rules about what is read and what a copy writes, those that run something; raises what they refuse."""
@@ -322,7 +361,7 @@ class _Ruling:
 
     def _require_other_end(self) -> None:
         """Refuse, as Swift does, a copy of which it cannot be told what it reads or writes."""
-        header = {"COPY": "Destination", "PUT": "X-Copy-From"}.get(self._method)
+        header = _OTHER_END.get(self._method)
         if header is None or self._target is not None or self._source.name is None:
             return
         is_given = bool(self._environ.get("HTTP_" + header.upper().replace("-", "_")))
@@ -488,8 +527,9 @@ class _Ruling:
             return self._of_what_was_looked_at(answer) if isinstance(answer, Run) else answer
         if self._target is not None and self._looked_at is not None:
             return self._copy(self._looked_at)
-        is_read = self._method in ("GET", "HEAD") and self._source.name is not None
-        return self._read() if is_read and self._asker is not None else self._rules.app
+        if self._looked_at is None or self._method not in ("GET", "HEAD") or self._source.name is None:
+            return self._rules.app
+        return self._read(self._looked_at)
 
     def _of_what_was_looked_at(self, run: Run) -> Run:
         """A run that reads the object that the rules were asked about, and no later one."""
@@ -516,11 +556,10 @@ class _Ruling:
         if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
             environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
-    def _read(self) -> rule_listing.Answer:
+    def _read(self, looked_at: Stored) -> rule_listing.Answer:
         """The object's answer, when it is about what the rules were asked about."""
         answer = self._rules.passed(self._environ)
-        looked_at = self._looked_at
-        is_other = looked_at is not None and looked_at.stamp != answer.header("x-timestamp")
+        is_other = looked_at.stamp != answer.header("x-timestamp")
         # Who asks for a link itself gets nothing of what it leads to, which is what was asked about.
         is_link = bool(answer.header("x-symlink-target"))
         if is_other and not is_link and answer.status.startswith("2"):
@@ -719,7 +758,12 @@ class _Ruling:
 
 
 def _query(environ: Mapping[str, Any]) -> dict[str, str]:
-    return dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    query = environ.get("QUERY_STRING")
+    return dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+
+
+def _lets_pass(rule: Rule | None) -> bool:
+    return rule is None or isinstance(rule.action, Allow)
 
 
 def _steps(rule: Rule | None) -> tuple[Step, ...]:

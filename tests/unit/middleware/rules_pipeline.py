@@ -266,7 +266,7 @@ class Guarded:
         if decided is None:
             _, account, container, name = request.split_path(2, 4, True)
             decided = (account, container, name)
-        self.guard = Guard(environ.get("swift.authorize"), judge, decided, environ, pipeline.app)
+        self.guard = Guard(environ.get("swift.authorize"), judge, decided, dict(environ), pipeline.app)
         self.guard.under = under
         environ["swift.authorize"] = self.guard
         status, self.headers, chunks = request.call_application(pipeline.app)
@@ -282,7 +282,7 @@ class Guarded:
             return
         pieces: list[bytes] = []
         try:
-            pieces.extend(self.guard.whole(chunks))
+            pieces.extend(self.guard.whole(self.headers, chunks))
         except StorletError as error:
             self.broken = error
         self.body = b"".join(pieces)

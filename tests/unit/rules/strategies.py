@@ -103,7 +103,7 @@ def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
 
 
 #: What the engine treats in its own way is asked for more often.
-_FACTS = (*TABLE, "method", "method", "container", "container", "size", "metadata", "policy")
+_FACTS = (*TABLE, "method", "container", "object", "object", "user", "roles", "header", "size", "metadata", "policy")
 
 
 @st.composite
