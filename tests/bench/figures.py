@@ -43,7 +43,7 @@ class Figure:
     :param unit: of the samples.
     :param plain: samples of plain Swift; empty where the figure is not a ratio.
     :param is_rate: whether more is better.
-    :param quantile: which one of the samples stands for all.
+    :param quantile: which one of the samples stands for all; ``None``: their mean, where figures are to add up.
     :param notes: what a reader has to know beside the number.
     """
 
@@ -53,7 +53,7 @@ class Figure:
     treated: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
     is_rate: bool = False
-    quantile: float = 0.5
+    quantile: float | None = 0.5
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -71,8 +71,8 @@ class Figure:
 
     def sides(self) -> tuple[float, float | None]:
         """The quantile of the treated samples and, where there are any, of the plain ones."""
-        own = quantile(sorted(self.treated), self.quantile)
-        return own, quantile(sorted(self.plain), self.quantile) if self.plain else None
+        own = _standing_for(self.treated, self.quantile)
+        return own, _standing_for(self.plain, self.quantile) if self.plain else None
 
     def to_json(self) -> dict[str, Any]:
         """With the raw samples."""
@@ -86,17 +86,21 @@ class Figure:
 
 # The terminal, the verdict, the file, the table and the plots ask for the same.
 @lru_cache(maxsize=512)
-def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float) -> Value:
+def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float | None) -> Value:
     at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share))
     return Value(at, quantile(draws, 0.025), quantile(draws, 0.975)) if draws else Value(at, at, at)
 
 
-def _measure(treated: Sequence[float], plain: Sequence[float], share: float) -> float:
-    own = quantile(sorted(treated), share)
-    return own / quantile(sorted(plain), share) if plain else own
+def _measure(treated: Sequence[float], plain: Sequence[float], share: float | None) -> float:
+    own = _standing_for(treated, share)
+    return own / _standing_for(plain, share) if plain else own
 
 
-def _drawn(treated: Sequence[float], plain: Sequence[float], share: float) -> list[float]:
+def _standing_for(samples: Sequence[float], share: float | None) -> float:
+    return statistics.fmean(samples) if share is None else quantile(sorted(samples), share)
+
+
+def _drawn(treated: Sequence[float], plain: Sequence[float], share: float | None) -> list[float]:
     count = len(treated)
     if count < 2:
         return []

@@ -152,11 +152,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one exchange: until the first byte of the answer, and until its last."""
+    """Seconds of one exchange: until the first byte of the answer, and until its last.  ``head`` is the answer's."""
 
     first_byte: float
     whole: float
     size: int
+    head: bytes = b""
 
 
 class Connection:
@@ -183,7 +184,7 @@ class Connection:
                 break
         ended = time.perf_counter()
         answer.require_success(request)
-        return Timing(answer.began_at - began, ended - began, answer.size)
+        return Timing(answer.began_at - began, ended - began, answer.size, answer.head)
 
     def _send(self, request: Request) -> None:
         if len(request.body) > _HEAD_MAX:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Picture
 from tests.bench.figures import Figure
 from tests.bench.promises import Promise
 from tests.bench.rows import ROWS
+from tests.bench.stages import STAGES, SUM
 
 _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
 _WIDTH: Final = 9.0
@@ -20,6 +21,7 @@ _WIDTH: Final = 9.0
 _DISTRIBUTED: Final = ("latency", "traffic")
 #: What is compared, in rows that do not compare a storlet with a plain request.
 _COMPARED: Final = {
+    "breakdown": "with probes / without",
     "isolation": "in a sandbox / without one",
     "fixity": "storlet / client that hashes",
     "scan": "storlet / client that filters",
@@ -31,19 +33,24 @@ _COMPARED: Final = {
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
 #: A right end of an axis beyond the last point.
 _MARGIN: Final = 1.1
+#: A digit's share of the length of the longest bar: pieces that are shorter than their number have none.
+_DIGIT: Final = 0.009
 
 
 def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
-    """Pictures of every row, ratios first; what cannot be told apart on an axis (errors: none) is in the table only."""
+    """Pictures of every row, ratios before other values; what cannot be told apart on an axis (errors: none) is in the table only."""
     mpl.rcParams["svg.fonttype"] = "none"
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
         measured = [figure for figure in members if any(figure.treated)]
         ratios = [figure for figure in measured if figure.is_ratio]
+        values = [figure for figure in measured if not figure.is_ratio]
+        if row == "breakdown" and values:
+            pictures.append(_stacks(row, values))
+            values = []
         for is_rate in (True, False):
             alike = [figure for figure in ratios if figure.is_rate == is_rate]
             pictures += [_ratios(row, alike, promised)] if alike else []
-        values = [figure for figure in measured if not figure.is_ratio]
         units = dict.fromkeys(figure.unit for figure in values)
         pictures += [_values(row, [one for one in values if one.unit == unit], promised) for unit in units]
         if row in _DISTRIBUTED:
@@ -116,6 +123,43 @@ def _distribution(figures: Sequence[Figure], title: str) -> str:
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     return _svg(picture)
+
+
+def _stacks(row: str, figures: Sequence[Figure]) -> str:
+    """A bar for each treatment, made of its stages; all in one order, so that bars can be compared."""
+    bars: dict[str, dict[str, float]] = {}
+    for figure in figures:
+        bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = figure.value().at
+    longest = max(bar[SUM] for bar in bars.values())
+    picture = Picture(figsize=(_WIDTH, 7.2), layout="constrained")
+    axes = picture.subplots()
+    places = range(len(bars))
+    ends = [0.0 for _ in bars]
+    for name, stage in STAGES.items():
+        widths = [bar.get(name, 0.0) for bar in bars.values()]
+        look = {"color": stage.colour, "edgecolor": "white", "linewidth": 0.6, "label": stage.title}
+        pieces = axes.barh(places, widths, left=ends, **look)
+        numbers = [f"{width:.0f}" for width in widths]
+        fitting = [text if float(text) > longest * _DIGIT * len(text) else "" for text in numbers]
+        axes.bar_label(pieces, fitting, label_type="center", fontsize=7, color=_ink(stage.colour))
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    for place, end in zip(places, ends, strict=True):
+        axes.text(end + longest / 100, place, f"{end:.0f}", va="center", fontsize=9)
+    axes.set_yticks(places, list(bars))
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.set_xlim(0, longest * _MARGIN)
+    axes.set_xlabel("microseconds (mean of the middle half of the requests, less is better)")
+    axes.set_title(_title(row), loc="left")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    picture.legend(loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    return _svg(picture)
+
+
+def _ink(colour: str) -> str:
+    """What can be read on ``colour``."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 130 else "black"
 
 
 def _axes(lines: int) -> tuple[Picture, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.rows import (
+    breakdown,
     driver,
     first,
     fixity,
@@ -49,14 +50,15 @@ ROWS: Final = (
     # First: memory is counted by parts, and sandboxes of other rows would share it.
     Row("memory", "memory of an idle sandbox", memory.measure, 15, 15),
     Row("latency", "GET of 1 KiB through a no-op", latency.measure, 25, 10),
+    Row("breakdown", "where the time of a GET of 1 KiB goes", breakdown.measure, 30),
     Row("stream", "GET of 100 MiB through identity", stream.get, 30, 12),
     Row("put", "PUT of 100 MiB through identity", stream.put, 40, 15),
     Row("copy", "COPY of 100 MiB through identity", stream.copy, 70, 30),
     Row("load", "requests a second with 16 and 64 clients", load.measure, 110, 35),
     Row("first", "first calls", first.measure, 95, 35),
     Row("isolation", "the same daemon in a sandbox and without one", isolation.measure, 45),
-    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 40),
-    Row("scan", "a filter that keeps 1% of an object", scan.measure, 120),
+    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 20),
+    Row("scan", "a filter that keeps 1% of an object", scan.measure, 100),
     Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 120),
     Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 280),
     Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 50),

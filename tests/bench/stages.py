@@ -1,0 +1,169 @@
+"""Where the time of a request goes: stages, and the probes between which each of them lies.
+
+A *course* is the way of a request from the client and back to it: probes in the order in which they are passed, each with the stage
+that ends there.  Consecutive probes share their moment, so the stages of a request add up to the time that the client waited, always.
+What lies between two probes and belongs to nobody is :data:`REST`.  What several processes do at the same time is counted once: a
+probe that is passed before the one that stands before it in the course ends a stage of no length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: The client's own stamps: before it sends, and when it has the whole answer.
+SENT: Final = "client.sent"
+WHOLE: Final = "client.whole"
+#: Those of a storlet, in this order.
+STORLET: Final = ("storlet.began", "storlet.said", "storlet.got", "storlet.ended")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``colour`` is that of the plot: cold where plain Swift does the same, warm where it is the storlet's."""
+
+    title: str
+    colour: str
+
+
+REST: Final = "rest"
+#: In a figure's key, where it is no stage, but all of them together.
+SUM: Final = "whole"
+#: By key, in the order in which bars show them: about that in which they begin.
+STAGES: Final = {
+    "request": Stage("client sends, proxy's server parses", "#c6dbef"),
+    "middlewares": Stage("Swift's middlewares at the proxy", "#6baed6"),
+    "authentication": Stage("authentication", "#08519c"),
+    "rules": Stage("rules", "#00441b"),
+    "rights": Stage("right to run the storlet", "#fff3a0"),
+    "version": Stage("storlet's version", "#fed976"),
+    "swift": Stage("Swift's proxy server", "#4292c6"),
+    "hop": Stage("backend hop, there", "#bcbddc"),
+    "object": Stage("object server opens the object", "#74c476"),
+    "start": Stage("admission, connection to a worker", "#feb24c"),
+    "hand_over": Stage("hand-over to the worker", "#fd8d3c"),
+    "metadata": Stage("storlet sets metadata", "#fcc5c0"),
+    "input": Stage("storlet's buffer and first input", "#f768a1"),
+    "storlet": Stage("storlet's output", "#7a0177"),
+    "worker": Stage("worker's end", "#e31a1c"),
+    "frames": Stage("frames", "#a63603"),
+    "hop_back": Stage("backend hop, back", "#807dba"),
+    "answer": Stage("answer", "#9ecae1"),
+    "account": Stage("log line, metrics, release", "#bd0026"),
+    REST: Stage("not accounted for", "#969696"),
+}
+
+Course = tuple[tuple[str, str], ...]
+
+_IN: Final[Course] = (
+    ("proxy.in", "request"),
+    ("auth.in", "middlewares"),
+    ("auth.out", "authentication"),
+    ("filter.in", "middlewares"),
+    ("rules.in", REST),
+    ("rules.out", "rules"),
+)
+_ADMITTED: Final[Course] = (("rights.out", "rights"), ("version.out", "version"), ("get.in", REST))
+_BACKEND: Final[Course] = (
+    ("swift.in", "middlewares"),
+    ("hop.out", "swift"),
+    ("node.in", "hop"),
+    ("disk.in", REST),
+)
+_PLAIN_NODE: Final[Course] = (("node.given", "object"),)
+_BACK: Final[Course] = (("hop.back", "hop_back"), ("swift.out", "swift"))
+_RUN: Final[Course] = (
+    ("hand.in", "start"),
+    ("storlet.began", "hand_over"),
+    ("storlet.said", "metadata"),
+    ("storlet.got", "input"),
+    ("storlet.ended", "storlet"),
+)
+_OUT: Final[Course] = (
+    ("end.in", "answer"),
+    ("end.out", "account"),
+    (WHOLE, "answer"),
+)
+#: By where the storlet runs.
+COURSES: Final[Mapping[str, Course]] = {
+    "plain": (*_IN, *_BACKEND, *_PLAIN_NODE, *_BACK, ("proxy.out", "middlewares"), (WHOLE, "answer")),
+    "object": (
+        *_IN,
+        *_ADMITTED,
+        *_BACKEND,
+        ("disk.out", "object"),
+        *_RUN,
+        ("done", "worker"),
+        ("node.given", "frames"),
+        *_BACK,
+        ("get.out", "middlewares"),
+        ("frames.out", "frames"),
+        ("run.out", "answer"),
+        ("proxy.out", "middlewares"),
+        *_OUT,
+    ),
+    # The answer begins while the worker ends, and its end waits for the worker's.
+    "proxy": (
+        *_IN,
+        *_ADMITTED,
+        *_BACKEND,
+        *_PLAIN_NODE,
+        *_BACK,
+        ("get.out", "middlewares"),
+        *_RUN,
+        ("first.out", "worker"),
+        ("run.out", "answer"),
+        ("proxy.out", "middlewares"),
+        ("done", "worker"),
+        *_OUT,
+    ),
+}
+
+
+class NotPassed(RuntimeError):
+    """A probe that a request should have passed has no stamp of it."""
+
+
+def lengths(course: Course, stamps: Mapping[str, int]) -> dict[str, float]:
+    """Microseconds of each stage of ``course`` for a request with ``stamps`` in nanoseconds; they add up to the whole."""
+    missing = [probe for probe, _ in ((SENT, ""), *course) if probe not in stamps]
+    if missing:
+        raise NotPassed(", ".join(missing))
+    found: dict[str, float] = {}
+    at = stamps[SENT]
+    for probe, stage in course:
+        then = max(at, stamps[probe])
+        found[stage] = found.get(stage, 0.0) + (then - at) / 1000
+        at = then
+    return found
+
+
+def usual(requests: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """The middle half of ``requests`` by their whole length, in the order in which they came.
+
+    Medians of stages do not add up to the median of the whole.  Means do; but those of all requests are made by the few that met
+    another program, a timer or an expired entry of a cache, and so are the stages in which that happened.
+    """
+    everyone = list(requests)
+    order = sorted(range(len(everyone)), key=lambda at: sum(everyone[at].values()))
+    quarter = len(order) // 4
+    return [everyone[at] for at in sorted(order[quarter : len(order) - quarter])]
+
+
+@dataclass(frozen=True)
+class StorletTimes:
+    """What a storlet of ``tests/bench/storlets`` says in its metadata: when this run began, and the times of the run before."""
+
+    began: int
+    before: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str) -> StorletTimes:
+        began, *before = (int(word) for word in text.split())
+        return cls(began, tuple(before))
+
+
+def ended(said: Iterable[StorletTimes]) -> dict[int, dict[str, int]]:
+    """The stamps of each run of which a later one at the same worker has told, by when it began."""
+    return {one.before[0]: dict(zip(STORLET, one.before, strict=True)) for one in said if one.before}
