@@ -40,7 +40,7 @@ STAGES: Final = {
     "version": Stage("storlet's version", "#fed976"),
     "swift": Stage("Swift's proxy server", "#4292c6"),
     "hop": Stage("backend hop, there", "#bcbddc"),
-    "object": Stage("object server opens the object", "#74c476"),
+    "object": Stage("object server", "#74c476"),
     "start": Stage("admission, connection to a worker", "#feb24c"),
     "hand_over": Stage("hand-over to the worker", "#fd8d3c"),
     "metadata": Stage("storlet sets metadata", "#fcc5c0"),
