@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import functools
+import itertools
 import json
 import os
 import secrets
@@ -17,17 +19,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from storlet_middleware.aio.home import FREE_PORTS, port_is_free
 from storlet_middleware.aio.packages import USER
 from storlet_middleware.aio.processes import MARK
 from storlet_middleware.aio.rings import DISKS
 from tests.bench import probed_server
-from tests.bench.http import Address, Connection, make_request, open_tcp
+from tests.bench.http import Address, Connection, Request, make_request, open_tcp
 from tests.bench.node import wait
 from tests.bench.site import Account, Site
 from tests.support.cluster import CHECKOUT
 
 _PATIENCE_SECONDS: Final = 30.0
 _SERVERS: Final = ("proxy", "object-1", "object-2")
+#: So many ports are looked at for free ones.
+_TRIED: Final = 100
 
 
 class ProbedServers:
@@ -35,7 +40,6 @@ class ProbedServers:
 
     def __init__(self, addresses: list[Address]) -> None:
         self._addresses = addresses
-        self._connections: list[Connection] = []
 
     def account(self, like: Account) -> Account:
         """The same account through the proxy with probes."""
@@ -55,13 +59,16 @@ class ProbedServers:
 
     def _command(self, command: str) -> list[bytes]:
         request = make_request("GET", f"/probes?{command}", {})
-        answers = []
-        for address in self._addresses:
-            connection, body = Connection(lambda address=address: open_tcp(address)), bytearray()  # type: ignore[misc]
-            connection.exchange(request, body.extend)
-            connection.close()
-            answers.append(bytes(body))
-        return answers
+        return [_answer(address, request) for address in self._addresses]
+
+
+def _answer(address: Address, request: Request) -> bytes:
+    connection, body = Connection(lambda: open_tcp(address)), bytearray()
+    try:
+        connection.exchange(request, body.extend)
+    finally:
+        connection.close()
+    return bytes(body)
 
 
 @contextlib.contextmanager
@@ -77,7 +84,7 @@ def probed_servers(site: Site) -> Iterator[ProbedServers]:
         for name in _SERVERS:
             _start(site, place, name, stack)
         for name, port in zip(_SERVERS, ports, strict=True):
-            if not wait(lambda port=port: _answers(port), _PATIENCE_SECONDS):  # type: ignore[misc]
+            if not wait(functools.partial(_answers, port), _PATIENCE_SECONDS):
                 said = (place / f"{name}.log").read_text(encoding="utf-8", errors="replace")
                 raise RuntimeError(f"no {name} with probes: {said[-500:].strip()}")
         yield ProbedServers([("127.0.0.1", port) for port in ports])
@@ -124,11 +131,8 @@ def _start(site: Site, place: Path, name: str, stack: contextlib.ExitStack) -> N
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    some = secrets.SystemRandom().sample(FREE_PORTS, _TRIED)
+    return list(itertools.islice(filter(port_is_free, some), count))
 
 
 def _answers(port: int) -> bool:

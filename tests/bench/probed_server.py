@@ -8,8 +8,8 @@ noted stays in memory under the request's transaction id until somebody asks for
 ``GET /probes?off``   takes them out again: not even their wrappers are left
 ``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name, nanoseconds, ...]}``, which are forgotten here
 
-Nobody tells the requests of a process apart before they have an id, and much of what is wrapped does not know it: so requests come
-one after another.  This file is copied to where Swift's user can read it, and imports nothing of the benchmark.
+Before a request has an id nobody can tell it by that, and much of what is wrapped does not know the id: so requests have to come one
+after another.  This file is copied to where Swift's user can read it, and imports nothing of the benchmark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 _now: Final = time.monotonic_ns
-#: An object server has served whoever sends this header; a proxy makes the id.
+#: A proxy makes the id, an object server is told it.
 _ID_KEY: Final = "HTTP_X_TRANS_ID"
 
 
@@ -51,27 +51,24 @@ PROBES: Final = {
         Probe("swift.common.middleware.staticweb", "StaticWeb.__call__", "auth.out"),
         Probe("storlet_middleware.filter", "ProxyFilter.__call__", "filter.in"),
         Probe("storlet_middleware.ruled", "Rules.handler", "rules.in", "rules.out"),
-        Probe("storlet_middleware.catalog", "Catalog.authorize", "rights.in", "rights.out"),
+        Probe("storlet_middleware.catalog", "Catalog.authorize", "", "rights.out"),
         Probe("storlet_middleware.catalog", "Catalog.resolve", "", "version.out"),
         Probe("storlet_middleware.proxy", "Run._get", "get.in", "get.out"),
         Probe("swift.proxy.server", "Application.__call__", "swift.in", "swift.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.putrequest", "hop.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.getresponse", "", "hop.back"),
         Probe("storlet_middleware.result", "RemoteResult.first", "", "frames.out"),
-        Probe("storlet_middleware.launch", "Launcher.start", "start.in"),
-        Probe("storlet_middleware.proxy", "Run.answer", "run.in", "run.out"),
+        Probe("storlet_middleware.proxy", "Run.answer", "", "run.out"),
         Probe("storlet_middleware.proxy", "Run._end", "end.in", "end.out"),
         *_STORLETS,
     ),
     "swift-object-server": (
         Probe(_SERVER, "SwiftHttpProtocol.parse_request", "node.got"),
-        Probe("storlet_middleware.object", "ObjectNode.__call__", "node.filter"),
         Probe("swift.obj.server", "ObjectController.__call__", "disk.in", "disk.out"),
-        Probe("storlet_middleware.engine.sandbox_client", "SandboxClient.connect_warm", "connect.in", "connect.out"),
         *_STORLETS,
     ),
 }
-#: Before the first and after the last of a server's own: see :class:`Edge`.
+#: How the stamps of a server's :class:`Edge` begin.
 EDGES: Final = {"swift-proxy-server": "proxy", "swift-object-server": "node"}
 
 #: Names and times in turn: pairs would be objects that the garbage collector counts and follows.

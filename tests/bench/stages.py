@@ -42,6 +42,7 @@ STAGES: Final = {
     "hop": Stage("backend hop, there", "#bcbddc"),
     "object": Stage("object server", "#74c476"),
     "start": Stage("admission, connection to a worker", "#feb24c"),
+    "message": Stage("invocation described and sent", "#fdd0a2"),
     "hand_over": Stage("hand-over to the worker", "#fd8d3c"),
     "metadata": Stage("storlet sets metadata", "#fcc5c0"),
     "input": Stage("storlet's buffer and first input", "#f768a1"),
@@ -65,26 +66,18 @@ _IN: Final[Course] = (
     ("rules.out", "rules"),
 )
 _ADMITTED: Final[Course] = (("rights.out", "rights"), ("version.out", "version"), ("get.in", REST))
-_BACKEND: Final[Course] = (
-    ("swift.in", "middlewares"),
-    ("hop.out", "swift"),
-    ("node.in", "hop"),
-    ("disk.in", REST),
-)
+_BACKEND: Final[Course] = (("swift.in", "middlewares"), ("hop.out", "swift"), ("node.in", "hop"), ("disk.in", REST))
 _PLAIN_NODE: Final[Course] = (("node.given", "object"),)
 _BACK: Final[Course] = (("hop.back", "hop_back"), ("swift.out", "swift"))
 _RUN: Final[Course] = (
     ("hand.in", "start"),
+    ("hand.out", "message"),
     ("storlet.began", "hand_over"),
     ("storlet.said", "metadata"),
     ("storlet.got", "input"),
     ("storlet.ended", "storlet"),
 )
-_OUT: Final[Course] = (
-    ("end.in", "answer"),
-    ("end.out", "account"),
-    (WHOLE, "answer"),
-)
+_OUT: Final[Course] = (("end.in", "answer"), ("end.out", "account"), (WHOLE, "answer"))
 #: By where the storlet runs.
 COURSES: Final[Mapping[str, Course]] = {
     "plain": (*_IN, *_BACKEND, *_PLAIN_NODE, *_BACK, ("proxy.out", "middlewares"), (WHOLE, "answer")),

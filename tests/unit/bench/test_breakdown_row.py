@@ -49,15 +49,22 @@ def test_figures_of_stages_add_up_to_the_figure_of_the_whole() -> None:
     assert Figure.from_json(whole.to_json()) == whole
 
 
+EDGES = {f"{edge}.{end}" for edge in probed_server.EDGES.values() for end in ("in", "out", "given")}
+PROBES = {name for some in probed_server.PROBES.values() for one in some for name in (one.before, one.after) if name}
+
+
 @pytest.mark.parametrize("course", stages.COURSES.values(), ids=stages.COURSES)
 def test_a_course_passes_probes_that_there_are_and_ends_with_the_answer(course: stages.Course) -> None:
-    edges = {f"{edge}.{end}" for edge in probed_server.EDGES.values() for end in ("in", "out", "given")}
-    probes = {name for some in probed_server.PROBES.values() for one in some for name in (one.before, one.after)}
     passed = [probe for probe, _ in course]
-    assert set(passed) <= edges | probes | {*stages.STORLET, stages.WHOLE}
+    assert set(passed) <= EDGES | PROBES | {*stages.STORLET, stages.WHOLE}
     assert len(set(passed)) == len(passed)
     assert passed[-1] == stages.WHOLE
     assert {stage for _, stage in course} <= set(stages.STAGES)
+
+
+def test_no_probe_costs_time_for_nothing() -> None:
+    begins = {f"{edge}.got" for edge in probed_server.EDGES.values()}
+    assert PROBES - begins <= {probe for course in stages.COURSES.values() for probe, _ in course}
 
 
 def test_every_stage_is_part_of_a_course_and_has_a_colour_of_its_own() -> None:
