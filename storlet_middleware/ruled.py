@@ -339,7 +339,7 @@ class _Ruling:
             return False
         if (self._loaded is not None and self._loaded.compiled.has_reverse) or not _lets_pass(rule):
             return False
-        self._refuse_archived(rule)
+        self._refuse_archived(None)
         return True
 
     def _allowed(self, rule: Rule | None, written: Rule | None) -> tuple[Rule | None, Rule | None]:

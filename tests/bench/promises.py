@@ -4,9 +4,11 @@ A row of the section *Speed* names the row of the benchmark and the figures that
 
    * - GET of 1 KiB through a no-op at the object node, median against a plain GET
      - at most 1.20x
+     - java 1.31x (short), python 1.18x
      - ``make bench ROWS=latency`` ``latency.*.object.p50``
 
 The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain Swift in the same run, or a unit.
+The third cell is what a whole run has measured (:mod:`tests.bench.record`).
 A figure that only reaches the promise with the better end of its spread is *close*, not short.
 """
 
@@ -22,8 +24,10 @@ from typing import Final
 from tests.bench.figures import Figure
 
 SPECIFICATION: Final = Path(__file__).resolve().parents[2] / "SPECIFICATION.rst"
-_SECTION: Final = re.compile(r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL)
-_ROW: Final = re.compile(r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<shown>[^\n]*)", re.MULTILINE)
+SECTION: Final = re.compile(r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL)
+ROW: Final = re.compile(
+    r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)", re.MULTILINE
+)
 _SHOWN: Final = re.compile(r"``make bench ROWS=([a-z]+)``((?: ``[a-z0-9_.*]+``)+)")
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
 _RANGE: Final = re.compile(rf"(?:(at most|at least) {_NUMBER}|between {_NUMBER} and {_NUMBER}) ?(x|[A-Za-z/]+)$")
@@ -70,14 +74,15 @@ class Verdict:
 
 def read(text: str) -> list[Promise]:
     """Every promise of the section *Speed*; raises :class:`BadPromise` for a row that is none."""
-    section = _SECTION.search(text)
+    section = SECTION.search(text)
     if section is None:
         return []
-    rows = [match for match in _ROW.finditer(section[1]) if match["text"] != "promise"]
-    return [_promise(match) for match in rows]
+    rows = [match for match in ROW.finditer(section[1]) if match["text"] != "promise"]
+    return [promise_of(match) for match in rows]
 
 
-def _promise(row: re.Match[str]) -> Promise:
+def promise_of(row: re.Match[str]) -> Promise:
+    """A match of :data:`ROW`; raises :class:`BadPromise`."""
     shown, number = _SHOWN.fullmatch(row["shown"].strip()), _RANGE.fullmatch(row["number"].strip())
     if shown is None or number is None:
         raise BadPromise(f"{row['text']!r}: {row['number']!r} or {row['shown']!r} is not of the form that is agreed")

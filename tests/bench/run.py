@@ -19,11 +19,12 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
+from tests.bench.record import NoWholeRun, recorded
 from tests.bench.rows import CLUSTER_SECONDS, NAMES, Row, chosen, estimate
 from tests.bench.site import Site
 from tests.support.cluster import CHECKOUT, attach
 
-__all__ = ["NAMES", "Choice", "report_again", "run"]
+__all__ = ["NAMES", "Choice", "record", "report_again", "run"]
 
 _GIB: Final = 1 << 30
 
@@ -78,6 +79,19 @@ def report_again(path: Path) -> int:
     html = path.with_suffix(".html")
     html.write_text(report.render(result, promised), encoding="utf-8")
     print(html)
+    return 0
+
+
+def record(path: Path) -> int:
+    """The figures of a whole run into the specification's table."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        text = recorded(promises.SPECIFICATION.read_text(encoding="utf-8"), result)
+    except NoWholeRun as fault:
+        print(f"{path} is not of a whole run: {fault}")
+        return 1
+    promises.SPECIFICATION.write_text(text, encoding="utf-8")
+    print(promises.SPECIFICATION)
     return 0
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.bench import promises
 from tests.bench.figures import Figure, quantile
+from tests.bench.record import NoWholeRun, recorded
 from tests.bench.rows import NAMES
 
 TABLE = """
@@ -19,21 +22,28 @@ Something
 Speed
 -----
 
+Measured long ago
+by somebody.
+
 Text.
 
 .. list-table::
 
    * - promise
      - number
+     - measured
      - shown by
    * - Quick
      - at most 1.20x
+     - not measured
      - ``make bench ROWS=latency`` ``latency.*.object.p50``
    * - Neither way
      - between 0.99 and 1.01x
+     - not measured
      - ``make bench ROWS=traffic`` ``traffic.get.small`` ``traffic.put.small``
    * - Early
      - at most 0.30 s
+     - not measured
      - ``make bench ROWS=first`` ``first.tenant.*``
 
 After
@@ -113,3 +123,36 @@ def test_every_promise_of_the_specification_can_be_read_and_names_a_row() -> Non
     assert len(found) > 20
     assert {promise.row for promise in found} <= set(NAMES)
     assert [p.text for p in found for pattern in p.patterns if pattern.partition(".")[0] != p.row] == []
+
+
+def whole_run(figures: list[Figure], **changes: Any) -> dict[str, Any]:
+    rows = {f"row {name}": "1 s" for name in ("latency", "traffic", "first")}
+    facts = {"machine": "2 CPUs", "commit": "abc1234", **rows}
+    found = [each.to_json() for each in figures]
+    return {"at": "2026-01-02T03:04:05", "plan": {"name": "full"}, "facts": facts, "figures": found, **changes}
+
+
+def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_changed() -> None:
+    ones = [1.0, 1.0]
+    run = whole_run([
+        figure("latency.python.object.p50", [1.1, 1.1], ones), figure("latency.java.object.p50", [1.5, 1.5], ones),
+        figure("traffic.get.small", ones, ones), figure("first.tenant.python", []),
+    ])  # fmt: skip
+    text = recorded(TABLE, run)
+    line = "Measured 2026-01-02 at abc1234, by ``make bench``: 2 CPUs."
+    expected = TABLE.replace("Measured long ago\nby somebody.", line)
+    expected = expected.replace("not measured", "python 1.10x, java 1.50x (short)", 1).replace(
+        "not measured", "1.00x", 1
+    )
+    assert text == expected
+    assert recorded(text, run) == text
+    assert promises.read(text) == promises.read(TABLE)
+
+
+def test_a_run_of_some_rows_is_not_written() -> None:
+    run = whole_run([])
+    del run["facts"]["row first"]
+    with pytest.raises(NoWholeRun, match="first"):
+        recorded(TABLE, run)
+    with pytest.raises(NoWholeRun, match="quick"):
+        recorded(TABLE, whole_run([], plan={"name": "quick"}))

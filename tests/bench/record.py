@@ -1,0 +1,68 @@
+"""Writes what a whole run has measured into the table of ``SPECIFICATION.rst``, beside what it promises.
+
+The line above the table that begins with ``Measured`` gets the date, the machine and the commit; the third column of each row the
+figures that the row names, told apart by the parts of their names in which they differ::
+
+     - at most 1.20x
+     - java 1.31x (short), python 1.18x
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tests.bench import promises
+from tests.bench.figures import Figure
+
+_MEASURED: Final = re.compile(r"^Measured [^\n]*(?:\n[^\n]+)*", re.MULTILINE)
+NOTHING: Final = "not measured"
+
+
+class NoWholeRun(ValueError):
+    """The run leaves promises open, and a table of several runs would be nobody's."""
+
+
+def recorded(text: str, result: Mapping[str, Any]) -> str:
+    """The specification's ``text`` with the figures of ``result``, which is as in the JSON file.
+
+    Raises :class:`NoWholeRun` for a run of some rows, or of the quick plan.
+    """
+    figures = [figure for figure in map(Figure.from_json, result["figures"]) if figure.treated]
+    rows = {promise.row for promise in promises.read(text)}
+    missing = sorted(row for row in rows if f"row {row}" not in result["facts"])
+    if missing or result["plan"]["name"] != "full":
+        raise NoWholeRun(f"plan {result['plan']['name']}, without rows {', '.join(missing) or 'missing'}")
+    facts = result["facts"]
+    line = f"Measured {result['at'][:10]} at {facts.get('commit', 'no commit')}, by ``make bench``: {facts['machine']}."
+    section = promises.SECTION.search(text)
+    if section is None or not _MEASURED.search(section[1]):
+        raise NoWholeRun("the specification has no section Speed with a line that begins with Measured")
+    changed = _MEASURED.sub(line, section[1], count=1)
+    changed = promises.ROW.sub(lambda row: _with_figures(row, figures), changed)
+    return text[: section.start(1)] + changed + text[section.end(1) :]
+
+
+def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
+    if row["text"] == "promise":
+        return row[0]
+    promise = promises.promise_of(row)
+    told = [figure for figure in figures if promise.covers(figure.key)]
+    labels = _labels([figure.key for figure in told])
+    measured = ", ".join(_said(label, figure, promise) for label, figure in zip(labels, told, strict=True)) or NOTHING
+    before, after = row.start("measured") - row.start(), row.end("measured") - row.start()
+    return row[0][:before] + measured + row[0][after:]
+
+
+def _said(label: str, figure: Figure, promise: promises.Promise) -> str:
+    value = f"{figure.value().at:.2f}{figure.shown_unit if figure.shown_unit == 'x' else ' ' + figure.shown_unit}"
+    short = " (short)" if promise.judge(figure) == promises.SHORT else ""
+    return f"{label} {value}{short}".strip()
+
+
+def _labels(keys: Sequence[str]) -> list[str]:
+    """The parts of each name that not all have in common; of a single one nothing."""
+    parts = [key.split(".") for key in keys]
+    common = set.intersection(*map(set, parts)) if parts else set()
+    return [" ".join(part for part in own if part not in common) for own in parts]
