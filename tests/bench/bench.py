@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tests.bench.figures import Figure
 from tests.bench.plan import Plan
@@ -23,6 +23,8 @@ class Bench:
     progress: Progress
     #: What rows say about the run as a whole.
     facts: dict[str, str] = field(default_factory=dict)
+    #: What a row has measured beside its figures, by its name; for the file and a section of the report.
+    raw: dict[str, Any] = field(default_factory=dict)
 
     def alternate(
         self, treatments: Sequence[Treatment], count: int, measure: Callable[[Treatment], float]

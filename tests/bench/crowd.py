@@ -5,7 +5,9 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tests.bench.http import Address, Answer, BadAnswer, Request, open_tcp
 
@@ -27,17 +29,36 @@ class Crowded:
         return self.answers / self.seconds
 
 
+class Reader(Protocol):
+    """What a client does with the body of an answer; its time is part of the request's."""
+
+    def feed(self, data: memoryview) -> object: ...
+
+    def finish(self) -> object: ...
+
+
+class Unread:
+    """Nothing."""
+
+    def feed(self, data: memoryview) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 class _Member:
     """One client of the crowd."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, make_reader: Callable[[], Reader]) -> None:
         self.socket = open_tcp(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.answer = Answer()
         self.began = 0.0
+        self._make_reader = make_reader
+        self._reader = make_reader()
 
     def ask(self, request: Request) -> None:
-        self.answer = Answer()
+        self._reader = self._make_reader()
+        self.answer = Answer(self._reader.feed)
         self.began = time.perf_counter()
         self.socket.sendall(request.head)
 
@@ -46,21 +67,25 @@ class _Member:
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data:
             raise BadAnswer("the connection ended")
-        return self.answer.feed(memoryview(data))
+        is_whole = self.answer.feed(memoryview(data))
+        if is_whole:
+            self._reader.finish()
+        return is_whole
 
 
 class Crowd:
     """``clients`` open connections to one server, kept over several :meth:`run`."""
 
-    def __init__(self, address: Address, clients: int) -> None:
+    def __init__(self, address: Address, clients: int, make_reader: Callable[[], Reader] = Unread) -> None:
         self._address = address
+        self._make_reader = make_reader
         self._poll = select.epoll()
         self._members: dict[int, _Member] = {}
         for _ in range(clients):
             self._join()
 
     def _join(self) -> _Member:
-        member = _Member(self._address)
+        member = _Member(self._address, self._make_reader)
         self._members[member.socket.fileno()] = member
         self._poll.register(member.socket, select.EPOLLIN)
         return member

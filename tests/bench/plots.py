@@ -1,4 +1,4 @@
-"""The plots of the report, as SVG.  The only module that needs matplotlib."""
+"""The plots of the report, as SVG.  With :mod:`tests.bench.study_plots` all that needs matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bench.rows import ROWS
 from tests.bench.stages import STAGES, SUM
 
 _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
-_WIDTH: Final = 9.0
+WIDTH: Final = 9.0
 #: Rows whose samples are shown as distributions as well.
 _DISTRIBUTED: Final = ("latency", "traffic")
 #: What is compared, in rows that do not compare a storlet with a plain request.
@@ -28,6 +28,7 @@ _COMPARED: Final = {
     "nodes": "a node among several / a node alone; 1 is linear",
     "traffic": "with the filter / without it",
     "rules": "with rules asked / without",
+    "study": "storlet / client that hashes; neighbour: beside a load / alone",
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
@@ -66,7 +67,7 @@ def _ratios(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) ->
     better = "more" if figures[0].is_rate else "less"
     axes.set_xlabel(f"{_COMPARED.get(row, 'storlet / plain Swift')} (ratio of {units}, {better} is better)\n{_KEY}")
     axes.set_title(_title(row), loc="left")
-    return _svg(picture)
+    return svg(picture)
 
 
 def _values(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
@@ -76,7 +77,7 @@ def _values(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) ->
     axes.set_xlim(0, axes.get_xlim()[1] * _MARGIN)
     axes.set_xlabel(f"{figures[0].unit} ({better} is better)\n{_KEY}")
     axes.set_title(_title(row), loc="left")
-    return _svg(picture)
+    return svg(picture)
 
 
 def _title(row: str) -> str:
@@ -110,7 +111,7 @@ def _distributions(row: str, figures: Sequence[Figure]) -> list[str]:
 
 def _distribution(figures: Sequence[Figure], title: str) -> str:
     own, other = ("with the filter", "without it") if len(figures) == 1 else ("", "plain Swift")
-    picture = Picture(figsize=(_WIDTH, 4.0), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 4.0), layout="constrained")
     axes = picture.subplots()
     axes.ecdf(figures[0].plain, color=_PLAIN, linestyle="--", label=other)
     for figure in figures:
@@ -122,7 +123,7 @@ def _distribution(figures: Sequence[Figure], title: str) -> str:
     axes.set_title(title, loc="left")
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
-    return _svg(picture)
+    return svg(picture)
 
 
 def _stacks(row: str, figures: Sequence[Figure]) -> str:
@@ -163,11 +164,12 @@ def _ink(colour: str) -> str:
 
 
 def _axes(lines: int) -> tuple[Picture, Any]:
-    picture = Picture(figsize=(_WIDTH, 1.4 + 0.36 * lines), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 1.4 + 0.36 * lines), layout="constrained")
     return picture, picture.subplots()
 
 
-def _svg(picture: Picture) -> str:
+def svg(picture: Picture) -> str:
+    """For a page."""
     text = io.StringIO()
     picture.savefig(text, format="svg")
     found = text.getvalue()

@@ -8,7 +8,9 @@ from html import escape
 from typing import Any, Final
 
 from tests.bench import promises
+from tests.bench.background import RATE
 from tests.bench.figures import Figure
+from tests.bench.study import Seen, Study
 
 _STYLE: Final = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -19,6 +21,14 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowra
 _HOW: Final = (
     "Plain and storlet requests alternate in the same run. A ratio is storlet / plain of the medians (or the quantile named). "
     "In brackets: the middle 95% of ratios when pairs of neighbouring samples are drawn anew (bootstrap)."
+)
+
+_NO_PLOTS: Final = "<p>There are no plots: matplotlib is not installed.</p>"
+_STUDY: Final = (
+    "MD5 and SHA-256 of an object, by a storlet or by a client that gets the object. Points are the medians of the rounds, bars "
+    "the least and the most of them. With background: beside plain GETs and PUTs of 10 KB by another account, "
+    f"{RATE} a second. 100 ms added: each byte takes 50 ms between client and proxy, in either direction. All clients are in "
+    "closed loops and have the same CPUs as the servers."
 )
 
 
@@ -36,6 +46,7 @@ def render(result: Mapping[str, Any], promised: Sequence[promises.Promise]) -> s
         _table(figures, verdicts),
         "<h2>Plots</h2>",
         *_plots(figures, promised),
+        *_study(result),
         f"<h2>The run</h2><table>{facts}</table></html>",
     ]
     return "\n".join(blocks)
@@ -59,10 +70,23 @@ def _table(figures: Sequence[Figure], verdicts: Mapping[str, promises.Verdict]) 
     return "\n".join([*lines, "</table>"])
 
 
+def _study(result: Mapping[str, Any]) -> list[str]:
+    """The section of the row ``study``, where it was run."""
+    seen = result.get("raw", {}).get("study")
+    if not seen:
+        return []
+    head = ["<h2>IBM's study</h2>", f"<p>{escape(_STUDY)}</p>"]
+    if importlib.util.find_spec("matplotlib") is None:
+        return [*head, _NO_PLOTS]
+    from tests.bench import study_plots  # noqa: PLC0415 - needs matplotlib
+
+    return [*head, *study_plots.all_of(Study([Seen.from_json(one) for one in seen]))]
+
+
 def _plots(figures: Sequence[Figure], promised: Sequence[promises.Promise]) -> list[str]:
     """SVG pictures in the page; without matplotlib a line that says so."""
     if importlib.util.find_spec("matplotlib") is None:
-        return ["<p>There are no plots: matplotlib is not installed.</p>"]
+        return [_NO_PLOTS]
     from tests.bench import plots  # noqa: PLC0415 - needs matplotlib
 
     return plots.all_of(figures, promised)

@@ -64,6 +64,7 @@ def run(choice: Choice) -> int:
         "faults": faults,
         "short": short,
         "figures": [figure.to_json() for figure in figures],
+        "raw": bench.raw,
     }
     _write(choice.results, result, promised)
     for text in [*faults, *short]:

@@ -21,6 +21,7 @@ from tests.bench.rows import (
     rules,
     scan,
     stream,
+    study,
     tenants,
     traffic,
 )
@@ -32,6 +33,7 @@ class Row:
 
     :param seconds: about how long it takes on two cores; rounded up, because nothing is lost when it ends early.
     :param quick_seconds: the same with :data:`tests.bench.plan.QUICK`; 0: not part of ``make bench-quick``.
+    :param only_named: not part of any run that does not name it, because it takes as long as all the others.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Row:
     measure: Callable[[Bench], Iterator[Figure]]
     seconds: int
     quick_seconds: int = 0
+    only_named: bool = False
 
     def about(self, *, quick: bool) -> int:
         """Seconds, for people who wait.  A row that is not part of the quick plan has the estimate of the full one."""
@@ -63,6 +66,7 @@ ROWS: Final = (
     Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 280),
     Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 50),
     Row("tenants", "many tenants, few sandboxes", tenants.measure, 120),
+    Row("study", "IBM's study of its Storlet Engine", study.measure, 840, 100, only_named=True),
 )
 
 NAMES: Final = tuple(row.name for row in ROWS)
@@ -72,7 +76,9 @@ CLUSTER_SECONDS: Final = 20
 
 def chosen(names: Collection[str], *, quick: bool) -> list[Row]:
     """The rows of a run: those of ``names``, or those that the plan has."""
-    return [row for row in ROWS if (row.name in names if names else row.quick_seconds or not quick)]
+    if names:
+        return [row for row in ROWS if row.name in names]
+    return [row for row in ROWS if not row.only_named and (row.quick_seconds or not quick)]
 
 
 def estimate(rows: Iterable[Row], *, quick: bool) -> int:
