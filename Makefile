@@ -9,6 +9,7 @@ help:
 	@echo "make up      start everything       make down    stop it       make status  what runs"
 	@echo "make test    every test             make check   linters, types, import rules"
 	@echo "make bench   what a storlet costs against plain Swift; ROWS=latency,load for some rows; make bench-quick: three minutes"
+	@echo "             ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
 	@echo "make attack  hostile storlets against a cluster of its own, with a report of what they reached"
 	@echo "make box     build the one-box image of Dockerfile"
 	@echo "make clean   down, and delete the cluster's data"

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     from tests.bench import run  # noqa: PLC0415 - what it needs is there by now
 
     parser = argparse.ArgumentParser(prog="tests.bench", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--rows", default="", help=f"some of {','.join(run.NAMES)}")
+    parser.add_argument(
+        "--rows", default="", help=f"some of {','.join(run.NAMES)}; {','.join(run.APART)} only when named"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer samples and rows: three minutes")
     parser.add_argument(
         "--results", type=Path, default=CHECKOUT / "bench/results", help="where results go (%(default)s)"

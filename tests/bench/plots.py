@@ -19,6 +19,8 @@ _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
 WIDTH: Final = 9.0
 #: Rows whose samples are shown as distributions as well.
 _DISTRIBUTED: Final = ("latency", "traffic")
+#: Rows with plots of their own (:mod:`tests.bench.study_plots`).
+_APART: Final = ("study",)
 #: What is compared, in rows that do not compare a storlet with a plain request.
 _COMPARED: Final = {
     "breakdown": "with probes / without",
@@ -28,7 +30,6 @@ _COMPARED: Final = {
     "nodes": "a node among several / a node alone; 1 is linear",
     "traffic": "with the filter / without it",
     "rules": "with rules asked / without",
-    "study": "storlet / client that hashes; neighbour: beside a load / alone",
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
@@ -43,6 +44,8 @@ def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
     mpl.rcParams["svg.fonttype"] = "none"
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
+        if row in _APART:
+            continue
         measured = [figure for figure in members if any(figure.treated)]
         ratios = [figure for figure in measured if figure.is_ratio]
         values = [figure for figure in measured if not figure.is_ratio]

@@ -20,11 +20,11 @@ from tests.bench.figures import Figure
 from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
 from tests.bench.record import NoWholeRun, recorded
-from tests.bench.rows import CLUSTER_SECONDS, NAMES, Row, chosen, estimate
+from tests.bench.rows import APART, CLUSTER_SECONDS, NAMES, Row, chosen, estimate
 from tests.bench.site import Site
 from tests.support.cluster import CHECKOUT, attach
 
-__all__ = ["NAMES", "Choice", "record", "report_again", "run"]
+__all__ = ["APART", "NAMES", "Choice", "record", "report_again", "run"]
 
 _GIB: Final = 1 << 30
 

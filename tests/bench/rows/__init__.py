@@ -70,6 +70,8 @@ ROWS: Final = (
 )
 
 NAMES: Final = tuple(row.name for row in ROWS)
+#: Those that only run when they are named.
+APART: Final = tuple(row.name for row in ROWS if row.only_named)
 #: Of the benchmark's own cluster, up and down; when nothing has to be built any more.
 CLUSTER_SECONDS: Final = 20
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench import show
 from tests.bench.plan import FULL, QUICK
-from tests.bench.rows import CLUSTER_SECONDS, NAMES, ROWS, chosen, estimate
+from tests.bench.rows import CLUSTER_SECONDS, ROWS, chosen, estimate
 
 
 @pytest.mark.parametrize(("quick", "minutes"), [(False, 20), (True, 3)])
@@ -14,8 +14,20 @@ def test_a_run_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -
     assert estimate(chosen((), quick=quick), quick=quick) <= minutes * 60
 
 
-def test_every_row_is_part_of_the_full_run_and_has_an_estimate() -> None:
-    assert [row.name for row in chosen((), quick=False)] == list(NAMES)
+@pytest.mark.parametrize(("quick", "minutes"), [(False, 15), (True, 2)])
+def test_a_row_that_has_to_be_named_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -> None:
+    named = chosen(["study"], quick=quick)
+    assert [row.only_named for row in named] == [True]
+    assert estimate(named, quick=quick) <= minutes * 60
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_row_that_has_to_be_named_is_part_of_no_other_run(quick: bool) -> None:
+    assert [row.name for row in chosen((), quick=quick) if row.only_named] == []
+
+
+def test_every_other_row_is_part_of_the_full_run_and_each_has_an_estimate() -> None:
+    assert [row.name for row in chosen((), quick=False)] == [row.name for row in ROWS if not row.only_named]
     assert [row.name for row in ROWS if row.seconds <= 0 or row.quick_seconds > row.seconds] == []
 
 

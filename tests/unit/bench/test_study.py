@@ -1,0 +1,138 @@
+"""What IBM's study makes of what was seen, and the clients and the neighbour that it has."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.bench.background import RATE, Background
+from tests.bench.clients import Clients, divided, together
+from tests.bench.crowd import Crowded
+from tests.bench.http import Address, make_request
+from tests.bench.plan import FULL, QUICK
+from tests.bench.site import Account
+from tests.bench.study import BACKGROUND, BARE, CLIENT, CONDITIONS, TREATMENTS, Seen, Study, figures, size_text
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """``/slow`` takes its time."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = b"x" * 5000
+        if "slow" in self.path:
+            time.sleep(0.3)
+        self.send_response(404 if "nothing" in self.path else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the one above
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Address]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as listening:
+        listening.daemon_threads = True
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        yield "127.0.0.1", listening.server_port
+        listening.shutdown()
+        thread.join()
+
+
+def everything(rounds: int = 2) -> Study:
+    """Each point of the quick plan; the n-th round took n times as long."""
+    seen = [Seen(BACKGROUND, 0, 0, one.key, 1.0, [], {"GET": [2.0], "PUT": [5.0]}) for one in (CLIENT, BARE)]
+    for turn in range(1, rounds + 1):
+        for size, counts in QUICK.study_points:
+            for condition in CONDITIONS:
+                beside = {"GET": [4.0], "PUT": [15.0]} if condition == BACKGROUND else {}
+                seen += [
+                    Seen(condition, size, clients, one.key, 2.0, [10.0 * turn * number] * 4, beside)
+                    for clients in counts
+                    for number, one in enumerate(TREATMENTS, 1)
+                ]
+    return Study(seen)
+
+
+@pytest.mark.parametrize(
+    ("clients", "processes", "shares"), [(1, 2, [1]), (5, 2, [3, 2]), (200, 2, [100, 100]), (3, 4, [1, 1, 1])]
+)
+def test_clients_are_divided_among_as_many_processes_as_have_some(
+    clients: int, processes: int, shares: list[int]
+) -> None:
+    assert divided(clients, processes) == shares
+
+
+def test_the_parts_of_a_load_are_one() -> None:
+    whole = together([Crowded(1.0, 2, [], [0.1, 0.2]), Crowded(1.5, 1, ["late"], [0.3])])
+    assert whole == Crowded(1.5, 3, ["late"], [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("hashes", [False, True])
+def test_clients_ask_until_their_time_is_over(server: Address, hashes: bool) -> None:
+    with Clients() as clients:
+        seen = clients.run(server, make_request("GET", "/x", {}), 6, 0.2, hashes=hashes)
+        assert seen.errors == []
+        assert seen.answers == len(seen.latencies) >= 6
+        assert seen.seconds >= 0.2
+        refused = clients.run(server, make_request("GET", "/nothing", {}), 2, 0.0, hashes=hashes)
+    assert refused.errors == ["GET /nothing: 404"] * 2
+
+
+def test_the_neighbour_comes_at_a_steady_rate(server: Address) -> None:
+    with Background(Account(server, "/v1/AUTH_n", "t")) as background:
+        time.sleep(0.6)
+    assert background.errors == []
+    assert len(background.latencies["GET"]) + len(background.latencies["PUT"]) == pytest.approx(0.6 * RATE, abs=4)
+    assert all(background.latencies.values())
+
+
+def test_the_neighbour_comes_at_that_rate_while_answers_are_slow(server: Address) -> None:
+    with Background(Account(server, "/slow", "t")) as background:
+        time.sleep(0.6)
+    waits = background.latencies["GET"] + background.latencies["PUT"]
+    assert len(waits) == pytest.approx(0.6 * RATE, abs=4)
+    assert min(waits) >= 0.3
+
+
+def test_a_size_is_said_in_thousands() -> None:
+    assert [size_text(size) for size in (1_000, 100_000, 5_000_000)] == ["1 KB", "100 KB", "5 MB"]
+
+
+def test_figures_compare_a_storlet_with_the_client_and_the_filter_with_none() -> None:
+    found = {figure.key: figure for figure in figures(everything())}
+    assert found["study.quiet.10.200.object"].treated == [10.0, 20.0]
+    assert found["study.quiet.10.200.object"].plain == [30.0, 60.0]
+    assert found["study.delay.20000.20.proxy"].value().at == pytest.approx(2 / 3)
+    assert found["study.filter.small"].treated == pytest.approx([0.75] * 4)
+    assert found["study.errors"].value().at == 0
+
+
+def test_a_neighbour_is_compared_with_itself_beside_nobody() -> None:
+    found = {figure.key: figure for figure in figures(everything())}
+    assert found["study.background.10.200.object.get"].value().at == 2.0
+    assert found["study.background.20000.20.bare.put"].value().at == 3.0
+
+
+def test_a_study_is_the_same_when_it_is_read_again() -> None:
+    study = everything()
+    assert [Seen.from_json(one.to_json()) for one in study.seen] == study.seen
+
+
+def test_the_full_plan_has_the_sizes_and_the_numbers_of_clients_of_the_study() -> None:
+    sizes = [size for size, _ in FULL.study_points]
+    assert (min(sizes), max(sizes)) == (1_000, 100_000_000)
+    assert {(size < 1_000_000, max(counts)) for size, counts in FULL.study_points} == {(True, 200), (False, 20)}
+    assert FULL.study_rounds >= 3
