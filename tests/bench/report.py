@@ -26,9 +26,9 @@ _HOW: Final = (
 _NO_PLOTS: Final = "<p>There are no plots: matplotlib is not installed.</p>"
 _STUDY: Final = (
     "MD5 and SHA-256 of an object, by a storlet or by a client that gets the object. Points are the medians of the rounds, bars "
-    "the least and the most of them. With background: beside plain GETs and PUTs of 10 KB by another account, "
-    f"{RATE} a second. 100 ms added: each byte takes 50 ms between client and proxy, in either direction. All clients are in "
-    "closed loops and have the same CPUs as the servers."
+    "the least and the most of them; what a neighbour waits is the median of all rounds. With background: beside plain GETs and "
+    f"PUTs of 10 KB by another account, the neighbour, {RATE} a second. 100 ms added: each byte takes 50 ms between clients and "
+    "proxy, in either direction; the neighbour is near. All clients are in closed loops and have the same CPUs as the servers."
 )
 
 

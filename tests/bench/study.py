@@ -28,7 +28,15 @@ TREATMENTS: Final = (OBJECT, PROXY, CLIENT, BARE)
 QUIET: Final = "quiet"
 BACKGROUND: Final = "background"
 DELAY: Final = "delay"
-CONDITIONS: Final = {QUIET: "alone", BACKGROUND: "with background", DELAY: "100 ms added"}
+BOTH: Final = "both"
+CONDITIONS: Final = {
+    QUIET: "alone",
+    BACKGROUND: "with background",
+    DELAY: "100 ms added",
+    BOTH: "background, 100 ms",
+}
+HAVE_BACKGROUND: Final = (BACKGROUND, BOTH)
+HAVE_DELAY: Final = (DELAY, BOTH)
 #: In each direction: 100 ms for a request and its answer.
 DELAY_SECONDS: Final = 0.05
 
@@ -102,12 +110,12 @@ class Study:
         )
         return [with_it / without for with_it, without in pairs]
 
-    def neighbours(self, size: int, clients: int, treatment: str, method: str) -> list[float]:
+    def neighbours(self, method: str, condition: str, size: int, clients: int, treatment: str) -> list[float]:
         """Milliseconds of the plain requests beside a load; with 0 ``clients`` those beside none."""
         if not clients:
             # Nobody asks for anything: what matters is which of the two clusters it was.
-            size, treatment = 0, (BARE if treatment == BARE.key else CLIENT).key
-        return [ms for one in self.of(BACKGROUND, size, clients, treatment) for ms in one.background[method]]
+            condition, size, treatment = BACKGROUND, 0, (BARE if treatment == BARE.key else CLIENT).key
+        return [ms for one in self.of(condition, size, clients, treatment) for ms in one.background[method]]
 
     def errors(self) -> list[str]:
         return [error for one in self.seen for error in one.errors]
@@ -165,8 +173,8 @@ def _neighbours(study: Study, size: int, clients: int) -> Iterator[Figure]:
                 f"study.{BACKGROUND}.{size // 1000}.{clients}.{treatment.key}.{method.lower()}",
                 f"a neighbour's {method}, {_load_text(size, clients)}: {_short(treatment)}",
                 "ms",
-                treated=study.neighbours(size, clients, treatment.key, method),
-                plain=study.neighbours(size, 0, treatment.key, method),
+                treated=study.neighbours(method, BACKGROUND, size, clients, treatment.key),
+                plain=study.neighbours(method, BACKGROUND, size, 0, treatment.key),
             )
 
 

@@ -11,7 +11,19 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from tests.bench.plots import WIDTH, svg
-from tests.bench.study import BARE, CLIENT, CONDITIONS, IBM_FILTER, OBJECT, PROXY, TREATMENTS, Study, size_text
+from tests.bench.study import (
+    BARE,
+    CLIENT,
+    CONDITIONS,
+    HAVE_BACKGROUND,
+    HAVE_DELAY,
+    IBM_FILTER,
+    OBJECT,
+    PROXY,
+    TREATMENTS,
+    Study,
+    size_text,
+)
 
 #: Colour, marker, line.
 _LOOKS: Final = {
@@ -22,6 +34,8 @@ _LOOKS: Final = {
 }
 _IBM_COLOUR: Final = "#c4320a"
 _SIZE_COLOURS: Final = ("#0b6e99", "#d9730d", "#6b8e23")
+#: So that the bars of one number of clients stand beside one another.
+_BESIDE: Final = (1.0, 1.05, 1.1)
 _ROW_INCHES: Final = 2.3
 
 #: Samples of one point: each a round's.
@@ -53,7 +67,7 @@ def _megabytes(study: Study) -> _Samples:
 
 def _conditions(study: Study, sizes: Sequence[int], title: str, unit: str, samples: _Samples, *, is_log: bool) -> str:
     """A row for each condition."""
-    picture, grid = _grid(title, sizes, list(CONDITIONS), is_log=is_log)
+    picture, grid = _grid(title, sizes, len(CONDITIONS), is_log=is_log)
     for row, (condition, said) in zip(grid, CONDITIONS.items(), strict=True):
         for axes, size in zip(row, sizes, strict=True):
             for treatment in TREATMENTS:
@@ -70,19 +84,20 @@ def _conditions(study: Study, sizes: Sequence[int], title: str, unit: str, sampl
 
 
 def _background(study: Study, sizes: Sequence[int], title: str) -> str:
-    """A row for each method; no clients: nobody but the neighbour."""
-    methods = ("GET", "PUT")
-    picture, grid = _grid(title, sizes, methods, is_log=True)
-    for row, method in zip(grid, methods, strict=True):
+    """A row for each method and condition; no clients: nobody but the neighbour."""
+    rows = [(method, condition) for condition in HAVE_BACKGROUND for method in ("GET", "PUT")]
+    picture, grid = _grid(title, sizes, len(rows), is_log=True)
+    for row, (method, condition) in zip(grid, rows, strict=True):
         for axes, size in zip(row, sizes, strict=True):
             counts = [0, *study.clients(size)]
             for treatment in TREATMENTS:
-                waits = [[statistics.median(study.neighbours(size, each, treatment.key, method))] for each in counts]
-                _line(axes, counts, waits, treatment.key)
+                waits = [study.neighbours(method, condition, size, each, treatment.key) for each in counts]
+                _line(axes, counts, [[statistics.median(each)] for each in waits], treatment.key)
             _clients_axis(axes, counts, has_none=True)
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-        row[0].set_ylabel(f"{method} of 10 KB\nms")
+        away = ", clients\n100 ms away" if condition in HAVE_DELAY else ""
+        row[0].set_ylabel(f"{method} of 10 KB{away}\nms")
     return _finish(picture, grid, sizes)
 
 
@@ -91,10 +106,10 @@ def _filter(study: Study) -> str:
     picture = Picture(figsize=(WIDTH, 3.2), layout="constrained")
     picture.suptitle("What the filter costs a client: response time with it / without it", x=0.01, ha="left")
     for axes, small in zip(picture.subplots(1, 2, sharey=True), (True, False), strict=True):
-        for size, colour in zip(study.sizes(small=small), _SIZE_COLOURS, strict=False):
+        for size, colour, beside in zip(study.sizes(small=small), _SIZE_COLOURS, _BESIDE, strict=False):
             counts = study.clients(size)
             ratios = [study.filter_ratios(size, each) for each in counts]
-            _bars(axes, counts, ratios, color=colour, marker="o", label=size_text(size))
+            _bars(axes, [each * beside for each in counts], ratios, color=colour, marker="o", label=size_text(size))
         axes.axhline(1.0, color="#9a9a9a", linewidth=1)
         axes.axhline(IBM_FILTER, color=_IBM_COLOUR, linestyle=":", label=f"IBM's report: {IBM_FILTER}x")
         _clients_axis(axes, study.clients(study.sizes(small=small)[0]), has_none=False)
@@ -104,13 +119,11 @@ def _filter(study: Study) -> str:
     return svg(picture)
 
 
-def _grid(title: str, sizes: Sequence[int], rows: Sequence[str], *, is_log: bool) -> tuple[Picture, Any]:
-    picture = Picture(figsize=(WIDTH, 1.1 + _ROW_INCHES * len(rows)), layout="constrained")
+def _grid(title: str, sizes: Sequence[int], rows: int, *, is_log: bool) -> tuple[Picture, Any]:
+    picture = Picture(figsize=(WIDTH, 1.1 + _ROW_INCHES * rows), layout="constrained")
     picture.suptitle(title, x=0.01, ha="left")
     # Where a scale is logarithmic one for all shows what the conditions do; else the largest would hide the others.
-    return picture, picture.subplots(
-        len(rows), len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col"
-    )
+    return picture, picture.subplots(rows, len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col")
 
 
 def _line(axes: Any, counts: Sequence[int], samples: Sequence[list[float]], treatment: str) -> None:
@@ -119,7 +132,7 @@ def _line(axes: Any, counts: Sequence[int], samples: Sequence[list[float]], trea
     _bars(axes, counts, samples, color=colour, marker=marker, linestyle=line, label=title)
 
 
-def _bars(axes: Any, counts: Sequence[int], samples: Sequence[list[float]], **looks: Any) -> None:
+def _bars(axes: Any, counts: Sequence[float], samples: Sequence[list[float]], **looks: Any) -> None:
     """Medians with the least and the most."""
     medians = [statistics.median(each) for each in samples]
     below = [middle - min(each) for middle, each in zip(medians, samples, strict=True)]

@@ -27,8 +27,9 @@ from tests.bench.study import (
     BARE,
     CLIENT,
     CONDITIONS,
-    DELAY,
     DELAY_SECONDS,
+    HAVE_BACKGROUND,
+    HAVE_DELAY,
     OBJECT,
     PROXY,
     QUIET,
@@ -109,7 +110,7 @@ class _Laboratory:
         return [self._see(point, treatment) for treatment in TREATMENTS[first:] + TREATMENTS[:first]]
 
     def _see(self, point: _Point, treatment: Treatment) -> Seen:
-        if point.condition != BACKGROUND:
+        if point.condition not in HAVE_BACKGROUND:
             return _seen(point, treatment, self._load(point, treatment))
         with Background(self._side(treatment).neighbour) as background:
             done = self._load(point, treatment)
@@ -118,7 +119,7 @@ class _Laboratory:
     def _load(self, point: _Point, treatment: Treatment) -> Crowded:
         side = self._side(treatment)
         return self.clients.run(
-            side.far if point.condition == DELAY else side.account.address,
+            side.far if point.condition in HAVE_DELAY else side.account.address,
             side.account.request("GET", _path(point.size), treatment.headers),
             point.clients,
             self.seconds if point.clients else _IDLE_SECONDS,

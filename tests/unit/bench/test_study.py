@@ -15,7 +15,18 @@ from tests.bench.crowd import Crowded
 from tests.bench.http import Address, make_request
 from tests.bench.plan import FULL, QUICK
 from tests.bench.site import Account
-from tests.bench.study import BACKGROUND, BARE, CLIENT, CONDITIONS, TREATMENTS, Seen, Study, figures, size_text
+from tests.bench.study import (
+    BACKGROUND,
+    BARE,
+    CLIENT,
+    CONDITIONS,
+    HAVE_BACKGROUND,
+    TREATMENTS,
+    Seen,
+    Study,
+    figures,
+    size_text,
+)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -57,7 +68,7 @@ def everything(rounds: int = 2) -> Study:
     for turn in range(1, rounds + 1):
         for size, counts in QUICK.study_points:
             for condition in CONDITIONS:
-                beside = {"GET": [4.0], "PUT": [15.0]} if condition == BACKGROUND else {}
+                beside = {"GET": [4.0], "PUT": [15.0]} if condition in HAVE_BACKGROUND else {}
                 seen += [
                     Seen(condition, size, clients, one.key, 2.0, [10.0 * turn * number] * 4, beside)
                     for clients in counts
