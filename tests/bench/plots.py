@@ -135,7 +135,7 @@ def _stacks(row: str, figures: Sequence[Figure]) -> str:
     for figure in figures:
         bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = figure.value().at
     longest = max(bar[SUM] for bar in bars.values())
-    picture = Picture(figsize=(_WIDTH, 7.2), layout="constrained")
+    picture = Picture(figsize=(WIDTH, 7.2), layout="constrained")
     axes = picture.subplots()
     places = range(len(bars))
     ends = [0.0 for _ in bars]
@@ -157,7 +157,7 @@ def _stacks(row: str, figures: Sequence[Figure]) -> str:
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     picture.legend(loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-    return _svg(picture)
+    return svg(picture)
 
 
 def _ink(colour: str) -> str:
