@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from swift.common.swob import Request
 from swift.common.utils import cache_from_env, close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
+from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import access, limits, names
 from storlet_middleware.code import CodeFile, StorletVersion
@@ -110,6 +111,7 @@ class Catalog:
 
         Returns whether the caller owns the account, and so may see the storlet's traceback.
         """
+        self._memory(environ, account).look_ahead(storlet)
         path = object_path(version, account, self._config.storlet_container, storlet)
         verdict = access.ask(environ, self._app, "GET", path)
         if verdict.refusal is not None:
@@ -124,7 +126,7 @@ class Catalog:
 
     def resolve(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
         """The version of ``storlet`` that a request which begins now runs; the caller's right was checked before."""
-        memory = _Memory(cache_from_env(environ), account)
+        memory = self._memory(environ, account)
         generation, known = memory.get(storlet)
         if known is not None:
             return StorletVersion.from_text(known)
@@ -132,7 +134,7 @@ class Catalog:
 
     def resolve_anew(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
         """The same, whatever is remembered: what was resolved before is not there any more."""
-        memory = _Memory(cache_from_env(environ), account)
+        memory = self._memory(environ, account)
         generation, _ = memory.get(storlet)
         return self._read_and_remember(environ, memory, generation, version, storlet)
 
@@ -145,7 +147,10 @@ class Catalog:
 
     def changing(self, environ: dict[str, Any], account: str) -> _Memory:
         """The account's memory, to be told (:meth:`_Memory.writing`, :meth:`_Memory.written`) about a write."""
-        return _Memory(cache_from_env(environ), account)
+        return self._memory(environ, account)
+
+    def _memory(self, environ: dict[str, Any], account: str) -> _Memory:
+        return _Memory(environ, account, self._config.storlet_container)
 
     def _read(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
         path = (version, account, self._config.storlet_container)
@@ -203,19 +208,35 @@ class Catalog:
 
 
 class _Memory:
-    """What memcached knows of an account's storlets; every method works, remembering nothing, without memcached."""
+    """What memcached knows of an account's storlets; every method works, remembering nothing, without memcached.
 
-    def __init__(self, memcache: Any, account: str) -> None:
-        self._memcache = memcache
+    All of it is on the server on which Swift has what it knows of the container of storlets, so that one round trip reads
+    everything that is asked before a storlet runs.
+    """
+
+    def __init__(self, environ: dict[str, Any], account: str, container: str) -> None:
+        self._memcache = cache_from_env(environ)
+        self._of_request: dict[str, Any] = environ.setdefault("swift.infocache", {})
         self.account = account
+        self._container_key = get_cache_key(account, container)
         self._generation_key = f"storlets-generation/{account}"
+
+    def look_ahead(self, storlet: str) -> None:
+        """Read what the next :meth:`get` of this request gives, and for Swift what it knows of the container."""
+        if self._memcache:
+            keys = [self._container_key, self._generation_key, self._entry_key(storlet)]
+            container, *known = self._memcache.get_multi(keys, self._container_key) or (None, None, None)
+            if container:
+                self._of_request.setdefault(self._container_key, container)
+            self._of_request[self._entry_key(storlet)] = known
 
     def get(self, storlet: str) -> tuple[str | None, str | None]:
         """The account's generation (``None``: do not remember), and the entry when it is of that generation."""
         if not self._memcache:
             return None, None
-        keys = [self._generation_key, self._entry_key(storlet)]
-        generation, entry = self._memcache.get_multi(keys, self._generation_key) or (None, None)
+        if self._entry_key(storlet) not in self._of_request:
+            self.look_ahead(storlet)
+        generation, entry = self._of_request.pop(self._entry_key(storlet))
         if generation is None:
             generation = secrets.token_hex(8)
             self._store(self._generation_key, generation, _GENERATION_SECONDS)
@@ -245,8 +266,7 @@ class _Memory:
         return f"storlets-version-text/{self.account}/{storlet}"
 
     def _store(self, key: str, value: Any, seconds: int) -> None:
-        # By the generation's server, so that one round trip reads both.
-        self._memcache.set_multi({key: value}, self._generation_key, time=seconds)
+        self._memcache.set_multi({key: value}, self._container_key, time=seconds)
 
 
 def _code_file(container: str, name: str, answer: Any, mode: int) -> CodeFile:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from swift.common.internal_client import InternalClient
-from swift.common.swob import HTTPConflict, Request, Response
+from swift.common.swob import HTTPConflict, Request
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import frames, names, placement
@@ -47,6 +48,9 @@ _FLUSH_SECONDS: Final = 0.1
 #: The headers of the answer go out with its first bytes. Until they are there, Swift's proxy waits for them in tasks that
 #: do not end with their request, so a client's leaving would not be known here before the first heartbeat.
 _HEADERS_SECONDS: Final = 0.25
+
+#: eventlet sends no piece of an answer before it has so much, or the end.
+_GATHERED_BYTES: Final = 4096
 
 _OVERFLOW_KEY: Final = "HTTP_" + names.BACKEND_OVERFLOW.upper().replace("-", "_")
 
@@ -107,17 +111,17 @@ class ObjectNode:
                 slot.release()
             raise
         run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, answer, fd, slot)
-        headers = {
-            key: value
-            for key, value in answer.headers.items()
-            if key.lower() not in ("content-length", "accept-ranges", "content-range")
-        }
-        framed = Response(status=200, headers=headers, app_iter=_Frames(run, environ), request=request)
-        framed.headers[names.BACKEND_RUN] = frames.VERSION
+        body = _Frames(run, environ)
+        whole = body.gather()
+        # The reader, which swob closes here, has been closed.
+        answer.app_iter = body if whole is None else [whole]
+        for header in ("Accept-Ranges", "Content-Range"):
+            answer.headers.pop(header, None)
+        answer.headers[names.BACKEND_RUN] = frames.VERSION
         # A proxy resumes a broken body only where the ETag is the same: another run's output or, at a node without this
         # filter, the plain object would be spliced into the middle of a frame.
-        framed.headers["Etag"] = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
-        return framed
+        answer.headers["Etag"] = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
+        return answer
 
 
 def _plain_file(answer: Any) -> Any:
@@ -160,9 +164,23 @@ class _Frames:
     def __init__(self, run: _Run, environ: dict[str, Any]) -> None:
         self._run = run
         self._chunks = run.frames(environ)
+        self._gathered: list[bytes] = []
+
+    def gather(self) -> bytes | None:
+        """All of it, where it is so little that the server would send none of it before its end; else ``None``.
+
+        An answer whose length is known is sent at once, and read at once.
+        """
+        size = 0
+        for chunk in self._chunks:
+            self._gathered.append(chunk)
+            size += len(chunk)
+            if size >= _GATHERED_BYTES:
+                return None
+        return b"".join(self._gathered)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._chunks
+        return itertools.chain(self._gathered, self._chunks)
 
     def close(self) -> None:
         close_if_possible(self._chunks)

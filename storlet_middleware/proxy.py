@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from swift.common.exceptions import ChunkReadError, ChunkReadTimeout
 from swift.common.header_key_dict import HeaderKeyDict
-from swift.common.swob import HTTPLengthRequired, Range, Request, Response, wsgi_quote
+from swift.common.swob import HTTPLengthRequired, Range, Request, Response, WsgiBytesIO
 from swift.common.utils import close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
@@ -542,14 +542,15 @@ class Run:
         environ["REQUEST_METHOD"] = "GET"
         environ["PATH_INFO"] = _path_info(self._request, path)
         environ["swift.source"] = names.SWIFT_SOURCE
-        environ.pop("wsgi.input", None)
+        environ["wsgi.input"] = WsgiBytesIO()
         if path != self._request.source:
             # Conditions and query belong to the source.
             environ["QUERY_STRING"] = ""
             for key in [key for key in environ if key.startswith("HTTP_IF_")]:
                 del environ[key]
         self._install_grants(environ)
-        request = Request.blank(wsgi_quote(environ["PATH_INFO"]), environ=environ, headers=headers)
+        request = Request(environ)
+        request.headers.update(headers)
         answer = request.get_response(self._proxy.app)
         if answer.status_int == 416:
             close_if_possible(answer.app_iter)
@@ -681,13 +682,20 @@ class Run:
         headers.update(self.headers())
         # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
         self._environ["eventlet.minimum_write_chunk_size"] = 0
+        length = self._known_length(result)
+        if length is not None:
+            headers["Content-Length"] = str(length)
         stream = _Stream(self._stream(result), self._end)
-        response = Response(status=200, request=Request(self._environ), app_iter=stream)
-        # swob gives an answer without a type one of its own, with a charset.
-        del response.headers["Content-Type"]
-        response.headers.update(headers)
-        response.content_length = None
-        return response
+        return Response(status=200, headers=headers, request=Request(self._environ), app_iter=stream)
+
+    def _known_length(self, result: Result) -> int | None:
+        """Of a result that is whole before its answer begins.
+
+        A client that knows the length has the end of its answer with the last byte, and not only after all that is left to do.
+        """
+        # Who asks for a log may look for it as soon as the answer has ended.
+        has_more_to_do = any(step.request.wants_log for step in self._steps)
+        return result.usage.bytes_out if self._is_usage_final and not has_more_to_do else None
 
     def _passed_on(self, source: Any) -> dict[str, str]:
         """Headers of the source that a transformed answer may carry."""

@@ -198,9 +198,10 @@ def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
     environ = {"HTTP_" + key.upper().replace("-", "_"): value for key, value in headers.items()}
     assert BackendInvocation.from_environ(environ) == wanted
     assert version.key == replace(version, limits={}).key
-    odd = json.dumps({**json.loads(headers["X-Backend-Storlet-Invocation-0"]), "limits": {"Memory": "x"}})
+    count, text = headers["X-Backend-Storlet-Invocation"].split(" ", 1)
+    odd = json.dumps({**json.loads(text), "limits": {"Memory": "x"}})
     with pytest.raises(ValueError, match="X-Backend-Storlet-Invocation"):
-        BackendInvocation.from_environ({**environ, "HTTP_X_BACKEND_STORLET_INVOCATION_0": odd})
+        BackendInvocation.from_environ({**environ, "HTTP_X_BACKEND_STORLET_INVOCATION": f"{count} {odd}"})
 
 
 @pytest.mark.parametrize(

@@ -112,14 +112,14 @@ def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> No
 
 
 def test_the_answer_is_marked_and_has_no_length_and_no_etag_of_the_source(at: Fixture) -> None:
+    at.server.headers |= {"Accept-Ranges": "bytes"}
     etags = set()
     for _ in range(2):
         answer = at.start()
         assert answer.headers["X-Backend-Storlet-Run"] == frames.VERSION
-        assert "Content-Length" not in answer.headers
+        assert answer.content_length == len(b"".join(answer.app_iter)) > 5
         assert "Accept-Ranges" not in answer.headers
         etags.add(answer.headers["Etag"])
-        answer.app_iter.close()
     # Swift's proxy resumes a broken body only where the ETag is the same.
     assert len(etags) == 2
     assert "source" not in etags
@@ -207,9 +207,8 @@ def test_a_failure_is_told_in_the_last_frame_with_the_log_before_it(at: Fixture)
     answer = at.start(log=True)
     assert answer.status_int == 200
     result = RemoteResult(answer)
-    result.first()
     with pytest.raises(Exception, match="ValueError: no") as caught:
-        list(result.chunks())
+        result.first()
     assert (caught.value.code, caught.value.detail) == ("storlet.failed", "Traceback")
     assert result.log == b"last words\n"
     result.close()
@@ -229,6 +228,21 @@ def test_a_silent_storlet_sends_heartbeats_that_fill_gulps(at: Fixture) -> None:
     assert len(beats) >= 2
     decoder = frames.Decoder()
     assert [kind for chunk in chunks for kind, _ in decoder.feed(chunk)] == [frames.START, frames.DATA, frames.DONE]
+
+
+def test_an_answer_that_begins_before_its_end_has_no_length(at: Fixture) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 10_000)
+        worker.succeed()
+
+    at.node.workers.script = script
+    answer = at.start()
+    assert "Content-Length" not in answer.headers
+    result = RemoteResult(answer)
+    result.first()
+    assert b"".join(result.chunks()) == b"x" * 10_000
+    result.close()
 
 
 def test_slow_output_is_flushed_to_the_gulp_before_more_comes(at: Fixture) -> None:
@@ -292,8 +306,8 @@ def test_the_description_survives_its_headers_and_too_long_a_one_has_none() -> N
     wanted = BackendInvocation("tx-1", VERSION, {"k": "ü" * 3000}, ((1, None),), True, GULP)
     headers = wanted.to_headers()
     assert headers is not None
-    assert len(headers) > 2
-    assert all(value.isascii() and len(value) <= 7000 for value in headers.values())
+    assert len(headers) > 1
+    assert all(value.isascii() and len(value) < 8000 for value in headers.values())
     environ = {"HTTP_" + key.upper().replace("-", "_"): value for key, value in headers.items()}
     assert BackendInvocation.from_environ(environ) == wanted
     assert BackendInvocation("tx-1", VERSION, {"k": "x" * 50000}, (), False, GULP).to_headers() is None

@@ -127,9 +127,15 @@ def test_a_node_with_room_runs_it_whatever_is_allowed(
 
 
 def test_a_place_is_given_back_when_nobody_reads_the_answer(
-    ask: Callable[..., Any], full: Full, short_dir: Path
+    ask: Callable[..., Any], full: Full, short_dir: Path, node: Node
 ) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 10_000)
+        worker.wait_for_cancel()
+
     full.end()
+    node.workers.script = script
     answer = ask("replica")
     assert [one.running for one in snapshot(short_dir).values()] == [1]
     answer.app_iter.close()
@@ -165,11 +171,12 @@ def test_a_place_is_free_when_the_storlet_has_ended_although_its_output_is_read_
     full.end()
     node.workers.script = script
     chunks = iter(ask().app_iter)
+    assert snapshot(short_dir)
     while snapshot(short_dir):
-        next(chunks)
+        assert next(chunks)
         eventlet.sleep(0.01)
-    assert next(chunks)
-    chunks.close()
+    # Nobody has come to the end of the answer, which would give it back as well.
+    assert list(chunks) == []
 
 
 # --- the proxy ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,40 @@ def test_a_derived_answer_carries_nothing_that_describes_the_source(proxy: Proxy
               Content_Md5="abc", X_Object_Sysmeta_X="1", X_Object_Meta_Storlet_Main="x")  # fmt: skip
     answer = proxy.call("GET", "c/o", RUN)
     assert answer.data == b"HELLO"
-    assert set(answer.headers) - {"X-Storlet-Usage"} == {
+    assert set(answer.headers) - {"X-Storlet-Usage", "Content-Length"} == {
         "Content-Type", "X-Object-Meta-Color", "X-Storlet-Invocation", "X-Storlet-Ran-On", "Server-Timing",
     }  # fmt: skip
     assert answer.headers["Content-Type"] == "text/plain"
+
+
+@pytest.mark.parametrize("log", ["true", "false"])
+def test_a_result_that_is_whole_before_its_answer_begins_has_its_length(
+    make_proxy: Make, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    """Not with a log, which is there when the answer has ended."""
+
+    def has_ended(result: LocalResult) -> bool:
+        while not original(result):
+            eventlet.sleep(0.001)
+        return True
+
+    original = LocalResult.has_ended
+    monkeypatch.setattr(LocalResult, "has_ended", has_ended)
+    answer = make_proxy().call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": log})
+    assert (answer.data, answer.headers.get("Content-Length")) == (b"HELLO", None if log == "true" else "5")
+
+
+def test_a_result_that_goes_on_has_no_length(make_proxy: Make) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"first")
+        time.sleep(0.2)
+        worker.write(b"second")
+        worker.succeed()
+
+    answer = make_proxy(script).call("GET", "c/o", RUN)
+    assert answer.data == b"firstsecond"
+    assert "Content-Length" not in answer.headers
 
 
 def test_the_storlets_metadata_is_in_the_answer_and_wins(make_proxy: Make, swift: FakeSwift) -> None:

@@ -160,6 +160,21 @@ def test_with_memcached_a_storlet_is_looked_up_once(remembering: Proxy, swift: F
     assert heads(swift) == 1
 
 
+def test_one_round_trip_reads_what_is_known_of_a_storlet_and_of_its_container(
+    remembering: Proxy, swift: FakeSwift
+) -> None:
+    trips: list[int] = []
+    remembering.call("GET", "c/o", RUN)
+    remembering.memcache.on_get.append(lambda: trips.append(1))
+    # What Swift remembers of the container says that nobody but the owner may read it.
+    key = f"container/{ACCOUNT}/storlet"
+    remembering.memcache.values[key] = {"status": 200, "read_acl": "somebody", "meta": {}, "sysmeta": {}}
+    swift.containers["c"].read = "somebody"
+    assert remembering.call("GET", "c/o", RUN, user="somebody").status == 200
+    assert remembering.call("GET", "c/o", RUN, user="stranger").error == "access.denied"
+    assert len(trips) == 2
+
+
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
 def test_a_write_forgets_what_was_remembered(remembering: Proxy, swift: FakeSwift, method: str) -> None:
     remembering.call("GET", "c/o", RUN)
