@@ -174,6 +174,7 @@ class Edge:
         stamp(f"{self._name}.out")
         self._recorder.keep(environ.get("swift.trans_id") or environ.get(_ID_KEY, ""))
         if isinstance(answer, list | tuple):
+            stamp(f"{self._name}.given")
             return answer
         return _Body(answer, functools.partial(stamp, f"{self._name}.given"))
 

@@ -94,7 +94,8 @@ COURSES: Final[Mapping[str, Course]] = {
         ("frames.out", "frames"),
         ("run.out", "answer"),
         ("proxy.out", "middlewares"),
-        *_OUT,
+        # The whole answer, whose length is known, is sent before the log line is written.
+        (WHOLE, "answer"),
     ),
     # The answer begins while the worker ends, and its end waits for the worker's.
     "proxy": (

@@ -78,8 +78,14 @@ def read(client: socket.socket) -> tuple[bytes, bool]:
                     return data, False
 
 
-def test_a_whole_answer_ends_with_its_last_chunk(proxy: Proxy, serve: Serve) -> None:
-    data, was_reset = read(ask(serve(proxy)))
+def test_a_whole_answer_ends_with_its_last_chunk(make_proxy: Callable[..., Proxy], serve: Serve) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"HELLO")
+        time.sleep(0.2)
+        worker.succeed()
+
+    data, was_reset = read(ask(serve(make_proxy(script))))
     assert b"HELLO" in data
     assert data.endswith(b"0\r\n\r\n")
     assert not was_reset
