@@ -241,6 +241,19 @@ class Cgroups:
             return ""
         return directory if is_placed else ""
 
+    def hurry(self) -> None:
+        """Make a :meth:`place` that follows within 20 milliseconds a quick one.
+
+        The kernel moves a process while none forks or ends.  To see to that costs the first move after a pause 5 to 20
+        milliseconds (a grace period of RCU), and the next ones nothing, in whichever tree they are.  So that a new worker need
+        not wait for it, this process is "moved" to where it is.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            own = _paths(_read(self._proc / "self" / "cgroup"))
+            for tree in self._trees()[:1]:
+                name = own["" if tree.is_unified else tree.controllers[0]].lstrip("/")
+                _write(tree.path / name / "cgroup.procs", str(os.getpid()))
+
     def remove_group(self, supervisor_pid: int, group: str) -> None:
         """Remove the groups of a storlet whose workers have ended; those that still have processes stay."""
         with contextlib.suppress(OSError, ValueError):

@@ -113,6 +113,8 @@ class Pool:
         except SandboxdFault as fault:
             raise self._answer(fault) from fault
         self._in_background(self._start_ahead(self._planner.demand(account, storlet)))
+        # A worker will be placed soon, of which the kernel can do the slow part meanwhile.
+        self._in_background(self._node.placing.call(self._node.cgroups.hurry))
         return path
 
     async def load(self, account: str, storlet: messages.Storlet) -> Path:

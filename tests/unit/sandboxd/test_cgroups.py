@@ -71,7 +71,7 @@ class FakeTree:
         for file in (*(V2_FILES if self.version == 2 else V1_FILES[name[0]]), "cgroup.procs"):
             (folder / file).touch()
 
-    def process(self, pid: int, pids: Iterable[int], path: str = CONTAINER) -> None:
+    def process(self, pid: int | str, pids: Iterable[int], path: str = CONTAINER) -> None:
         folder = self.proc / str(pid)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "status").write_text(f"Name:\tx\nNSpid:\t{' '.join(map(str, pids))}\n")
@@ -363,6 +363,20 @@ def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTr
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cgroups, "_write", write)
         assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_hurry_moves_this_process_to_where_it_is(make_tree: Callable[[int], FakeTree], version: int) -> None:
+    tree = make_tree(version)
+    tree.group("/service")
+    tree.process("self", [os.getpid()], "/service")
+    groups_of(tree).hurry()
+    assert tree.read("memory", "/service/cgroup.procs") == str(os.getpid())
+    assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007"]
+
+
+def test_a_hurry_without_control_groups_does_nothing(tmp_path: Path) -> None:
+    Cgroups(tmp_path / "none", tmp_path).hurry()
 
 
 # --- in sight -----------------------------------------------------------------------------------------------------------

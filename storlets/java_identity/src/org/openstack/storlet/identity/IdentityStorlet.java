@@ -15,7 +15,7 @@ import org.openstack.storlet.common.StorletOutputStream;
 
 /** Hands the object on as it is, with its metadata. The shortest storlet, to start one's own from. */
 public class IdentityStorlet implements IStorlet {
-    private static final int CHUNK_BYTES = 64 * 1024;
+    private static final int CHUNK_BYTES = 256 * 1024;
 
     @Override
     public void invoke(
@@ -40,7 +40,8 @@ public class IdentityStorlet implements IStorlet {
     private static long copy(InputStream source, OutputStream target) throws IOException {
         byte[] chunk = new byte[CHUNK_BYTES];
         long total = 0;
-        for (int count = source.read(chunk); count >= 0; count = source.read(chunk)) {
+        // Whole chunks: through a pipe, read() would give what is there, and whoever takes the output would be woken for each piece.
+        for (int count = source.readNBytes(chunk, 0, CHUNK_BYTES); count > 0; count = source.readNBytes(chunk, 0, CHUNK_BYTES)) {
             target.write(chunk, 0, count);
             total += count;
         }
