@@ -41,8 +41,8 @@ class _Key:
         return self.test.fact, self.test.key, self.cut
 
 
-#: Number of the fact's reader, which part of its value, whether that is a set, and the rules by what they want.
-_Table = tuple[int, int, bool, dict[str, list[int]]]
+#: Number of the fact's reader, which part of its value, whether that is a set, the rules by what they want, and all of them.
+_Table = tuple[int, int, bool, dict[str, list[int]], list[int]]
 
 
 class Index:
@@ -62,7 +62,9 @@ class Index:
                 continue
             key = min(of_rule, key=lambda key: max((sharing[key.place, wanted] for wanted in key.wanted), default=0))
             is_set = TABLE[key.test.fact].kind is Kind.SET
-            table = tables.setdefault(key.place, (slot_of(key.test), key.cut, is_set, {}))
+            table = tables.setdefault(key.place, (slot_of(key.test), key.cut, is_set, {}, []))
+            # A list of names is one rule, however many names: entries of a listing are asked about without knowing theirs.
+            table[4].append(number)
             for wanted in key.wanted:
                 table[3].setdefault(wanted, []).append(number)
         self._tables: Final = tuple(tables.values())
@@ -70,12 +72,12 @@ class Index:
     def of(self, values: Mapping[int, Value | Unknown]) -> list[int]:
         """Numbers of the rules that may hold, in order; where a value is unknown, all that want something of it."""
         found: list[int] = []
-        for slot, cut, is_set, by_value in self._tables:
+        for slot, cut, is_set, by_value, every in self._tables:
             value = values[slot]
             if value is None:
                 continue
             if value is UNKNOWN:
-                found.extend(number for numbers in by_value.values() for number in numbers)
+                found.extend(every)
             elif is_set:
                 found.extend(number for member in _members(value) for number in by_value.get(member, ()))
             else:

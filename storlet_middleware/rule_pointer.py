@@ -140,6 +140,8 @@ class Pointers:
                 return seen.pointer
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
+        # While Swift was asked, another request may have changed them.
+        seen = self._seen.get(account, seen)
         if info["status"] // 100 == 2 or info["status"] in (404, 410):
             return self._newer(here, account, info.get("sysmeta", {}).get(_SYSMETA_KEY), seen)
         if seen is not None:
@@ -151,6 +153,13 @@ class Pointers:
         if not info["status"] or not check_utf8(account) or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH:
             return None
         raise RulesUnavailable("Swift cannot say now whether the account has rules")
+
+    def _remember(self, account: str, pointer: Pointer) -> None:
+        self._without.pop(account, None)
+        self._seen[account] = _Seen(pointer)
+        self._seen.move_to_end(account)
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
 
     def _remember_without(self, account: str) -> None:
         self._without[account] = monotonic()
@@ -169,11 +178,7 @@ class Pointers:
             self._seen.pop(account, None)
             self._remember_without(account)
             return None
-        self._without.pop(account, None)
-        self._seen[account] = _Seen(pointer)
-        self._seen.move_to_end(account)
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+        self._remember(account, pointer)
         return pointer
 
     def fresh(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
@@ -202,7 +207,7 @@ class Pointers:
 
     def _settle(self, environ: dict[str, Any], account: str, pointer: Pointer) -> None:
         """Let no proxy that shares our memcached remember what was before."""
-        self._seen[account] = _Seen(pointer)
+        self._remember(account, pointer)
         for pause in _LOOKS_SECONDS:
             sleep(pause)
             for _ in range(3):

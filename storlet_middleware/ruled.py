@@ -136,7 +136,8 @@ class Rules:
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             nonlocal has_started, held
-            has_started = True
+            # An application may start once more, with what went wrong: the last word counts.
+            has_started, held = True, None
             if not guard.has_to_see(headers):
                 return start_response(status, headers, *more)
             held = status, headers

@@ -318,3 +318,28 @@ def test_of_how_many_accounts_is_remembered_what_was_seen(
     with pytest.raises(RulesUnavailable):
         proxy.store.of(proxy.environ("GET", "a/b"), "v1", "AUTH_other")
     assert proxy.names() == ["night"]
+
+
+def test_a_change_while_swift_is_asked_counts_more_than_what_swift_says(proxy: RulesProxy, swift: AccountSwift) -> None:
+    def change() -> None:
+        swift.on_read = None
+        proxy.upload(MANDATORY)
+
+    swift.on_read = change
+    assert proxy.names() == ["closed"]
+    assert proxy.names() == ["closed"]
+
+
+def test_rules_that_came_here_are_not_forgotten_for_what_was_seen_before(
+    proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when too many other accounts have been seen since."""
+    monkeypatch.setattr(rule_pointer, "_REMEMBERED", 1)
+    assert proxy.of() is None
+    proxy.upload(MANDATORY)
+    with pytest.raises(RulesUnavailable):
+        proxy.store.of(proxy.environ("GET", "a/b"), "v1", "AUTH_other")
+    swift.status = 503
+    proxy.memcache.values.clear()  # type: ignore[union-attr]
+    with pytest.raises(RulesUnavailable):
+        proxy.of()

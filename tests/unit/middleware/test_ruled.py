@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from swift.common.swob import Response
+from swift.common.swob import Request, Response
 
 from storlet_middleware import names
+from storlet_middleware.errors import RuleRefused
+from storlet_middleware.rule_guard import Guard
 from storlet_middleware.rule_pointer import Pointer
+from storlet_middleware.ruled import Rules
 from tests.unit.middleware.rules_account import AccountSwift, InfoCache
-from tests.unit.middleware.support import ACCOUNT, Answer, Node, Proxy, make_config
+from tests.unit.middleware.rules_pipeline import Judge
+from tests.unit.middleware.support import ACCOUNT, Answer, Logger, Node, Proxy, make_config
 
 BOB = "test:bob"
 CONTENT = b"a secret in lower case"
@@ -382,3 +387,98 @@ def test_explain_without_rules(ruled: Ruled) -> None:
     answer = ruled.get(headers=EXPLAIN)
     assert (answer.status, answer.data) == (200, b"no rules are in force\n")
     assert ruled.get(headers=EXPLAIN, user=BOB).status == 403
+
+
+# --- what needs no rule is handed on as it comes ----------------------------------------------------------------------
+
+PLAIN = [("X-Test", "plain")]
+LARGE = [("X-Object-Manifest", "c/parts")]
+
+
+class Body:
+    """Of an application's answer; ``start`` is called when it is read, where an application begins so late."""
+
+    def __init__(self, start: Callable[[], Any] = lambda: None) -> None:
+        self.start = start
+        self.chunks = iter([b"bytes"])
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        chunk = next(self.chunks)
+        self.start()
+        return chunk
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class HandedOn:
+    """What a server gets of the answer of ``app``."""
+
+    def __init__(self, app: Callable[..., Any], directory: Path) -> None:
+        proxy: Any = SimpleNamespace(client_timeout_seconds=60)
+        self.environ = Request.blank(OBJECT).environ
+        self.guard = Guard(None, Judge(), (ACCOUNT, "c", "o"), dict(self.environ), app)
+        self.environ["storlets.guard"] = self.guard
+        self.rules = Rules(app, make_config(directory), Logger(), proxy, lambda _: None)
+        self.started: list[tuple[str, Any]] = []
+
+    def start(self, status: str, headers: Any, exc_info: Any = None) -> None:
+        self.started.append((status, headers))
+
+    def body(self) -> bytes:
+        chunks: Any = self.rules.hand_on(self.environ, self.start)
+        try:
+            return b"".join(chunks)
+        finally:
+            chunks.close()
+
+
+@pytest.mark.parametrize("headers", [PLAIN, LARGE])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_answer_is_started_once_and_closed(short_dir: Path, headers: Any, *, is_late: bool) -> None:
+    body = Body()
+
+    def app(_: Any, start: Any) -> Body:
+        body.start = lambda: start("200 OK", headers) if is_late else None
+        if not is_late:
+            start("200 OK", headers)
+        return body
+
+    handed_on = HandedOn(app, short_dir)
+    assert handed_on.body() == b"bytes"
+    assert handed_on.started == [("200 OK", headers)]
+    assert body.is_closed
+
+
+@pytest.mark.parametrize("headers", [PLAIN, LARGE])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_answer_that_a_rule_refuses_is_never_started(short_dir: Path, headers: Any, *, is_late: bool) -> None:
+    body = Body()
+
+    def app(_: Any, start: Any) -> Body:
+        handed_on.guard.refused.append(RuleRefused("hide", "it is closed"))
+        body.start = lambda: start("200 OK", headers) if is_late else None
+        if not is_late:
+            start("200 OK", headers)
+        return body
+
+    handed_on = HandedOn(app, short_dir)
+    with pytest.raises(RuleRefused):
+        handed_on.body()
+    assert handed_on.started == []
+    assert body.is_closed
+
+
+def test_an_answer_that_begins_anew_is_the_later_one(short_dir: Path) -> None:
+    def app(_: Any, start: Any) -> Body:
+        start("200 OK", LARGE)
+        start("503 Service Unavailable", PLAIN, (None, None, None))
+        return Body()
+
+    handed_on = HandedOn(app, short_dir)
+    assert handed_on.body() == b"bytes"
+    assert handed_on.started == [("503 Service Unavailable", PLAIN)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from timeit import timeit
 from typing import Any
 
 import pytest
@@ -131,3 +132,11 @@ def test_only_what_a_request_says_itself_is_looked_at() -> None:
 )  # fmt: skip
 def test_ends_of_globs(pattern: str, ends: tuple[str, str]) -> None:
     assert glob.ends(pattern) == ends
+
+
+def test_a_long_list_of_names_is_one_rule_where_the_name_is_unknown() -> None:
+    """Each of 10,000 entries of a listing may ask so."""
+    names = frozenset(f"c{number}" for number in range(100_000))
+    index = Index([Test("container", Operator.ONE_OF, names)], lambda _: 0)
+    assert index.of({0: UNKNOWN}) == [0]
+    assert timeit(lambda: index.of({0: UNKNOWN}), number=100) < 0.05
