@@ -6,7 +6,8 @@ whole value, a beginning, an end, or a member of a set.  Of these it is filed un
 rules; a rule without any is always asked.  So what is asked is a superset of the rules that match, and each is still asked for
 its whole condition.
 
-The index has at most one entry for each value that stands in the rules.
+A long list of values is asked directly, which costs the same as a short one.  So the index is quickly made, also for a part of the
+rules (:meth:`rules.engine.Compiled.narrowed`), whoever wrote them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from rules import glob
 from rules.conditions import TABLE, Group, Kind, Value
 from rules.facts import UNKNOWN, Unknown
 from rules.model import All, Condition, Operator, Test
+
+#: What wants one of more values than these is not filed under them.
+_MOST_WANTED: Final = 16
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Index:
             key = min(of_rule, key=lambda key: max((sharing[key.place, wanted] for wanted in key.wanted), default=0))
             is_set = TABLE[key.test.fact].kind is Kind.SET
             table = tables.setdefault(key.place, (slot_of(key.test), key.cut, is_set, {}, []))
-            # A list of names is one rule, however many names: entries of a listing are asked about without knowing theirs.
+            # Entries of a listing are asked about without knowing all of them.
             table[4].append(number)
             for wanted in key.wanted:
                 table[3].setdefault(wanted, []).append(number)
@@ -110,8 +114,8 @@ def _conjuncts(condition: Condition) -> Iterable[Test]:
 
 def _wanted(test: Test) -> Iterator[tuple[int, frozenset[str]]]:
     """Parts of the value that ``test`` compares, and what it wants there; nothing for tests that want no certain text."""
-    operand = test.operand
-    if isinstance(operand, frozenset) and test.operator in (Operator.ONE_OF, Operator.HAS):
+    operand, has_names = test.operand, test.operator in (Operator.ONE_OF, Operator.HAS)
+    if has_names and isinstance(operand, frozenset) and len(operand) <= _MOST_WANTED:
         yield 0, operand
     if not isinstance(operand, str):
         return

@@ -163,6 +163,7 @@ class Pointers:
 
     def _remember_without(self, account: str) -> None:
         self._without[account] = monotonic()
+        self._without.move_to_end(account)
         if len(self._without) > _REMEMBERED:
             self._without.popitem(last=False)
 

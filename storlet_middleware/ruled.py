@@ -143,10 +143,15 @@ class Rules:
             held = status, headers
             return None  # in place of a function that writes, which nothing in Swift has ever called
 
-        chunks = self.app(environ, start)
+        chunks: Iterable[bytes] = self.app(environ, start)
         if not has_started:
             chunks = reiterate(chunks)
-        return chunks if held is None else _checked(guard, *held, chunks)(environ, start_response)
+        if held is not None:
+            return _checked(guard, *held, chunks)(environ, start_response)
+        if guard.refused:  # after the answer had begun
+            close_if_possible(chunks)
+            raise guard.refused[0]
+        return chunks
 
     def asker(self, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = "") -> Asker:
         """For the object, container or account at ``place``."""

@@ -473,6 +473,20 @@ def test_an_answer_that_a_rule_refuses_is_never_started(short_dir: Path, headers
     assert body.is_closed
 
 
+def test_what_is_refused_after_the_answer_began_takes_its_place(short_dir: Path) -> None:
+    body = Body()
+
+    def app(_: Any, start: Any) -> Body:
+        start("200 OK", PLAIN)
+        handed_on.guard.refused.append(RuleRefused("hide", "it is closed"))
+        return body
+
+    handed_on = HandedOn(app, short_dir)
+    with pytest.raises(RuleRefused):
+        handed_on.body()
+    assert body.is_closed
+
+
 def test_an_answer_that_begins_anew_is_the_later_one(short_dir: Path) -> None:
     def app(_: Any, start: Any) -> Body:
         start("200 OK", LARGE)
