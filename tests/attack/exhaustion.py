@@ -228,8 +228,9 @@ def check_wide_key(attacker: Attacker) -> None:
         headers.append(b"X-Storlet-Parameter-1: " + quote('metadata:{"\u4e2d":"b"}').encode())
     status, found, body = raw(attacker, "GET", attacker.client.target(attacker.path) + f"?{query}", headers)
     must(status in (200, 422), (status, found, body))
-    must(status == 422 or found.get("transfer-encoding") == "chunked", found)
-    must(status == 422 or body == b"10\r\nmetadata was set\r\n0\r\n\r\n", body)
+    framings = {"chunked": b"10\r\nmetadata was set\r\n0\r\n\r\n", None: b"metadata was set"}
+    must(status == 422 or body == framings.get(found.get("transfer-encoding")), (found, body))
+    must(status == 422 or found.get("content-length") in (None, "16"), found)
 
 
 def log_flood(attacker: Attacker) -> str:

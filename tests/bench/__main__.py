@@ -39,9 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--home", type=Path, help="use the cluster that is up there, and leave it up")
     parser.add_argument("--report", type=Path, metavar="JSON", help="only make the HTML report of an earlier run")
-    parser.add_argument(
-        "--record", type=Path, metavar="JSON", help="write the figures of a whole run into SPECIFICATION.rst"
-    )
+    parser.add_argument("--record", type=Path, metavar="JSON", help="write a whole run into SPECIFICATION.rst and docs")
     options = parser.parse_args(arguments)
     if options.record:
         return run.record(options.record)

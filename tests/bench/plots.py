@@ -15,6 +15,10 @@ from tests.bench.promises import Promise
 from tests.bench.rows import ROWS
 from tests.bench.stages import STAGES, SUM
 
+mpl.rcParams["svg.fonttype"] = "none"
+# The same picture in the same words.
+mpl.rcParams["svg.hashsalt"] = "storlets"
+
 _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
 WIDTH: Final = 9.0
 #: Rows whose samples are shown as distributions as well.
@@ -33,6 +37,10 @@ _COMPARED: Final = {
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
+#: Of a logarithmic axis of ratios: all, and those that have room where it spans more than this.
+_TICKS: Final = (0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 5)
+_FEW_TICKS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
+_SPAN: Final = 8
 #: A right end of an axis beyond the last point.
 _MARGIN: Final = 1.1
 #: A digit's share of the length of the longest bar: pieces that are shorter than their number have none.
@@ -41,7 +49,6 @@ _DIGIT: Final = 0.009
 
 def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
     """Pictures of every row, ratios before other values; what cannot be told apart on an axis (errors: none) is in the table only."""
-    mpl.rcParams["svg.fonttype"] = "none"
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
         if row in _APART:
@@ -60,6 +67,25 @@ def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
         if row in _DISTRIBUTED:
             pictures += _distributions(row, ratios)
     return pictures
+
+
+def promised_ratios(figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
+    """One picture of every ratio that is promised: where less is better, and where more is."""
+    covered = [one for one in figures if one.is_ratio and any(promise.covers(one.key) for promise in promised)]
+    halves = [[one for one in covered if one.is_rate == is_rate] for is_rate in (False, True)]
+    heights = [len(half) + 3 for half in halves]
+    picture = Picture(figsize=(WIDTH, 0.27 * sum(heights)), layout="constrained")
+    for axes, half, better in zip(picture.subplots(2, height_ratios=heights), halves, ("less", "more"), strict=True):
+        axes.axvline(1.0, color=_PLAIN, linewidth=1)
+        _points(axes, half, promised)
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in (_TICKS if high < low * _SPAN else _FEW_TICKS) if low <= tick <= high]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_title(f"{better} is better", loc="left")
+    axes.set_xlabel(f"ratio to the same without a storlet, in the same run\n{_KEY}")
+    return svg(picture)
 
 
 def _ratios(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
@@ -174,6 +200,6 @@ def _axes(lines: int) -> tuple[Picture, Any]:
 def svg(picture: Picture) -> str:
     """For a page."""
     text = io.StringIO()
-    picture.savefig(text, format="svg")
+    picture.savefig(text, format="svg", metadata={"Date": None})
     found = text.getvalue()
     return found[found.index("<svg") :]

@@ -29,7 +29,7 @@ def recorded(text: str, result: Mapping[str, Any]) -> str:
 
     Raises :class:`NoWholeRun` for a run of some rows, or of the quick plan.
     """
-    figures = [figure for figure in map(Figure.from_json, result["figures"]) if figure.treated]
+    figures = figures_of(result)
     rows = {promise.row for promise in promises.read(text)}
     missing = sorted(row for row in rows if f"row {row}" not in result["facts"])
     if missing or result["plan"]["name"] != "full":
@@ -42,6 +42,11 @@ def recorded(text: str, result: Mapping[str, Any]) -> str:
     changed = _MEASURED.sub(line, section[1], count=1)
     changed = promises.ROW.sub(lambda row: _with_figures(row, figures), changed)
     return text[: section.start(1)] + changed + text[section.end(1) :]
+
+
+def figures_of(result: Mapping[str, Any]) -> list[Figure]:
+    """Those that were measured."""
+    return [figure for figure in map(Figure.from_json, result["figures"]) if figure.treated]
 
 
 def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:

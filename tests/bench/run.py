@@ -19,7 +19,7 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
-from tests.bench.record import NoWholeRun, recorded
+from tests.bench.record import NoWholeRun, figures_of, recorded
 from tests.bench.rows import APART, CLUSTER_SECONDS, NAMES, Row, chosen, estimate
 from tests.bench.site import Site
 from tests.support.cluster import CHECKOUT, attach
@@ -27,6 +27,7 @@ from tests.support.cluster import CHECKOUT, attach
 __all__ = ["APART", "NAMES", "Choice", "record", "report_again", "run"]
 
 _GIB: Final = 1 << 30
+_PICTURE: Final = CHECKOUT / "docs/speed.svg"
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,18 @@ def report_again(path: Path) -> int:
 
 
 def record(path: Path) -> int:
-    """The figures of a whole run into the specification's table."""
+    """The figures of a whole run into the specification's table, and as a picture into the documents."""
     result = json.loads(path.read_text(encoding="utf-8"))
     try:
         text = recorded(promises.SPECIFICATION.read_text(encoding="utf-8"), result)
     except NoWholeRun as fault:
         print(f"{path} is not of a whole run: {fault}")
         return 1
+    from tests.bench import plots  # noqa: PLC0415 - needs matplotlib
+
     promises.SPECIFICATION.write_text(text, encoding="utf-8")
-    print(promises.SPECIFICATION)
+    _PICTURE.write_text(plots.promised_ratios(figures_of(result), promises.read(text)), encoding="utf-8")
+    print(f"{promises.SPECIFICATION}\n{_PICTURE}")
     return 0
 
 
