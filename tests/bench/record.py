@@ -1,7 +1,7 @@
 """Writes what a whole run has measured into the table of ``SPECIFICATION.rst``, beside what it promises.
 
 The line above the table that begins with ``Measured`` gets the date, the machine and the commit; the third column of each row the
-figures that the row names, told apart by the parts of their names in which they differ::
+figures that the row names, told apart by the parts of their names in which they differ, or once where all are the same::
 
      - at most 1.20x
      - java 1.31x (short), python 1.18x
@@ -54,20 +54,22 @@ def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
         return row[0]
     promise = promises.promise_of(row)
     told = [figure for figure in figures if promise.covers(figure.key)]
-    labels = _labels([figure.key for figure in told])
-    measured = ", ".join(_said(label, figure, promise) for label, figure in zip(labels, told, strict=True)) or NOTHING
+    values = [_said(figure, promise) for figure in told]
+    labels = _labels([figure.key for figure in told]) if len(set(values)) > 1 else [""]
+    measured = ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values, strict=False)) or NOTHING
     before, after = row.start("measured") - row.start(), row.end("measured") - row.start()
     return row[0][:before] + measured + row[0][after:]
 
 
-def _said(label: str, figure: Figure, promise: promises.Promise) -> str:
-    value = f"{figure.value().at:.2f}{figure.shown_unit if figure.shown_unit == 'x' else ' ' + figure.shown_unit}"
+def _said(figure: Figure, promise: promises.Promise) -> str:
+    value, unit = figure.value().at, figure.shown_unit
+    number = f"{value:.0f}" if unit == "errors" else f"{value:.2f}"
     short = " (short)" if promise.judge(figure) == promises.SHORT else ""
-    return f"{label} {value}{short}".strip()
+    return f"{number}{'' if unit == 'x' else ' '}{unit}{short}"
 
 
 def _labels(keys: Sequence[str]) -> list[str]:
-    """The parts of each name that not all have in common; of a single one nothing."""
+    """The parts of each name that not all have in common."""
     parts = [key.split(".") for key in keys]
     common = set.intersection(*map(set, parts)) if parts else set()
     return [" ".join(part for part in own if part not in common) for own in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.bench import promises
 from tests.bench.figures import Figure, quantile
 from tests.bench.record import NoWholeRun, recorded
 from tests.bench.rows import NAMES
+from tests.support.cluster import CHECKOUT
 
 TABLE = """
 Something
@@ -156,3 +158,12 @@ def test_a_run_of_some_rows_is_not_written() -> None:
         recorded(TABLE, run)
     with pytest.raises(NoWholeRun, match="quick"):
         recorded(TABLE, whole_run([], plan={"name": "quick"}))
+
+
+def test_the_readme_quotes_what_the_specification_has() -> None:
+    quoted = re.findall(r"([0-9.]+x)[^`]*?\(``([a-z0-9.]+)``\)", (CHECKOUT / "README.rst").read_text(encoding="utf-8"))
+    rows = list(promises.ROW.finditer(promises.SPECIFICATION.read_text(encoding="utf-8")))
+    assert len(quoted) == 3
+    for number, key in quoted:
+        told = [row["measured"] for row in rows if row["text"] != "promise" and promises.promise_of(row).covers(key)]
+        assert [number in cell for cell in told] == [True], (number, key, told)
