@@ -340,7 +340,7 @@ class _Ruling:
         return self._run(first, second, requests, reversed_rule)
 
     def _is_let_through(self, rule: Rule | None) -> bool:
-        """Whether nothing is left to do but to read an object, as with most requests."""
+        """Whether nothing is left to do but to read an object, as with most requests; raises what an archived one is refused with."""
         if self._method not in ("GET", "HEAD") or self._source.name is None:
             return False
         if (self._loaded is not None and self._loaded.compiled.has_reverse) or not _lets_pass(rule):
