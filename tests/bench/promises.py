@@ -54,6 +54,11 @@ class Promise:
     high: float
     unit: str
 
+    @property
+    def is_fine(self) -> bool:
+        """Whether it is a ratio about as near to one as two decimals can tell."""
+        return self.unit == "x" and any(abs(bound - 1) < 0.02 for bound in (self.low, self.high))
+
     def covers(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self.patterns)
 

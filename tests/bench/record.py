@@ -18,6 +18,9 @@ from tests.bench.figures import Figure
 
 _MEASURED: Final = re.compile(r"^Measured [^\n]*(?:\n[^\n]+)*", re.MULTILINE)
 NOTHING: Final = "not measured"
+#: A promise of one percent is not told by a number that is rounded to one.
+_COARSE: Final = ".2f"
+_FINE: Final = ".3f"
 
 
 class NoWholeRun(ValueError):
@@ -55,17 +58,21 @@ def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
     promise = promises.promise_of(row)
     told = [figure for figure in figures if promise.covers(figure.key)]
     values = [_said(figure, promise) for figure in told]
-    labels = _labels([figure.key for figure in told]) if len(set(values)) > 1 else [""]
-    measured = ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values, strict=False)) or NOTHING
+    if len(set(values)) > 1:
+        labels = _labels([figure.key for figure in told])
+        values = [f"{label} {value}" for label, value in zip(labels, values, strict=True)]
+    measured = ", ".join(dict.fromkeys(values)) or NOTHING
     before, after = row.start("measured") - row.start(), row.end("measured") - row.start()
     return row[0][:before] + measured + row[0][after:]
 
 
 def _said(figure: Figure, promise: promises.Promise) -> str:
     value, unit = figure.value().at, figure.shown_unit
-    number = f"{value:.0f}" if unit == "errors" else f"{value:.2f}"
-    short = " (short)" if promise.judge(figure) == promises.SHORT else ""
-    return f"{number}{'' if unit == 'x' else ' '}{unit}{short}"
+    number = f"{value:.0f}" if unit == "errors" else f"{value:{_FINE if promise.is_fine else _COARSE}}"
+    word = promise.judge(figure)
+    # Whatever is not kept is marked: a number that was rounded may look as if it were.
+    mark = "" if word == promises.KEPT else f" ({word.lower()})"
+    return f"{number}{'' if unit == 'x' else ' '}{unit}{mark}"
 
 
 def _labels(keys: Sequence[str]) -> list[str]:

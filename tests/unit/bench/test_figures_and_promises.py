@@ -144,11 +144,16 @@ def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_chan
     line = "Measured 2026-01-02 at abc1234, by ``make bench``: 2 CPUs."
     expected = TABLE.replace("Measured long ago\nby somebody.", line)
     expected = expected.replace("not measured", "python 1.10x, java 1.50x (short)", 1).replace(
-        "not measured", "1.00x", 1
+        "not measured", "1.000x", 1
     )
     assert text == expected
     assert recorded(text, run) == text
     assert promises.read(text) == promises.read(TABLE)
+
+
+def test_what_is_close_is_not_written_as_if_it_were_kept() -> None:
+    text = recorded(TABLE, whole_run([figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)]))
+    assert "     - 1.012x (close)\n" in text
 
 
 def test_a_run_of_some_rows_is_not_written() -> None:
