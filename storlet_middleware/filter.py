@@ -54,8 +54,9 @@ from storlet_middleware.request import (
     storlet_headers,
     text,
 )
+from storlet_middleware.rule_reads import Read, of_path
 from storlet_middleware.rule_store import RULES
-from storlet_middleware.ruled import Rules
+from storlet_middleware.ruled import GUARD, Handler, Rules
 
 _PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status")
 _GRANT_KEYS: Final = frozenset(
@@ -92,7 +93,8 @@ class ProxyFilter:
         """WSGI."""
         run: Run | None = None
         try:
-            handler = self._rules.handler(environ, self._handler(environ))
+            place = of_path(environ["PATH_INFO"])
+            handler = self._rules.handler(environ, place, self._handler(environ, place))
             if handler is None:
                 handler = self._pass
             answer = handler(environ)
@@ -121,22 +123,20 @@ class ProxyFilter:
 
     # --- routing -------------------------------------------------------------------------------------------------
 
-    def _handler(self, environ: dict[str, Any]) -> Callable[[dict[str, Any]], Any] | None:  # noqa: PLR0911 - a table
+    def _handler(self, environ: dict[str, Any], place: Read | None) -> Handler | None:  # noqa: PLR0911 - a table
         """Who answers; ``None`` for everything that is not ours, decided without any input or output."""
         # Swift compares a referrer's host without regard to case.
         if "storlets" in environ.get("HTTP_REFERER", "").lower():
             return _refuse_referrer
-        parts = environ["PATH_INFO"].split("/", 4)
-        if len(parts) < 4 or parts[0] or not parts[1].startswith("v1") or not parts[2] or not parts[3]:
+        if place is None or place.container is None:
             return None
-        is_object = len(parts) == 5 and bool(parts[4])
         method = environ["REQUEST_METHOD"]
-        if is_object:
+        if place.name is not None:
             if "HTTP_X_RUN_STORLET" in environ:
                 return self._run
             if any(key.startswith("HTTP_X_STORLET_") for key in environ):
                 return _refuse_headers_without_storlet
-            if parts[3] in self._own_containers and method in ("PUT", "POST", "DELETE"):
+            if place.container in self._own_containers and method in ("PUT", "POST", "DELETE"):
                 return self._write_code
             if method == "COPY" and self._is_copy_of_code(environ):
                 return self._write_code
@@ -157,7 +157,7 @@ class ProxyFilter:
         """What is not ours, unless it reads what a rule of whatever account closes to the caller."""
         if environ["PATH_INFO"] == "/info":
             _publish_self_test(self._config)
-        return self._guarded if self._rules.is_guarded(environ) else self._app
+        return self._guarded if GUARD in environ else self._app
 
     def _guarded(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
@@ -324,10 +324,7 @@ class ProxyFilter:
 
 def _object_parts(environ: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Version, account, container and object as text; raises what a path deserves that Swift would not take."""
-    try:
-        _, version, account, container, name = text(environ["PATH_INFO"]).split("/", 4)
-    except UnicodeDecodeError:
-        raise BadRequest("the path is not UTF-8") from None
+    _, version, account, container, name = text(environ["PATH_INFO"]).split("/", 4)
     if not check_utf8(container) or not check_utf8(name):
         raise BadRequest("the path is not valid UTF-8 or contains NULL")
     return version, account, container, name

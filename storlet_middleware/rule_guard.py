@@ -78,8 +78,8 @@ class Guard:
     """Takes the place of ``environ["swift.authorize"]`` for one request of a client.
 
     :param original: what it takes the place of, which decides first; ``None`` where there is no auth middleware.
-    :param judge: the rules of all accounts, asked as of the client's request.
-    :param decided: account, container and name that the filter has asked the rules about: what the request reads.
+    :param judge_of: gives the rules of all accounts, asked as of the client's request.  Most requests need no judge.
+    :param decided: what the filter has asked the rules about: what the request reads.
     :param environ: a copy of the client's, which Swift changes.
     :param app: the rest of the pipeline.
     """
@@ -90,8 +90,8 @@ class Guard:
     def __init__(
         self,
         original: Authorize | None,
-        judge: Judge,
-        decided: tuple[str, str | None, str | None],
+        judge_of: Callable[[dict[str, Any], str], Judge],
+        decided: Read,
         environ: dict[str, Any],
         app: Any,
     ) -> None:
@@ -99,7 +99,7 @@ class Guard:
         #: What it refused, in order; those that :meth:`around` made share it.
         self.refused: list[StorletError] = []
         self._known: dict[Read, StorletError] = {}
-        self._judge = judge
+        self._judge_of = judge_of
         self._decided = decided
         self._environ = environ
         self._app = app
@@ -107,6 +107,10 @@ class Guard:
         # Nearly all reads are of the path that the client asks for, and nothing but that is ever looked at.
         is_plain = self._method in _READS and not environ.get("QUERY_STRING")
         self._own_path: str | None = environ["PATH_INFO"] if is_plain else None
+
+    @functools.cached_property
+    def _judge(self) -> Judge:
+        return self._judge_of(self._environ, self._decided.version)
 
     @property
     def _is_copy(self) -> bool:
@@ -150,7 +154,7 @@ class Guard:
             return ()  # what is read of a manifest whose segments are deleted, too, does not leave
         if read.name is None:
             # The listing that a client asks for is filtered.  Another one is read for what DLO tells of its segments.
-            is_of_segments = request.method == "GET" and read.container is not None and self._decided[2] is not None
+            is_of_segments = request.method == "GET" and read.container is not None and self._decided.name is not None
             return listed(read, _query(request.environ).get("prefix", "")) if is_of_segments else ()
         if request.method == "PUT":
             return (read.of(read.container, None),) if self._tells_version(request) else ()
@@ -167,7 +171,7 @@ class Guard:
         A copy reads its source once, by ``GET``.  A HEAD in it is for the target (of a link with an etag, of a segment), and what
         comes of that is not what a storlet makes of the source.
         """
-        account, container, name = self._decided
+        _, account, container, name = self._decided
         if container is None or name is None or not (self._method in _READS or (self._is_copy and method == "GET")):
             return False
         if self._version_id:
@@ -209,13 +213,18 @@ class Guard:
 
     def _is_under(self, rule: str, read: Read, method: str) -> bool:
         """Whether it is the rule whose storlet reads: it reads by ``GET``.  Names of rules are those of one account."""
-        return rule == self.under and read.account == self._decided[0] and method == "GET"
+        return rule == self.under and read.account == self._decided.account and method == "GET"
 
     # --- the answer ----------------------------------------------------------------------------------------------
 
     def has_to_see(self, headers: Iterable[tuple[str, str]]) -> bool:
         """Whether :meth:`check_answer` or :meth:`whole` may have something to do with an answer."""
-        return bool(self.refused) or not _TELLS_OF_OTHERS.isdisjoint([key.lower() for key, _ in headers])
+        if self.refused:
+            return True
+        for key, _ in headers:  # noqa: SIM110 - this is what every plain request pays for rules
+            if key.lower() in _TELLS_OF_OTHERS:
+                return True
+        return False
 
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
         """Raise what keeps the answer to the client's request, of which nothing has left yet, from leaving.

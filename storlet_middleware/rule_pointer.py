@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
@@ -30,12 +31,16 @@ from urllib.parse import quote
 from swift.common.constraints import MAX_ACCOUNT_NAME_LENGTH, check_utf8
 from swift.common.utils import drain_and_close
 from swift.common.wsgi import make_pre_authed_request
-from swift.proxy.controllers.base import clear_info_cache, get_account_info, get_cache_key
+from swift.proxy.controllers.base import clear_info_cache, get_account_info
 
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
 
+#: With an account's name behind it, the key of ``swift.infocache`` where a request keeps the rules that it has begun with;
+MEMO: Final = "storlets-rules/"
+#: and the one where Swift keeps what it has looked up of the account (``get_cache_key``, which takes longer than all of this).
+_INFO: Final = "account/"
 VERSIONS: Final = "versions/"
 _SUCCESS: Final = (200, 204)
 _SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
@@ -47,6 +52,9 @@ _TEXT: Final = re.compile(
 _REMEMBERED: Final = 10_000
 #: For how long that counts more than something older that Swift says.
 _TRUSTED_SECONDS: Final = 600.0
+#: An account without rules is remembered anew no oftener: that costs more than to see that it has none.
+_REMEMBER_SECONDS: Final = 10.0
+_NEVER: Final = float("-inf")
 #: When it is looked, after a change, whether an older state is remembered again.
 _LOOKS_SECONDS: Final = (0.0, 0.1, 0.4)
 
@@ -124,20 +132,30 @@ class Pointers:
         #: When accounts were seen that have no rules.
         self._without: OrderedDict[str, float] = OrderedDict()
 
+    def has_none(self, infocache: Mapping[str, Any], account: str) -> bool:
+        """Whether what Swift has looked up for this request already says that the account never had rules, as most.
+
+        ``False`` also where that is not known.
+        """
+        known = infocache.get(_INFO + account)
+        if account in self._seen or not known or known.get("status") not in _SUCCESS:
+            return False
+        if _SYSMETA_KEY in known.get("sysmeta", ()):
+            return False
+        if monotonic() - self._without.get(account, _NEVER) > _REMEMBER_SECONDS:
+            self._remember_without(account)
+        return True
+
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
         """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
         seen = self._seen.get(account)
-        # What Swift has looked up for this request already costs nothing; most accounts never had rules, or have them for long.
-        known = environ.get("swift.infocache", {}).get(get_cache_key(account)) or {}
-        if known.get("status") in _SUCCESS:
-            text = (known.get("sysmeta") or {}).get(_SYSMETA_KEY)
-            if seen is None and text is None:
-                self._remember_without(account)
-                return None
-            if seen is not None and text == seen.text:
-                seen.at = monotonic()
-                self._seen.move_to_end(account)
-                return seen.pointer
+        known = environ.get("swift.infocache", {}).get(_INFO + account) or {}
+        text = known.get("sysmeta", {}).get(_SYSMETA_KEY) if known.get("status") in _SUCCESS else None
+        # Most accounts that have rules have them for long.
+        if seen is not None and text == seen.text:
+            seen.at = monotonic()
+            self._seen.move_to_end(account)
+            return seen.pointer
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
         # While Swift was asked, another request may have changed them.
@@ -219,14 +237,9 @@ class Pointers:
                 clear_info_cache(environ, account)
 
 
-def memo(account: str) -> str:
-    """Under which key of ``swift.infocache`` a request keeps the rules of an account that it has begun with."""
-    return f"storlets-rules/{account}"
-
-
 def forget(environ: dict[str, Any], account: str) -> None:
     """The request has changed them."""
-    environ.get("swift.infocache", {}).pop(memo(account), None)
+    environ.get("swift.infocache", {}).pop(MEMO + account, None)
 
 
 def _environ_of(environ: dict[str, Any], version: str, account: str) -> dict[str, Any]:

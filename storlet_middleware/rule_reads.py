@@ -74,7 +74,7 @@ def asked(judge: Judge, read: Read) -> str | None:
 
 
 def of_path(path: str) -> Read | None:
-    """Of ``PATH_INFO``; ``None`` for what Swift does not store."""
+    """Of ``PATH_INFO``; ``None`` for what Swift does not store (``/info``, ``/healthcheck``, an object of no container)."""
     try:
         return _of_text(text(path))
     except UnicodeDecodeError:
@@ -90,8 +90,10 @@ def of_url(url: str) -> Read | None:
 
 
 def _of_text(path: str) -> Read | None:
-    root, version, account, container, name, *_ = *path.split("/", 4), "", "", "", ""
-    if root or not version.startswith("v1") or not account:
+    parts = path.split("/", 4)
+    parts += [""] * (5 - len(parts))
+    root, version, account, container, name = parts
+    if root or not version.startswith("v1") or not account or (name and not container):
         return None
     return Read(version, account, container or None, name or None)
 

@@ -24,7 +24,7 @@ from rules.engine import Compiled
 from storlet_middleware.concurrency import GreenTask, Timeout, monotonic, off_hub, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
-from storlet_middleware.rule_pointer import Pointer, Pointers, memo
+from storlet_middleware.rule_pointer import MEMO, Pointer, Pointers
 from storlet_middleware.rule_upload import Handler, Parts, Uploads
 from storlet_middleware.rule_versions import RULES, Versions
 
@@ -69,9 +69,9 @@ class RuleStore:
         Raises :class:`RulesUnavailable` when they cannot be known and may be mandatory.
         """
         known = environ.setdefault("swift.infocache", {})
-        key = memo(account)
+        key = MEMO + account
         if key not in known:
-            known[key] = self._load(environ, version, account)
+            known[key] = None if self._pointers.has_none(known, account) else self._load(environ, version, account)
         loaded: Loaded | None = known[key]
         return loaded
 

@@ -46,8 +46,8 @@ from storlet_middleware.ruled_run import Plan
 WSGIApp = Callable[..., Any]
 Handler = Callable[[dict[str, Any]], Any]
 
-#: Where a request's guard is: ``swift.authorize`` may be wrapped by others.
-_GUARD: Final = "storlets.guard"
+#: Where the guard is of a request whose reads are looked at one by one: ``swift.authorize`` may be wrapped by others.
+GUARD: Final = "storlets.guard"
 _READS: Final = ("GET", "HEAD", "COPY")
 #: In which header a copy says what it writes, or reads.
 _OTHER_END: Final = {"COPY": "Destination", "PUT": "X-Copy-From"}
@@ -65,14 +65,6 @@ _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 _ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
-def place_of(environ: Mapping[str, Any]) -> Read | None:
-    """What a request is about; ``None`` for what is no path of Swift's storage (``/info``, ``/healthcheck``)."""
-    place = rule_reads.of_path(environ["PATH_INFO"])
-    if place is not None and place.name is not None and place.container is None:
-        return None  # an object of no container: Swift has none
-    return place
-
-
 class Rules:
     """The rules of all accounts, as one proxy applies them."""
 
@@ -85,12 +77,14 @@ class Rules:
         self.require_enabled = require_enabled
         self.store = RuleStore(app, config, logger, proxy.client_timeout_seconds)
 
-    def handler(self, environ: dict[str, Any], default: Handler | None) -> Handler | None:  # noqa: PLR0911 - a table
-        """Who answers a request that ``default`` (``None``: the rest of the pipeline) would answer without rules.
+    def handler(  # noqa: PLR0911 - a table
+        self, environ: dict[str, Any], place: Read | None, default: Handler | None
+    ) -> Handler | None:
+        """Who answers a request about ``place`` that ``default`` (``None``: the rest of the pipeline) would answer without rules.
 
         Raises :class:`StorletError` when the rules cannot be known.
         """
-        place, method = place_of(environ), environ["REQUEST_METHOD"]
+        method = environ["REQUEST_METHOD"]
         if method not in METHODS:
             return default  # preflights tell nothing of objects, and Swift knows no others
         if place is None:
@@ -114,39 +108,34 @@ class Rules:
         return _Ruling(self, environ, (source, target), loaded, default).answer
 
     @staticmethod
-    def is_guarded(environ: Mapping[str, Any]) -> bool:
-        """Whether reads that belong to the request are looked at one by one."""
-        return _GUARD in environ
-
-    @staticmethod
     def refusal_of(environ: Mapping[str, Any]) -> StorletError | None:
         """What the guard refused first, whatever Swift made of it."""
-        guard: rule_guard.Guard | None = environ.get(_GUARD)
+        guard: rule_guard.Guard | None = environ.get(GUARD)
         return guard.refused[0] if guard is not None and guard.refused else None
 
     def passed(self, environ: dict[str, Any]) -> rule_listing.Answer:
         """The rest of the pipeline's answer; raises what the rules of whatever account have against it."""
         status, headers, chunks = Request(environ).call_application(self.app)
-        return _checked(environ[_GUARD], status, headers, chunks)
+        return _checked(environ[GUARD], status, headers, chunks)
 
     def hand_on(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """The same as WSGI: nearly all answers speak of nothing but what was asked for, and are not held."""
-        guard: rule_guard.Guard = environ[_GUARD]
-        has_started, held = False, None
+        guard: rule_guard.Guard = environ[GUARD]
+        held: tuple[str, list[tuple[str, str]]] | tuple[()] | None = None
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            nonlocal has_started, held
+            nonlocal held
             # An application may start once more, with what went wrong: the last word counts.
-            has_started, held = True, None
             if not guard.has_to_see(headers):
+                held = ()
                 return start_response(status, headers, *more)
             held = status, headers
             return None  # in place of a function that writes, which nothing in Swift has ever called
 
         chunks: Iterable[bytes] = self.app(environ, start)
-        if not has_started:
+        if held is None:  # it has not started
             chunks = reiterate(chunks)
-        if held is not None:
+        if held:
             return _checked(guard, *held, chunks)(environ, start_response)
         if guard.refused:  # after the answer had begun
             close_if_possible(chunks)
@@ -173,10 +162,11 @@ class Rules:
             # A middleware on the left has sent the same request once more.
             authorize = authorize.original
         # What Swift makes of it for reads of its own has no headers that a rule could look at.
-        client = dict(environ)
-        judge = _Judge(self, client, source.version)
-        guard = rule_guard.Guard(authorize, judge, source[1:], client, self.app)
-        environ["swift.authorize"] = environ[_GUARD] = guard
+        guard = rule_guard.Guard(authorize, self._judge_of, source, dict(environ), self.app)
+        environ["swift.authorize"] = environ[GUARD] = guard
+
+    def _judge_of(self, environ: dict[str, Any], version: str) -> _Judge:
+        return _Judge(self, environ, version)
 
     def _keep_rules(self, environ: dict[str, Any]) -> None:
         """Rules are deleted by a request of their own, which is looked at, and not as segments of a manifest elsewhere."""
@@ -309,7 +299,7 @@ class _Ruling:
     @property
     def _guard(self) -> rule_guard.Guard:
         """Of a request that reads."""
-        guard: rule_guard.Guard = self._environ[_GUARD]
+        guard: rule_guard.Guard = self._environ[GUARD]
         return guard
 
     # --- what is decided -----------------------------------------------------------------------------------------
@@ -674,7 +664,7 @@ class _Ruling:
         for rule in (first, second):
             if rule is not None and rule.explicit is not Explicit.AFTER:
                 self._refuse(rule, f"{names.RUN_STORLET} is not allowed on objects that the rule is about")
-        place = place_of(self._environ)
+        place = rule_reads.of_path(self._environ["PATH_INFO"])
         if place is None or place.container is None or place.name is None:
             raise BadRequest("want the path of an object")
         path = (place.version, place.account, place.container, place.name)

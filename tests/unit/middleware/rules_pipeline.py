@@ -26,6 +26,7 @@ from swift.common.utils import Timestamp
 
 from storlet_middleware.errors import StorletError
 from storlet_middleware.rule_guard import Guard
+from storlet_middleware.rule_reads import Read, of_path
 
 _KEPT = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
 _ALLOWED = ("content-type", "x-object-manifest", "x-static-large-object")
@@ -263,10 +264,11 @@ class Guarded:
             path if path.startswith("/v1") else f"/v1/AUTH_a/{path}", environ, headers=headers, method=method, **more
         )
         environ = request.environ
-        if decided is None:
-            _, account, container, name = request.split_path(2, 4, True)
-            decided = (account, container, name)
-        self.guard = Guard(environ.get("swift.authorize"), judge, decided, dict(environ), pipeline.app)
+        place = of_path(environ["PATH_INFO"])
+        if decided is not None:
+            place = Read("v1", *decided)
+        assert place is not None
+        self.guard = Guard(environ.get("swift.authorize"), lambda *_: judge, place, dict(environ), pipeline.app)
         self.guard.under = under
         environ["swift.authorize"] = self.guard
         status, self.headers, chunks = request.call_application(pipeline.app)

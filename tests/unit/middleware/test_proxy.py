@@ -19,6 +19,7 @@ from storlet_middleware.config import parse
 from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, Unprocessable
 from storlet_middleware.filter import filter_factory
 from storlet_middleware.result import LocalResult
+from storlet_middleware.rule_reads import of_path
 from tests.unit.middleware.support import (
     ACCOUNT,
     BrokenInput,
@@ -72,7 +73,16 @@ def test_a_request_that_is_not_ours_reaches_swift_as_it_is(proxy: Proxy, swift: 
 @pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/info", "/v2/a/c/o"])
 def test_a_path_that_is_no_object_is_left_to_swift(proxy: Proxy, swift: FakeSwift, path: str) -> None:
     environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_X_RUN_STORLET": "up.py"}
-    assert proxy.filter._handler(environ) is None
+    assert proxy.filter._handler(environ, of_path(path)) is None
+    assert swift.seen == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
+@pytest.mark.parametrize("path", ["c/%ff", "%ff/o"])
+def test_a_path_that_is_not_utf8_is_refused_as_swift_does(
+    proxy: Proxy, swift: FakeSwift, path: str, method: str
+) -> None:
+    assert proxy.call(method, path, {**RUN, "Destination": "c/x"}).status == 412
     assert swift.seen == []
 
 

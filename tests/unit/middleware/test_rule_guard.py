@@ -656,7 +656,7 @@ def test_paths_are_read_as_text() -> None:
     assert of_path("/v1/AUTH_a/c/d/\u00c3\u00a9") == Read("v1", "AUTH_a", "c", "d/é")
     assert of_path("/v1/AUTH_a/c") == Read("v1", "AUTH_a", "c")
     assert of_url("/v1/AUTH_a/c/%C3%A9%3F?version-id=1") == Read("v1", "AUTH_a", "c", "é?")
-    for path in ("/info", "", "/v1", "/v1/", "/auth/v1.0", "/v1/AUTH_a/c/\u00c3"):
+    for path in ("/info", "", "/v1", "/v1/", "/v1/AUTH_a//o", "/auth/v1.0", "/v1/AUTH_a/c/\u00c3"):
         assert of_path(path) is None
     for url in ("", "/v1/AUTH_a/c/%C3"):
         assert of_url(url) is None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import rule_pointer, rule_store
 from storlet_middleware.concurrency import sleep, spawn
@@ -79,6 +80,19 @@ def test_an_account_without_rules_costs_nothing_but_its_metadata(proxy: RulesPro
     for _ in range(3):
         assert proxy.of() is None
     assert [seen.method for seen in swift.seen] == ["HEAD"]
+
+
+def test_swift_keeps_what_it_knows_of_an_account_where_it_is_looked_for() -> None:
+    """Elsewhere it would be found as well, at a price that every request pays."""
+    assert get_cache_key(ACCOUNT) == rule_pointer._INFO + ACCOUNT
+
+
+def test_a_request_keeps_to_the_rules_that_it_has_begun_with(proxy: RulesProxy) -> None:
+    environ = proxy.environ("GET", "a/b")
+    assert proxy.store.of(environ, "v1", ACCOUNT) is None
+    proxy.upload(MANDATORY)
+    assert proxy.store.of(environ, "v1", ACCOUNT) is None
+    assert proxy.names() == ["closed"]
 
 
 def test_a_version_is_read_once(proxy: RulesProxy, swift: AccountSwift) -> None:

@@ -16,6 +16,7 @@ from storlet_middleware import names
 from storlet_middleware.errors import RuleRefused
 from storlet_middleware.rule_guard import Guard
 from storlet_middleware.rule_pointer import Pointer
+from storlet_middleware.rule_reads import Read
 from storlet_middleware.ruled import Rules
 from tests.unit.middleware.rules_account import AccountSwift, InfoCache
 from tests.unit.middleware.rules_pipeline import Judge
@@ -421,7 +422,7 @@ class HandedOn:
     def __init__(self, app: Callable[..., Any], directory: Path) -> None:
         proxy: Any = SimpleNamespace(client_timeout_seconds=60)
         self.environ = Request.blank(OBJECT).environ
-        self.guard = Guard(None, Judge(), (ACCOUNT, "c", "o"), dict(self.environ), app)
+        self.guard = Guard(None, lambda *_: Judge(), Read("v1", ACCOUNT, "c", "o"), dict(self.environ), app)
         self.environ["storlets.guard"] = self.guard
         self.rules = Rules(app, make_config(directory), Logger(), proxy, lambda _: None)
         self.started: list[tuple[str, Any]] = []
