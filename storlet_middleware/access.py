@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
-from swift.common.wsgi import make_subrequest
-from swift.proxy.controllers.base import get_container_info
+from swift.common.swob import Request
+from swift.common.wsgi import make_env
+from swift.proxy.controllers.base import get_cache_key, get_container_info
 
 from storlet_middleware import names
 
@@ -44,13 +46,25 @@ def is_swifts_own(environ: Mapping[str, Any]) -> bool:
 
 def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
     """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an auth middleware all may."""
-    request = make_subrequest(environ, method=method, path=path, swift_source=names.SWIFT_SOURCE)
-    info = get_container_info(request.environ, app, swift_source=names.SWIFT_SOURCE)
+    name = unquote(path.removesuffix("?"))
+    path_info = name.encode().decode("latin-1")
+    asked = make_env(environ, method=method, path=path_info, query_string="", swift_source=names.SWIFT_SOURCE)
+    asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
+    info = _container(asked, app, name)
     authorize = environ.get("swift.authorize")
     # Whether Swift would let the caller is one question, what the rules say to the bytes another.
     authorize = getattr(authorize, "original", authorize)
     if authorize is None:
         return Verdict(None, is_owner=True, container_status=info["status"])
+    request = Request(asked)
     request.acl = info[_ACL[method]]
     refusal = authorize(request)
     return Verdict(refusal, bool(request.environ.get("swift_owner")), info["status"])
+
+
+def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any]:
+    """What Swift knows of the container of the object ``name``; not to be changed."""
+    _, _, account, container, *_ = name.split("/", 4)
+    # What this request has seen already would be copied as a whole, for three values.
+    known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(get_cache_key(account, container))
+    return known or get_container_info(environ, app, swift_source=names.SWIFT_SOURCE)

@@ -110,7 +110,7 @@ class Decoder:
 
     def _end_json(self) -> dict[str, Any]:
         try:
-            message = json.loads(self._json)
+            message = json.loads(self._json.decode())
         except ValueError as error:
             raise FrameError(f"frame is not JSON: {error}") from error
         if not isinstance(message, dict):

@@ -35,6 +35,7 @@ from swift.common.wsgi import make_pre_authed_request
 
 from storlet_middleware import access, grants, limits, metrics, names, placement
 from storlet_middleware.admission import ROOM, Slot
+from storlet_middleware.answer import Answer
 from storlet_middleware.backend import BackendInvocation
 from storlet_middleware.catalog import Catalog, ProxyFetcher, object_path
 from storlet_middleware.client_watch import ClientGone, ClientWatch, break_connection
@@ -193,7 +194,7 @@ class Run:
 
     # --- the three verbs -----------------------------------------------------------------------------------------
 
-    def answer(self) -> Response:
+    def answer(self) -> Response | Answer:
         """The client's answer; raises :class:`StorletError`, :class:`SwiftRefusal` or Swift's ``HTTPException``."""
         try:
             self._proxy.enter(self._request.account)
@@ -671,7 +672,7 @@ class Run:
 
     # --- GET: to the client --------------------------------------------------------------------------------------
 
-    def _respond(self, result: Result) -> Response:
+    def _respond(self, result: Result) -> Answer:
         source, plan = self._source_answer.headers, self._plan
         is_withheld = plan is not None and plan.withholds
         headers = HeaderKeyDict({} if self._used_grants else self._passed_on(source))
@@ -686,7 +687,7 @@ class Run:
         if length is not None:
             headers["Content-Length"] = str(length)
         stream = _Stream(self._stream(result), self._end)
-        return Response(status=200, headers=headers, request=Request(self._environ), app_iter=stream)
+        return Answer("200 OK", list(headers.items()), stream)
 
     def _known_length(self, result: Result) -> int | None:
         """Of a result that is whole before its answer begins.

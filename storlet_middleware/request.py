@@ -140,6 +140,8 @@ class _Parser:
         self._config = config
         self._version, self._account, container, name = path
         self._here = ObjectPath(container, name)
+        #: Most requests have no headers of ours but the one that names the storlet.
+        self._given = storlet_headers(environ)
         self._faults: list[str] = []
 
     def parse(self) -> StorletRequest:
@@ -165,7 +167,8 @@ class _Parser:
             wants_log=self._flag(names.GENERATE_LOG),
             limits=self._limits(storlet),
         )
-        self._faults += refuse_unknown(storlet_headers(self._environ), names.CLIENT_HEADERS, "unknown header")
+        if self._given:
+            self._faults += refuse_unknown(self._given, names.CLIENT_HEADERS, "unknown header")
         if self._faults:
             raise BadRequest("; ".join(self._faults))
         return request
@@ -212,16 +215,15 @@ class _Parser:
 
     def _parameters(self) -> dict[str, str]:
         parameters: dict[str, str] = {}
-        try:
-            query = text(self._environ.get("QUERY_STRING", ""))
-            parameters.update(parse_qsl(query, keep_blank_values=True, errors="strict"))
-        except ValueError:
-            self._faults.append("query string: not UTF-8")
-        prefix = "HTTP_" + names.PARAMETER_PREFIX.upper().replace("-", "_")
-        for key in sorted(key for key in self._environ if key.startswith(prefix)):
-            header = key[5:].replace("_", "-").title()
+        query = self._environ.get("QUERY_STRING")
+        if query:
             try:
-                name, colon, value = unquote(text(str(self._environ[key])), errors="strict").partition(":")
+                parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
+            except ValueError:
+                self._faults.append("query string: not UTF-8")
+        for header in sorted(header for header in self._given if header.startswith(names.PARAMETER_PREFIX)):
+            try:
+                name, colon, value = unquote(text(self._header(header) or ""), errors="strict").partition(":")
             except ValueError:
                 self._faults.append(f"{header}: not UTF-8")
                 continue
@@ -266,7 +268,9 @@ class _Parser:
         return value is not None
 
     def _limits(self, storlet: str) -> dict[str, float]:
-        given = {header: self._header(header) or "" for header in storlet_headers(self._environ)}
+        given = {header: self._header(header) or "" for header in self._given}
+        if not given:
+            return {}
         values, faults = limits.requested(given)
         trust_class = self._config.class_of(self._account, storlet)
         self._faults += faults + limits.too_much(values, names.LIMIT_PREFIX, trust_class)

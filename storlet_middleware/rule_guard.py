@@ -33,7 +33,6 @@ first of :attr:`Guard.refused`.  A body that has begun can only break (:meth:`Gu
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -124,8 +123,8 @@ class Guard:
 
     def around(self, other: Authorize | None) -> Guard:
         """The same guard around another authorize."""
-        guard = copy.copy(self)
-        guard.original = other
+        guard = Guard.__new__(Guard)
+        guard.__dict__.update(self.__dict__, original=other)
         return guard
 
     def __call__(self, request: Any) -> Any:

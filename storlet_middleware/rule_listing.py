@@ -24,6 +24,7 @@ from urllib.parse import unquote
 from swift.common.middleware.versioned_writes.object_versioning import DELETE_MARKER_CONTENT_TYPE
 from swift.common.swob import Request
 
+from storlet_middleware.answer import Answer
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.sources import bounded
@@ -45,8 +46,7 @@ _UNTOLD_OF_EMPTY: Final = _UNTOLD | {"size"}
 _UNTOLD_OF_LINK: Final = _UNTOLD_OF_EMPTY | {"content-type"}
 _UNTOLD_OF_UNSEEN_LINK: Final = _UNTOLD_OF_LINK | {"object", "container"}
 
-StartResponse = Callable[..., Any]
-WSGIApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+WSGIApp = Callable[..., Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,6 @@ class Entry:
 
 
 Hides = Callable[[Entry], bool]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer that has begun, for whoever calls it."""
-
-    status: str
-    headers: list[tuple[str, str]]
-    chunks: Iterable[bytes]
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI."""
-        start_response(self.status, self.headers)
-        return self.chunks
-
-    def header(self, name: str) -> str:
-        return next((value for key, value in self.headers if key.lower() == name), "")
 
 
 def filtered(app: WSGIApp, environ: dict[str, Any], hides: Hides) -> Answer:

@@ -34,6 +34,7 @@ from rules.model import Allow, Deny, Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from rules.report import Planned, Report
 from storlet_middleware import access, limits, names, rule_facts, rule_guard, rule_listing, rule_reads, rule_store
+from storlet_middleware.answer import Answer
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, BadRequest, RuleRefused, StorletError
 from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
@@ -113,7 +114,7 @@ class Rules:
         guard: rule_guard.Guard | None = environ.get(GUARD)
         return guard.refused[0] if guard is not None and guard.refused else None
 
-    def passed(self, environ: dict[str, Any]) -> rule_listing.Answer:
+    def passed(self, environ: dict[str, Any]) -> Answer:
         """The rest of the pipeline's answer; raises what the rules of whatever account have against it."""
         status, headers, chunks = Request(environ).call_application(self.app)
         return _checked(environ[GUARD], status, headers, chunks)
@@ -224,15 +225,13 @@ class _Judge:
         return loaded if loaded is not None and loaded.has_mandatory and not is_rules else None
 
 
-def _checked(
-    guard: rule_guard.Guard, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
-) -> rule_listing.Answer:
+def _checked(guard: rule_guard.Guard, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]) -> Answer:
     try:
         guard.check_answer(headers)
     except BaseException:
         close_if_possible(chunks)
         raise
-    return rule_listing.Answer(status, headers, guard.whole(headers, chunks))
+    return Answer(status, headers, guard.whole(headers, chunks))
 
 
 def _is_text(path: str) -> bool:
@@ -533,7 +532,7 @@ class _Ruling:
             run.source_stamp = self._looked_at.stamp
         return run
 
-    def _copy(self, source: Stored) -> rule_listing.Answer:
+    def _copy(self, source: Stored) -> Answer:
         """Swift's copy of the bytes that the rules were asked about: it reads them by itself, with the client's conditions."""
         environ = self._environ
         if not source.is_plain and not _ITSELF.isdisjoint(_query(environ)):
@@ -552,7 +551,7 @@ class _Ruling:
         if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
             environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
-    def _read(self, looked_at: Stored) -> rule_listing.Answer:
+    def _read(self, looked_at: Stored) -> Answer:
         """The object's answer, when it is about what the rules were asked about."""
         answer = self._rules.passed(self._environ)
         is_other = looked_at.stamp != answer.header("x-timestamp")
