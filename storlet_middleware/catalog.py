@@ -106,12 +106,14 @@ class Catalog:
 
     # --- access --------------------------------------------------------------------------------------------------
 
-    def authorize(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> bool:
+    def authorize(self, environ: dict[str, Any], version: str, account: str, storlet: str, container: str) -> bool:
         """Raise unless the caller may read the storlet, by the ACL of the container that holds it.
 
         Returns whether the caller owns the account, and so may see the storlet's traceback.
+
+        :param container: of the object that the request is about, of which Swift needs to know next.
         """
-        self._memory(environ, account).look_ahead(storlet)
+        self._memory(environ, account).look_ahead(storlet, container)
         path = object_path(version, account, self._config.storlet_container, storlet)
         verdict = access.ask(environ, self._app, "GET", path)
         if verdict.refusal is not None:
@@ -211,7 +213,9 @@ class _Memory:
     """What memcached knows of an account's storlets; every method works, remembering nothing, without memcached.
 
     All of it is on the server on which Swift has what it knows of the container of storlets, so that one round trip reads
-    everything that is asked before a storlet runs.
+    everything that is asked before a storlet runs; where there is one server, also what Swift asks next: about the object's
+    container.  (Of several servers, another one has that, unless that was away less than a minute ago: then the one that stood
+    in for it may have an older state, as for Swift itself.)
     """
 
     def __init__(self, environ: dict[str, Any], account: str, container: str) -> None:
@@ -221,14 +225,18 @@ class _Memory:
         self._container_key = get_cache_key(account, container)
         self._generation_key = f"storlets-generation/{account}"
 
-    def look_ahead(self, storlet: str) -> None:
-        """Read what the next :meth:`get` of this request gives, and for Swift what it knows of the container."""
+    def look_ahead(self, storlet: str, container: str = "") -> None:
+        """Read what the next :meth:`get` of this request gives, and for Swift what it knows of the containers."""
         if self._memcache:
-            keys = [self._container_key, self._generation_key, self._entry_key(storlet)]
-            container, *known = self._memcache.get_multi(keys, self._container_key) or (None, None, None)
+            entry_key = self._entry_key(storlet)
+            keys = [self._generation_key, entry_key, self._container_key]
             if container:
-                self._of_request.setdefault(self._container_key, container)
-            self._of_request[self._entry_key(storlet)] = known
+                keys.append(get_cache_key(self.account, container))
+            generation, entry, *containers = self._memcache.get_multi(keys, self._container_key) or (None, None)
+            for key, info in zip(keys[2:], containers, strict=False):
+                if info:
+                    self._of_request.setdefault(key, info)
+            self._of_request[entry_key] = generation, entry
 
     def get(self, storlet: str) -> tuple[str | None, str | None]:
         """The account's generation (``None``: do not remember), and the entry when it is of that generation."""

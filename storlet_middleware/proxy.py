@@ -64,7 +64,7 @@ from storlet_middleware.pipeline import Pipeline, merged
 from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
 from storlet_middleware.result import BrokenAnswer, LocalResult, RemoteResult, Result
 from storlet_middleware.ruled_run import UNKNOWN_TYPE, Plan
-from storlet_middleware.sources import ClientBody, GuardedBody, ObjectBody
+from storlet_middleware.sources import ClientBody, GuardedBody, ObjectBody, SourceAnswer
 
 #: An object node that dies before the first byte: so many further replicas are asked.
 _RERUNS: Final = 2
@@ -349,7 +349,10 @@ class Run:
         if plan is not None and self._is_signed():
             return False  # who holds the key has given away what the rules make of the object
         try:
-            return self._proxy.catalog.authorize(self._environ, request.version, request.account, request.storlet)
+            place = request.source or request.target
+            return self._proxy.catalog.authorize(
+                self._environ, request.version, request.account, request.storlet, place.container if place else ""
+            )
         except StorletDenied:
             if plan is None or not plan.rule:
                 raise
@@ -552,14 +555,16 @@ class Run:
         self._install_grants(environ)
         request = Request(environ)
         request.headers.update(headers)
-        answer = request.get_response(self._proxy.app)
+        status, given, chunks = request.call_application(self._proxy.app)
+        answer = SourceAnswer(int(status.split(" ", 1)[0]), HeaderKeyDict(given), chunks)
         if answer.status_int == 416:
-            close_if_possible(answer.app_iter)
+            close_if_possible(chunks)
             raise RangeUnsatisfiable(f"no byte of {path.container}/{path.name} is in the range")
         if answer.status_int not in (200, 206):
             # Who refuses with 401 or 403 has not looked at the object.
             is_hidden = self._used_grants or (self._is_closed and answer.status_int not in (401, 403))
-            raise SwiftRefusal(self._without_source(answer) if is_hidden else answer)
+            refusal = Response(status=status, headers=answer.headers, app_iter=chunks, request=request)
+            raise SwiftRefusal(self._without_source(refusal) if is_hidden else refusal)
         is_source = path == self._request.source and self.source_stamp is not None
         if is_source and answer.headers.get("X-Timestamp", "") != self.source_stamp:
             close_if_possible(answer.app_iter)
@@ -680,14 +685,11 @@ class Run:
         headers.setdefault("Content-Type", self._inherited_type(UNKNOWN_TYPE))
         if result.span and not is_withheld:
             headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
-        headers.update(self.headers())
         # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
         self._environ["eventlet.minimum_write_chunk_size"] = 0
         length = self._known_length(result)
-        if length is not None:
-            headers["Content-Length"] = str(length)
-        stream = _Stream(self._stream(result), self._end)
-        return Answer("200 OK", list(headers.items()), stream)
+        own = self.headers() if length is None else {**self.headers(), "Content-Length": str(length)}
+        return Answer("200 OK", [*headers.items(), *own.items()], _Stream(self._stream(result), self._end))
 
     def _known_length(self, result: Result) -> int | None:
         """Of a result that is whole before its answer begins.

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from swift.common.exceptions import ChunkReadTimeout
@@ -107,6 +108,24 @@ def bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) ->
 def _shut(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass(frozen=True)
+class SourceAnswer:
+    """Swift's answer with data, as far as it is looked at; swob's ``Response`` makes twice as much of it.
+
+    :param headers: of type ``HeaderKeyDict``: they are found whatever their case.
+    """
+
+    status_int: int
+    headers: Any
+    app_iter: Iterable[bytes]
+
+    @property
+    def content_length(self) -> int | None:
+        """In bytes; ``None`` where Swift does not know it yet."""
+        length = self.headers.get("Content-Length")
+        return int(length) if length else None
 
 
 class ObjectBody:
