@@ -140,9 +140,10 @@ def run_process(
         return process.returncode, stdout.read()
 
 
-#: A clock that ticks so often wakes what waits for longer than :data:`_COARSE_SECONDS`.
+#: A clock that ticks so often wakes what waits for :data:`_COARSE_SECONDS` or longer: also the tenth of a second for which each
+#: short answer waits for its end, or what is left of it when the wait begins.
 _TICK_SECONDS: Final = 0.1
-_COARSE_SECONDS: Final = 0.2
+_COARSE_SECONDS: Final = 0.05
 
 
 class _Clock:

@@ -42,7 +42,7 @@ NOT_PLAIN: Final = (
     "X-Object-Sysmeta-Crypto-Body-Meta",
     "X-Object-Transient-Sysmeta-Crypto-Meta",
 )
-#: How long slow output may wait for more before it is sent on with padding.
+#: How long slow output may wait for more before it is sent on with padding (or a tick of the clock more).
 _FLUSH_SECONDS: Final = 0.1
 
 #: The headers of the answer go out with its first bytes. Until they are there, Swift's proxy waits for them in tasks that
