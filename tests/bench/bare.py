@@ -2,7 +2,8 @@
 
 For measuring only.  The same daemon, the same protocol, the same filter; but no container, no user of its own, no system
 call filter, no limits.  While :class:`BareNode` is there, it answers in sandboxd's place for new worker groups; groups
-that the servers know already go on in their sandboxes, because nobody is asked on a warm path.
+that the servers know already go on in their sandboxes, because nobody is asked on a warm path.  sandboxd runs on, its
+socket out of the way: it still places each new worker of those in the control groups of its storlet.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ class BareNode:
     """Stands in for sandboxd of ``cluster``; use with ``with``."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
         self._path = cluster.run_dir / "sandboxd.sock"
         self._stack = contextlib.ExitStack()
         self._folder = Path()
@@ -40,8 +40,7 @@ class BareNode:
             self._host = stack.enter_context(HostSandbox(self._folder))
             # Swift's user puts the code there.
             self._host.code_root.chmod(0o777)
-            self._cluster.stop("sandboxd")
-            stack.callback(self._cluster.start, "sandboxd")
+            self._step_in(stack)
             self._listen(stack)
             self._stack = stack.pop_all()
         return self
@@ -49,11 +48,15 @@ class BareNode:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
+    def _step_in(self, stack: contextlib.ExitStack) -> None:
+        """Have the path of sandboxd's socket to ourselves, and give it back in one step."""
+        aside = self._path.with_suffix(".aside")
+        self._path.rename(aside)
+        stack.callback(aside.rename, self._path)
+
     def _listen(self, stack: contextlib.ExitStack) -> None:
-        self._path.unlink(missing_ok=True)
         self._listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._listening.bind(str(self._path))
-        stack.callback(self._path.unlink, missing_ok=True)
         self._path.chmod(0o666)
         self._listening.listen(_BACKLOG)
         thread = threading.Thread(target=self._serve, daemon=True)

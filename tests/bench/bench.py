@@ -51,7 +51,7 @@ class Family:
     title: str
     unit: str
     is_rate: bool = False
-    quantile: float = 0.5
+    quantile: float | None = 0.5
     suffix: str = ""
     notes: tuple[str, ...] = ()
 

@@ -1,6 +1,6 @@
 """A figure of the benchmark: samples with a storlet beside samples of plain Swift from the same minutes, and their ratio.
 
-A ratio is that of the two quantiles.  Its spread is a bootstrap: samples are taken in pairs (neighbours in time), drawn
+A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: samples are taken in pairs (neighbours in time), drawn
 anew with replacement some hundred times, and the 2.5th and 97.5th percentile of the ratios are shown.  Pairs keep what
 both had to suffer, such as a busy moment of the machine, out of the spread.
 """
@@ -43,7 +43,8 @@ class Figure:
     :param unit: of the samples.
     :param plain: samples of plain Swift; empty where the figure is not a ratio.
     :param is_rate: whether more is better.
-    :param quantile: which one of the samples stands for all; ``None``: their mean, where figures are to add up.
+    :param quantile: which one of the samples stands for all; ``None``: their mean, where figures are to add up
+        or many samples that differ much are to tell little.
     :param notes: what a reader has to know beside the number.
     """
 

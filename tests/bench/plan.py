@@ -18,6 +18,10 @@ class Plan:
     #: Rounds of load, and how long one lasts.
     load_rounds: int
     load_seconds: float
+    #: In a sandbox and in none, where 3% are to be told: transfers of 100 MiB, and rounds of load, many short ones.
+    isolation_large: int
+    isolation_rounds: int
+    isolation_seconds: float
     #: First calls of tenants and of storlets.
     first: int
     #: Restarts with the filter on the other side, and pairs of requests after each.
@@ -41,14 +45,14 @@ _MANY: Final = (1, 10, 50, 200)
 _FEW: Final = (1, 5, 20)
 
 FULL: Final = Plan(
-    "full", small=600, large=10, load_rounds=5, load_seconds=2.0, first=10, traffic_swaps=4, traffic_small=600,
-    traffic_large=10, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
+    "full", small=600, large=10, load_rounds=5, load_seconds=2.0, isolation_large=330, isolation_rounds=40,
+    isolation_seconds=0.5, first=10, traffic_swaps=4, traffic_small=600, traffic_large=10, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
     study_points=(
         (1_000, _MANY), (10_000, _MANY), (100_000, _MANY), (5_000_000, _FEW), (20_000_000, _FEW), (100_000_000, _FEW)
     ),
 )  # fmt: skip
 QUICK: Final = Plan(
-    "quick", small=100, large=3, load_rounds=2, load_seconds=1.0, first=3, traffic_swaps=2, traffic_small=100,
-    traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
+    "quick", small=100, large=3, load_rounds=2, load_seconds=1.0, isolation_large=30, isolation_rounds=4,
+    isolation_seconds=0.5, first=3, traffic_swaps=2, traffic_small=100, traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
     study_points=((10_000, (1, 200)), (20_000_000, (1, 20))),
 )  # fmt: skip

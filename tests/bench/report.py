@@ -19,7 +19,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowra
 .close { color: #8a6d00 } .kept { color: #1a7f37 } svg { max-width: 100%; height: auto } .note { color: #666; font-size: 13px }
 """
 _HOW: Final = (
-    "Plain and storlet requests alternate in the same run. A ratio is storlet / plain of the medians (or the quantile named). "
+    "Plain and storlet requests alternate in the same run. A ratio is storlet / plain of the medians (or of what is named). "
     "In brackets: the middle 95% of ratios when pairs of neighbouring samples are drawn anew (bootstrap)."
 )
 

@@ -1,0 +1,73 @@
+"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd being asked."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.protocol import framing, messages
+from tests.bench.bare import BareNode
+from tests.bench.site import STORLETS
+from tests.conformance.daemon_harness import Code
+from tests.support.cluster import Cluster
+
+IDENTITY = Code(STORLETS, "identity.Identity", "identity.py")
+STORLET = messages.Storlet(
+    name="identity.py",
+    version=IDENTITY.version,
+    code=IDENTITY.version,
+    language="python",
+    main=IDENTITY.main,
+    file=IDENTITY.file,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Of which there is nothing but a directory with sandboxd's socket: its path must be short."""
+    with (
+        tempfile.TemporaryDirectory(prefix="storlets-") as run_dir,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own,
+    ):
+        own.bind(f"{run_dir}/sandboxd.sock")
+        own.listen()
+        own.settimeout(5)
+        (tmp_path / "cluster.json").write_text(f'{{"run_dir": "{run_dir}"}}', encoding="utf-8")
+        yield Cluster(tmp_path, {})
+        # sandboxd has gone on listening, and is found where it was.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(f"{run_dir}/sandboxd.sock")
+            own.accept()[0].close()
+        assert [path.name for path in Path(run_dir).iterdir()] == ["sandboxd.sock"]
+
+
+def ask(cluster: Cluster, request: messages.Message) -> messages.Message:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(20)
+        client.connect(str(cluster.run_dir / "sandboxd.sock"))
+        framing.send(client, request)
+        received = framing.receive(client)
+        assert received is not None
+        return received.message(messages.NODE_ANSWERS)
+
+
+def test_it_gives_workers_of_this_host_to_whoever_asks_for_new_ones(cluster: Cluster) -> None:
+    with BareNode(cluster):
+        prepared = ask(cluster, messages.Prepare("AUTH_test", STORLET.name))
+        assert isinstance(prepared, messages.Prepared)
+        (Path(prepared.code_dir) / STORLET.code).symlink_to(IDENTITY.folder)
+        first = ask(cluster, messages.Acquire("AUTH_test", STORLET))
+        assert isinstance(first, messages.Acquired)
+        # Another server that asks for the same gets the same.
+        assert ask(cluster, messages.Acquire("AUTH_test", STORLET)) == first
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as invocation:
+            invocation.connect(first.socket)
+
+
+def test_it_gives_the_place_back_when_something_fails(cluster: Cluster) -> None:
+    with pytest.raises(RuntimeError, match="of the row"), BareNode(cluster):
+        raise RuntimeError("a failure of the row")
