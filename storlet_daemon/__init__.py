@@ -11,6 +11,7 @@
 ``worker``     one resident Python worker: load once, run many, report the outcome of each
 ``author``     what the author of a Python storlet sees
 ``kernel``     the few kernel facilities that Python's library does not wrap
+``deferred``   modules that an idle sandbox does not hold, because nothing needed them yet
 ============== ======================================================================================
 
 Importing this package does nothing.

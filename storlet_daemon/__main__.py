@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from pathlib import Path
 
 # The folder is run, not imported: its parent is what makes the package importable, and the folder itself must not be on
 # the path, where its modules would hide a storlet's.
@@ -21,25 +19,34 @@ sys.path.insert(0, os.path.dirname(_HERE))
 
 DEFAULT_CONTROL = "/run/storlets/control.sock"
 
+# What is imported here stays, in every idle sandbox (docs/decisions/0022). Of ``inspect`` with all that comes with it, the
+# first import of ``dataclasses`` is in need of the name only.
+from storlet_daemon.deferred import deferred  # noqa: E402  not importable before the path is set
+
+with deferred("inspect"):
+    from storlet_daemon.runtimes import Places
+
 
 def _supervise(arguments: list[str]) -> int:
-    from storlet_daemon.runtimes import Places  # noqa: PLC0415  not importable before the path is set
-    from storlet_daemon.supervisor import Supervisor  # noqa: PLC0415
+    from storlet_daemon.supervisor import Supervisor  # noqa: PLC0415  a worker under another Python version is none
+
+    control, places = _chosen(arguments) if arguments else (DEFAULT_CONTROL, Places())
+    return Supervisor(control, places).run()
+
+
+def _chosen(arguments: list[str]) -> tuple[str, Places]:
+    """Where things are on a host, where tests have them; an image has them where they belong."""
+    import argparse  # noqa: PLC0415  see above
 
     places = Places()
     parser = argparse.ArgumentParser(prog="storlet_daemon", description="Supervisor of one sandbox.")
     parser.add_argument("--control", default=DEFAULT_CONTROL, help="the node daemon's socket (%(default)s)")
-    parser.add_argument(
-        "--code-root", type=Path, default=places.code_root, help="a folder per storlet version (%(default)s)"
-    )
-    parser.add_argument("--python-dir", type=Path, default=places.python_dir, help="where python3.x are (%(default)s)")
-    parser.add_argument("--java", type=Path, default=places.java, help="the java launcher (%(default)s)")
-    parser.add_argument(
-        "--java-home-dir", type=Path, default=places.java_dir, help="our jars and library (%(default)s)"
-    )
+    parser.add_argument("--code-root", default=places.code_root, help="a folder per storlet version (%(default)s)")
+    parser.add_argument("--python-dir", default=places.python_dir, help="where python3.x are (%(default)s)")
+    parser.add_argument("--java", default=places.java, help="the java launcher (%(default)s)")
+    parser.add_argument("--java-home-dir", default=places.java_dir, help="our jars and library (%(default)s)")
     chosen = parser.parse_args(arguments)
-    places = Places(chosen.code_root, chosen.python_dir, chosen.java, chosen.java_home_dir)
-    return Supervisor(chosen.control, places).run()
+    return chosen.control, Places(chosen.code_root, chosen.python_dir, chosen.java, chosen.java_home_dir)
 
 
 def _work(arguments: list[str]) -> int:

@@ -341,7 +341,7 @@ class WorkerGroup:
         self._welcome(launched, failure is not None, now)
 
     def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
-        path = str(self.around.places.execution_path(self.load))
+        path = self.around.places.execution_path(self.load)
         assignment = worker.Assignment(
             LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 
 _PREFIX = ".cleared-"
 _REMOVE = 'chmod -R u+rwX -- "$1"; exec rm -rf -- "$1"'
@@ -29,15 +28,17 @@ def begin_to_clear(place: str) -> int:
 
 
 def _folder(place: str, names: list[str]) -> str:
+    aside = os.path.join(place, _PREFIX + os.urandom(8).hex())
     try:
-        return tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        os.mkdir(aside, 0o700)
     except OSError:
         # So full that there is not even a folder to be had: one file goes first.
         for name in names:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(place, name))
                 break
-        return tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        os.mkdir(aside, 0o700)
+    return aside
 
 
 def _move(path: str, to: str) -> None:

@@ -27,7 +27,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
@@ -310,19 +309,19 @@ def load_class(assignment: Assignment) -> Callable[[author.StorletLogger], Any]:
     module_name, _, class_name = assignment.main.rpartition(".")
     if not module_name:
         raise LoadError(f"the main class must be given as module.Class, not {assignment.main!r}")
-    module = _import_file(module_name, Path(path) / assignment.file)
+    module = _import_file(module_name, os.path.join(path, assignment.file))
     found = getattr(module, class_name, None)
     if not callable(found):
         raise LoadError(f"module {module_name} has no class {class_name}")
     return found  # type: ignore[no-any-return]
 
 
-def _import_file(name: str, file: Path) -> ModuleType:
-    if not file.is_file():
-        raise LoadError(f"the storlet's file {file.name} is not there")
+def _import_file(name: str, file: str) -> ModuleType:
+    if not os.path.isfile(file):
+        raise LoadError(f"the storlet's file {os.path.basename(file)} is not there")
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise LoadError(f"{file.name} is not a Python file")
+        raise LoadError(f"{os.path.basename(file)} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(name, module)
     spec.loader.exec_module(module)

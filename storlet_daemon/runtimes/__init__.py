@@ -6,8 +6,8 @@ descriptors are already in order, it turns the child into the worker.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn, Protocol
 
 from storlet_daemon.budget import Cost
@@ -22,14 +22,14 @@ CHANNEL = 4
 class Places:
     """Where an image has things; tests on a host have them elsewhere."""
 
-    code_root: Path = Path("/var/lib/storlets")
-    python_dir: Path = Path("/usr/bin")
-    java: Path = Path("/usr/bin/java")
-    java_dir: Path = Path("/usr/local/lib/storlets/java")
+    code_root: str = "/var/lib/storlets"
+    python_dir: str = "/usr/bin"
+    java: str = "/usr/bin/java"
+    java_dir: str = "/usr/local/lib/storlets/java"
 
-    def execution_path(self, load: Load) -> Path:
+    def execution_path(self, load: Load) -> str:
         """The folder of a storlet version: its file and its dependencies."""
-        return self.code_root / load.code
+        return os.path.join(self.code_root, load.code)
 
 
 class Runtime(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NoReturn
 
 from storlet_daemon.budget import MIB, Cost, workers_max
@@ -65,17 +64,17 @@ class JavaRuntime:
         """The command line of the JVM."""
         path = self._places.execution_path(load)
         return [
-            str(self._places.java),
+            self._places.java,
             *_FLAGS,
             *_heap(load.limits.memory_bytes // self.workers_max(load)),
             f"-Djava.library.path={self._places.java_dir}",
             "-cp",
-            ":".join([str(self._places.java_dir / "*"), *_archives(path, load)]),
+            ":".join([os.path.join(self._places.java_dir, "*"), *_archives(path, load)]),
             WORKER_CLASS,
             str(LISTENING),
             str(CHANNEL),
             load.main,
-            str(path),
+            path,
             str(load.runs_per_worker),
         ]
 
@@ -87,7 +86,7 @@ def _heap(share_bytes: int) -> list[str]:
     return [f"-Xmx{max(share_bytes - _BESIDE_HEAP_BYTES, share_bytes // 2, _HEAP_MIN_BYTES)}"]
 
 
-def _archives(path: Path, load: Load) -> list[str]:
+def _archives(path: str, load: Load) -> list[str]:
     """The storlet and its dependencies; a ``:`` or a ``*`` in a name would mean more than one name on a class path."""
     names = [load.file, *(name for name in load.dependencies if name.lower().endswith((".jar", ".zip")))]
-    return [str(path / name) for name in names if ":" not in name and not name.endswith("*")]
+    return [os.path.join(path, name) for name in names if ":" not in name and not name.endswith("*")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from storlet_daemon import worker
@@ -14,7 +13,7 @@ from storlet_daemon.protocol.messages import Load
 from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
 
 _OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
-_DAEMON = Path(__file__).resolve().parent.parent
+_DAEMON = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 class PythonRuntime:
@@ -40,7 +39,7 @@ class PythonRuntime:
 
     def become_worker(self, load: Load, control_group: str) -> NoReturn:
         """Load and serve in this very process, or in another interpreter that takes its place."""
-        path = str(self._places.execution_path(load))
+        path = self._places.execution_path(load)
         runs = load.runs_per_worker
         if self._is_own(load):
             worker.serve(worker.Assignment(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group))
@@ -48,16 +47,16 @@ class PythonRuntime:
         os.set_inheritable(CHANNEL, True)
         interpreter = self._interpreter(load)
         words = [str(word) for word in (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)]
-        os.execv(interpreter, [str(interpreter), "-B", str(_DAEMON), "worker", *words])  # noqa: S606  no shell is wanted
+        os.execv(interpreter, [interpreter, "-B", _DAEMON, "worker", *words])  # noqa: S606  no shell is wanted
 
     def _is_own(self, load: Load) -> bool:
         return load.language_version in (None, "3", _OWN)
 
-    def _interpreter(self, load: Load) -> Path:
+    def _interpreter(self, load: Load) -> str:
         version = load.language_version or ""
         # The text becomes part of a path.
         name = f"python{version}" if re.fullmatch(r"3(\.[0-9]{1,3})?", version) else "python-of-no-such-version"
-        return self._places.python_dir / name
+        return os.path.join(self._places.python_dir, name)
 
     def _versions(self) -> list[str]:
         try:

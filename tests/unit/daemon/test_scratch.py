@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,16 +62,16 @@ def test_what_is_made_meanwhile_stays(tmp_path: Path) -> None:
 def test_a_place_without_room_for_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "other").write_text("x")
-    make = tempfile.mkdtemp
+    make = os.mkdir
     tries: list[int] = []
 
-    def full_at_first(**options: str) -> str:
+    def full_at_first(path: str, mode: int) -> None:
         tries.append(len(list(tmp_path.iterdir())))
         if len(tries) == 1:
             raise OSError(28, "No space left on device")
-        return make(**options)
+        make(path, mode)
 
-    monkeypatch.setattr(tempfile, "mkdtemp", full_at_first)
+    monkeypatch.setattr(os, "mkdir", full_at_first)
     clear(tmp_path)
     assert tries == [2, 1]
     assert list(tmp_path.iterdir()) == []
