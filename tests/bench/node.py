@@ -71,12 +71,15 @@ def processes_of(container: str) -> list[int]:
     return found
 
 
-def pss_bytes(pids: list[int]) -> int:
-    """Proportional set size of processes: what is shared counts by parts."""
+def pss_bytes(pids: list[int], *, own: bool = False) -> int:
+    """Proportional set size of processes: what is shared counts by parts.
+
+    ``own`` leaves out pages of files, of which a sandbox has the smaller a part the more others run the same image.
+    """
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith("Pss_Anon:" if own else "Pss:"):
                 total += int(line.split()[1]) * 1024
     return total
 
