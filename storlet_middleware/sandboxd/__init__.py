@@ -7,6 +7,7 @@
 ``control``    the connection to one supervisor: hello, numbered requests, loss
 ``places``     every path on the node that sandboxd makes, with owner and mode
 ``plan``       what a sandbox is made from: key, uid, the body of Docker's ``create``; what may be adopted
+``process``    process 1 of a sandbox, killed: its memory is free before Docker has removed the container
 ``backoff``    how long to leave a sandbox alone that ends again and again
 ``checks``     names that filters send, before they become paths, arguments and labels
 ``identity``   (account, trust class) -> uid and gid, persistent, never given to another

@@ -60,6 +60,12 @@ DRAIN_LOOK_SECONDS: Final = 0.5
 #: From the load of new code to the look whether it is too much.
 TIDY_SECONDS: Final = 2.0
 UNAVAILABLE_RETRY_SECONDS: Final = 2
+#: After a tenant has found the node full, a place is kept free for so long.
+CROWDED_SECONDS: Final = 60.0
+#: From the start of a sandbox until one is ended for the next: its first invocation comes first.
+AHEAD_SECONDS: Final = 0.03
+#: Ended sandboxes that Docker has not removed; with more of them nobody takes a place.
+ENDINGS_MAX: Final = 8
 
 
 @dataclass(eq=False)
@@ -95,6 +101,7 @@ class Pool:
         self._background: set[asyncio.Task[Any]] = set()
         self._adoption: asyncio.Task[None] | None = None
         self._room = asyncio.Lock()
+        self._crowded_until = 0.0
         self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
         self._code_loading: Counter[Path] = Counter()
         self._spares = Spares(node, planner, self._has_room, self._end_sandbox)
@@ -235,6 +242,7 @@ class Pool:
             entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image),
             sandbox.plan.identity.uid, (sandbox.container_id or "")[:12], (self._now() - began) * 1000,
         )  # fmt: skip
+        self._in_background(self._make_room_ahead())
         return sandbox
 
     async def _given(self, entry: Entry) -> Sandbox | None:
@@ -302,12 +310,12 @@ class Pool:
             entry.sandbox.cut()
             self._end_in_background(entry.key, entry.sandbox.remove())
 
-    def _end_sandbox(self, sandbox: Sandbox) -> asyncio.Task[None]:
+    def _end_sandbox(self, sandbox: Sandbox) -> None:
         """End a sandbox that no entry has."""
         sandbox.cut()
-        return self._end_in_background(sandbox.plan.key, sandbox.remove())
+        self._end_in_background(sandbox.plan.key, sandbox.remove())
 
-    def _end_in_background(self, key: str, end: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _end_in_background(self, key: str, end: Coroutine[Any, Any, None]) -> None:
         before = self._endings.get(key)
 
         async def ended() -> None:
@@ -322,7 +330,6 @@ class Pool:
         task = self._in_background(ended())
         self._endings[key] = task
         task.add_done_callback(lambda done: self._endings.pop(key) if self._endings.get(key) is done else None)
-        return task
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
@@ -384,12 +391,33 @@ class Pool:
 
     async def _has_made_room(self) -> bool:
         async with self._room:
-            while self._count() > self._node.config.sandbox.max_per_node:
-                ending = self._spares.drop_one() or await self._evict()
-                if ending is None:
+            # All that are too many at once: whoever else waits for a place finds it free.
+            while (surplus := self._count() - self._node.config.sandbox.max_per_node) > 0:
+                self._crowded_until = self._now() + CROWDED_SECONDS
+                if not await self._free(surplus):
                     return False
-                await asyncio.wait({ending})
         return True
+
+    async def _make_room_ahead(self) -> None:
+        """End an idle sandbox before somebody waits for its place, where tenants have lately come to a full node.
+
+        Elsewhere it would only take a place from a node whose tenants fit in.
+        """
+        if self._now() < self._crowded_until and not len(self._spares):
+            await asyncio.sleep(AHEAD_SECONDS)
+            async with self._room:
+                if not self._has_room():
+                    await self._free(1)
+
+    async def _free(self, places: int) -> bool:
+        """End so many sandboxes that nobody uses, or as many as there are; returns when they are gone, whether it was any."""
+        spares = [spare for _ in range(places) if (spare := self._spares.drop_one())]
+        ending = spares + await self._evict(places - len(spares))
+        for sandbox in ending:
+            await sandbox.gone()
+        while len(self._endings) > ENDINGS_MAX:
+            await asyncio.wait(self._endings.values(), return_when=asyncio.FIRST_COMPLETED)
+        return bool(ending)
 
     async def _is_fresh(self, entry: Entry) -> bool:
         """Whether a sandbox starts, is being adopted, or does not work."""
@@ -403,16 +431,21 @@ class Pool:
     def _has_room(self) -> bool:
         return self._count() < self._node.config.sandbox.max_per_node
 
-    async def _evict(self) -> asyncio.Task[None] | None:
-        """End the sandbox that was not used for the longest time, if any is idle."""
-        running = self._running_entries()
+    async def _evict(self, count: int) -> list[Sandbox]:
+        """Begin to end so many sandboxes, those that were not used for the longest time; the idle ones among them."""
+        running = self._running_entries() if count else []
         idle = await asyncio.gather(*(self._idle_seconds(entry) for entry in running))
-        for seconds, entry in sorted(zip(idle, running, strict=True), key=lambda pair: -pair[0]):
-            if seconds >= RECENT_SECONDS:
-                ending = await self._retire(entry, RECENT_SECONDS, "evicted")
-                if ending is not None:
-                    return ending
-        return None
+        in_order = sorted(zip(idle, running, strict=True), key=lambda pair: -pair[0])
+        candidates = [entry for seconds, entry in in_order if seconds >= RECENT_SECONDS]
+        ending: list[Sandbox] = []
+        while candidates and len(ending) < count:
+            wanted = count - len(ending)
+            retired = await asyncio.gather(
+                *(self._retire(one, RECENT_SECONDS, "evicted") for one in candidates[:wanted])
+            )
+            ending += [sandbox for sandbox in retired if sandbox is not None]
+            del candidates[:wanted]
+        return ending
 
     def _running_entries(self) -> list[Entry]:
         return [e for e in self._entries.values() if e.sandbox is not None and e.sandbox.state is State.RUNNING]
@@ -425,8 +458,8 @@ class Pool:
                 groups = await self._groups(entry)
         return sandbox.idle_seconds(groups) if sandbox is not None and groups is not None else -1.0
 
-    async def _retire(self, entry: Entry, idle_seconds: float, why: str) -> asyncio.Task[None] | None:
-        """End a sandbox that has been idle for so long; the task of its removal, or ``None`` when it works after all."""
+    async def _retire(self, entry: Entry, idle_seconds: float, why: str) -> Sandbox | None:
+        """Begin to end a sandbox that has been idle for so long; ``None`` when it works after all."""
         sandbox = entry.sandbox
         try:
             if sandbox is None or not await sandbox.retire(idle_seconds) or self._entries.get(entry.key) is not entry:
@@ -437,7 +470,8 @@ class Pool:
         log.info("sandbox stopped key=%s account=%s reason=%s", entry.key, shown(entry.account), why)
         del self._entries[entry.key]
         sandbox.cut()
-        return self._end_in_background(entry.key, sandbox.remove())
+        self._end_in_background(entry.key, sandbox.remove())
+        return sandbox
 
     async def _look_after(self, entry: Entry) -> None:
         """One tick of one sandbox: stop it when idle, unload what nobody uses."""

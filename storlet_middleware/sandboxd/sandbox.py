@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import Config, LimitsSection
-from storlet_middleware.sandboxd import mounting, readback
+from storlet_middleware.sandboxd import mounting, process, readback
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import ControlLink, PeerCheck, peer_of
 from storlet_middleware.sandboxd.docker import Engine
@@ -106,6 +106,7 @@ class Sandbox:
         self._is_lost = False
         self._supervisor_pid = 0
         self._renaming: asyncio.Task[None] | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def supervisor_pid(self) -> int:
@@ -459,16 +460,34 @@ class Sandbox:
             return False
 
     def cut(self) -> None:
-        """Begin its end: nobody finds it any more, its supervisor is left alone.  Then :meth:`remove`."""
+        """Begin its end: nobody finds it any more, and what runs in it is killed.  Then :meth:`remove`."""
         self._node.places.remove_sandbox_dirs(self.plan.key)
         self.state = State.ENDING
         if self._link is not None:
+            self._kill(self._link)
             self._link.close("the sandbox was ended")
+
+    def _kill(self, link: ControlLink) -> None:
+        """Kill its processes, where process 1 is theirs and in sight; elsewhere Docker does, when it removes the container."""
+        if self._supervisor_pid and not self.plan.facts.runtime.startswith(readback.OWN_KERNEL):
+            with contextlib.suppress(SandboxLost, OSError), link.watched() as is_alive:
+                process.kill(self._supervisor_pid, is_alive, self._note_gone)
+
+    async def gone(self) -> None:
+        """Return when nothing of it runs any more: soon after :meth:`cut`, or when :meth:`remove` has done what it could."""
+        await asyncio.shield(self._gone)
+
+    def _note_gone(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
 
     async def remove(self) -> None:
         """Remove its container; raises :class:`EngineFault` when Docker cannot."""
-        if self.container_id is not None:
-            await self._node.removing.call(self._node.engine.remove, self.container_id)
+        try:
+            if self.container_id is not None:
+                await self._node.removing.call(self._node.engine.remove, self.container_id)
+        finally:
+            self._note_gone()
 
     async def remove_lost(self) -> None:
         """The same for one that ended by itself; how it ended goes to the log."""

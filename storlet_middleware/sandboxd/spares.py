@@ -54,7 +54,7 @@ class Spares:
     """The spares of one node; ``is_room`` says whether one more would take no tenant's place, ``end`` ends a sandbox."""
 
     def __init__(
-        self, node: Node, planner: Planner, is_room: Callable[[], bool], end: Callable[[Sandbox], asyncio.Task[None]]
+        self, node: Node, planner: Planner, is_room: Callable[[], bool], end: Callable[[Sandbox], None]
     ) -> None:
         self._node = node
         self._planner = planner
@@ -100,13 +100,14 @@ class Spares:
         given = Given(spare.container_id or "", demand, plan.identity.uid, plan.code_mark)
         places.write_note(spare.plan.key, json.dumps(dataclasses.asdict(given)))
 
-    def drop_one(self) -> asyncio.Task[None] | None:
-        """Make room: end a spare, if there is one."""
+    def drop_one(self) -> Sandbox | None:
+        """Make room: begin to end a spare, if there is one."""
         if not self._ready:
             return None
         _, spare = self._ready.popitem()
         log.info("spare sandbox makes way key=%s", spare.plan.key)
-        return self._end(spare)
+        self._end(spare)
+        return spare
 
     # --- having some ------------------------------------------------------------------------------------------------
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd import backoff, pool
+from storlet_middleware.sandboxd import backoff, pool, process
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.sandboxd.sandbox import Sandbox
 from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, make_storlet, until, work
 
 MakeNode = Callable[..., FakeNode]
@@ -29,6 +33,33 @@ def loaded(answer: object) -> str:
 def refused(answer: object) -> messages.NodeRefused:
     assert isinstance(answer, messages.NodeRefused), answer
     return answer
+
+
+def accounts(node: FakeNode) -> set[str]:
+    return {sandbox.account for sandbox in node.status().sandboxes}
+
+
+@pytest.fixture
+def slow_removals(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Docker removes nothing before this is set."""
+    real, go = FakeEngine.remove, threading.Event()
+
+    def slow(engine: FakeEngine, container_id: str) -> None:
+        go.wait(10)
+        real(engine, container_id)
+
+    monkeypatch.setattr(FakeEngine, "remove", slow)
+    yield go
+    go.set()
+
+
+def full(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[FakeNode, int]:
+    """A node with one idle sandbox, which is all that it allows, and the pid of that one."""
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    node = make_node(max_per_node=1, **options)
+    _, pid = greeting(loaded(node.load("AUTH_a")))
+    time.sleep(0.2)
+    return node, pid
 
 
 def test_a_load_gives_a_socket_that_is_served(node: FakeNode) -> None:
@@ -187,14 +218,103 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
 
 def test_the_sandbox_used_longest_ago_makes_room(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
+    monkeypatch.setattr(pool, "CROWDED_SECONDS", 0.0)
     node = make_node(max_per_node=2)
     node.load("AUTH_a")
     node.load("AUTH_b")
     time.sleep(0.4)
     node.load("AUTH_a")
     assert greeting(loaded(node.load("AUTH_c")))
-    assert {s.account for s in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
+    assert accounts(node) == {"AUTH_a", "AUTH_c"}
+    until(lambda: len(node.docker.containers) == 2)
+
+
+def test_a_place_is_free_when_its_sandbox_has_ended_and_docker_removes_it_later(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, slow_removals: threading.Event
+) -> None:
+    node, old = full(make_node, monkeypatch)
+    assert greeting(loaded(node.load("AUTH_b")))
+    assert not Path(f"/proc/{old}/exe").exists()
     assert len(node.docker.containers) == 2
+    assert accounts(node) == {"AUTH_b"}
+    slow_removals.set()
+    until(lambda: len(node.docker.containers) == 1)
+
+
+@pytest.mark.parametrize("reason", ["out of sight", "a kernel of its own", "Docker is behind"])
+def test_a_place_is_free_when_docker_has_removed_its_sandbox(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, slow_removals: threading.Event, reason: str
+) -> None:
+    node, old = full(make_node, monkeypatch, runtime="runsc" if reason == "a kernel of its own" else "runc")
+    if reason == "out of sight":
+        monkeypatch.setattr(process, "kill", Mock(side_effect=ProcessLookupError))
+    if reason == "Docker is behind":
+        monkeypatch.setattr(pool, "ENDINGS_MAX", 0)
+    with ThreadPoolExecutor() as threads:
+        going = threads.submit(node.load, "AUTH_b")
+        time.sleep(0.3)
+        assert not going.done()
+        assert len(node.docker.containers) == 1
+        assert Path(f"/proc/{old}/exe").exists() == (reason != "Docker is behind")
+        slow_removals.set()
+        assert greeting(loaded(going.result()))
+
+
+def test_where_tenants_find_the_node_full_a_place_is_made_before_the_next_one_comes(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    node = make_node(max_per_node=3)
+    paths = [loaded(node.load(account)) for account in ("AUTH_a", "AUTH_b", "AUTH_c")]
+    time.sleep(0.4)
+    assert accounts(node) == {"AUTH_a", "AUTH_b", "AUTH_c"}, "they fit in"
+    with work(paths[1]):
+        assert greeting(loaded(node.load("AUTH_d")))
+        until(lambda: accounts(node) == {"AUTH_b", "AUTH_d"})
+        time.sleep(0.4)
+        assert accounts(node) == {"AUTH_b", "AUTH_d"}, "one place is enough"
+
+
+def test_tenants_that_come_together_have_places_made_together(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    node = make_node(max_per_node=3)
+    for account in ("AUTH_a", "AUTH_b", "AUTH_c"):
+        loaded(node.load(account))
+    time.sleep(0.2)
+    real, asked, all_are_there = Sandbox.retire, 0, threading.Event()
+
+    async def retire(sandbox: Sandbox, idle_seconds: float) -> bool:
+        nonlocal asked
+        asked += 1
+        # The first waits until the others have come, each of those for the other.
+        while not (all_are_there.is_set() if asked == 1 else asked == 3):  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+        return await real(sandbox, idle_seconds)
+
+    monkeypatch.setattr(Sandbox, "retire", retire)
+    with ThreadPoolExecutor() as threads:
+        answers = [threads.submit(node.load, account) for account in ("AUTH_d", "AUTH_e", "AUTH_f")]
+        until(lambda: len(accounts(node)) == 6)
+        all_are_there.set()
+        assert all(greeting(loaded(answer.result())) for answer in answers)
+    assert accounts(node) == {"AUTH_d", "AUTH_e", "AUTH_f"}
+
+
+def test_a_place_is_not_kept_free_for_ever(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "CROWDED_SECONDS", 1.0)
+    node = make_node(max_per_node=2)
+    for account in ("AUTH_a", "AUTH_b"):
+        loaded(node.load(account))
+    time.sleep(0.4)
+    loaded(node.load("AUTH_c"))
+    until(lambda: accounts(node) == {"AUTH_c"})
+    time.sleep(1.0)
+    loaded(node.load("AUTH_d"))
+    time.sleep(0.4)
+    assert accounts(node) == {"AUTH_c", "AUTH_d"}
 
 
 def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
@@ -404,6 +524,7 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
 ) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
     monkeypatch.setattr(pool, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "CROWDED_SECONDS", 0.0)
     node = make_node(max_per_node=2)
     pids = [greeting(loaded(node.load(account)))[1] for account in ("AUTH_a", "AUTH_b")]
     time.sleep(0.2)
@@ -416,22 +537,13 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
     assert {sandbox.account for sandbox in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
 
 
-def test_removals_that_take_long_hold_up_no_start(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    node, go = make_node(), threading.Event()
+def test_removals_that_take_long_hold_up_no_start(make_node: MakeNode, slow_removals: threading.Event) -> None:
+    node = make_node()
     for number in range(7):
         loaded(node.load(f"AUTH_{number}"))
-    real = FakeEngine.remove
-
-    def slow(engine: FakeEngine, container_id: str) -> None:
-        go.wait(10)
-        real(engine, container_id)
-
-    monkeypatch.setattr(FakeEngine, "remove", slow)
-    try:
-        node.docker.kill()
-        until(lambda: not node.status().sandboxes)
-        assert greeting(loaded(node.load("AUTH_new")))
-        assert len(node.docker.containers) == 8
-    finally:
-        go.set()
+    node.docker.kill()
+    until(lambda: not node.status().sandboxes)
+    assert greeting(loaded(node.load("AUTH_new")))
+    assert len(node.docker.containers) == 8
+    slow_removals.set()
     until(lambda: len(node.docker.containers) == 1)

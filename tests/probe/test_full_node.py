@@ -1,0 +1,88 @@
+"""A node with fewer places than tenants: who makes way, and that never more run than it allows."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.functional.tools import retry_until
+from tests.probe.host import Host, check_numbered
+from tests.probe.tenant import Tenant
+from tests.support.cluster import Cluster, wait_for
+
+PLACES = 3
+#: A sandbox that was used this recently does not make way (``sandboxd.sandbox.RECENT_SECONDS``).
+RECENT_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
+    """Only so many sandboxes; those of other tests and of the self-test are gone."""
+    with cluster.configured({"storlet.conf:sandbox": {"idle_stop_seconds": 1}}):
+        wait_for(lambda: not running(host), 60, "all sandboxes to be gone")
+    with host.new_log("sandboxd") as log, cluster.configured({"storlet.conf:sandbox": {"max_per_node": PLACES}}):
+        wait_for(lambda: "self-test class=admin" in log() and not running(host), 60, "the end of the self-test")
+        yield
+
+
+def running(host: Host) -> list[str]:
+    """Containers in which a process is, as the kernel counts: also one that is just being started or ended."""
+    found = []
+    for pattern in (f"storlets-{host.node_id}/*/", f"memory/storlets-{host.node_id}/*/"):
+        for group in Path("/sys/fs/cgroup").glob(pattern):
+            with contextlib.suppress(OSError):
+                if any(path.read_text(encoding="ascii").strip() for path in group.rglob("cgroup.procs")):
+                    found.append(group.name)
+    return found
+
+
+@contextlib.contextmanager
+def most(host: Host) -> Iterator[list[int]]:
+    """How many ran at each moment of the block."""
+    counts: list[int] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.002):
+            counts.append(len(running(host)))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield counts
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def of(host: Host) -> set[str]:
+    return {sandbox.account for sandbox in host.sandboxes()}
+
+
+def test_idle_sandboxes_make_way_before_they_must_and_one_that_works_stays(
+    host: Host, new_tenant: Callable[[], Tenant], background: ThreadPoolExecutor
+) -> None:
+    worker, *others = (new_tenant() for _ in range(2 * PLACES))
+    with most(host) as counts:
+        working = background.submit(worker.tool().get, worker.path, "numbered", lines="1", trickle="12")
+        for tenant in others[: PLACES - 1]:
+            assert tenant.is_well()
+        time.sleep(RECENT_SECONDS)
+        assert len(of(host)) == PLACES, "they fit in: nobody has to go"
+        newcomer = others[PLACES - 1]
+        assert newcomer.is_well()
+        assert retry_until(lambda: of(host) == {worker.account, newcomer.account}), "one went for it, one for the next"
+        for tenant in others[PLACES:]:
+            time.sleep(RECENT_SECONDS)
+            assert tenant.is_well()
+        assert worker.account in of(host)
+        answer = working.result()
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    assert check_numbered(answer.body) == 14
+    assert max(counts) == PLACES
