@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +60,7 @@ DRAIN_LOOK_SECONDS: Final = 0.5
 #: From the load of new code to the look whether it is too much.
 TIDY_SECONDS: Final = 2.0
 UNAVAILABLE_RETRY_SECONDS: Final = 2
-#: After a tenant has found the node full, a place is kept free for so long.
+#: After a tenant has found the node full, a place is kept free for so long, whoever comes.
 CROWDED_SECONDS: Final = 60.0
 #: From the start of a sandbox until one is ended for the next: its first invocation comes first.
 AHEAD_SECONDS: Final = 0.03
@@ -102,6 +102,8 @@ class Pool:
         self._adoption: asyncio.Task[None] | None = None
         self._room = asyncio.Lock()
         self._crowded_until = 0.0
+        #: Keys of sandboxes that made room lately.
+        self._evicted: deque[str] = deque(maxlen=node.config.sandbox.max_per_node)
         self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
         self._code_loading: Counter[Path] = Counter()
         self._spares = Spares(node, planner, self._has_room, self._end_sandbox)
@@ -242,7 +244,7 @@ class Pool:
             entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image),
             sandbox.plan.identity.uid, (sandbox.container_id or "")[:12], (self._now() - began) * 1000,
         )  # fmt: skip
-        self._in_background(self._make_room_ahead())
+        self._in_background(self._make_room_ahead(entry.key))
         return sandbox
 
     async def _given(self, entry: Entry) -> Sandbox | None:
@@ -398,12 +400,14 @@ class Pool:
                     return False
         return True
 
-    async def _make_room_ahead(self) -> None:
-        """End an idle sandbox before somebody waits for its place, where tenants have lately come to a full node.
+    async def _make_room_ahead(self, key: str) -> None:
+        """After the start of a sandbox, end an idle one before somebody waits for its place.
 
-        Elsewhere it would only take a place from a node whose tenants fit in.
+        Where tenants fit in, it would only take a place from them.  So not for one that comes back after it was ended so, but
+        always where somebody has lately found the node full.
         """
-        if self._now() < self._crowded_until and not len(self._spares):
+        is_needed = key not in self._evicted or self._now() < self._crowded_until
+        if is_needed and not len(self._spares):
             await asyncio.sleep(AHEAD_SECONDS)
             async with self._room:
                 if not self._has_room():
@@ -445,6 +449,7 @@ class Pool:
             )
             ending += [sandbox for sandbox in retired if sandbox is not None]
             del candidates[:wanted]
+        self._evicted.extend(sandbox.plan.demand.key for sandbox in ending)
         return ending
 
     def _running_entries(self) -> list[Entry]:

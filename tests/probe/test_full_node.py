@@ -68,21 +68,23 @@ def of(host: Host) -> set[str]:
 def test_idle_sandboxes_make_way_before_they_must_and_one_that_works_stays(
     host: Host, new_tenant: Callable[[], Tenant], background: ThreadPoolExecutor
 ) -> None:
-    worker, *others = (new_tenant() for _ in range(2 * PLACES))
+    worker, first, second, newcomer, *others = (new_tenant() for _ in range(2 * PLACES))
     with most(host) as counts:
-        working = background.submit(worker.tool().get, worker.path, "numbered", lines="1", trickle="12")
-        for tenant in others[: PLACES - 1]:
-            assert tenant.is_well()
+        working = background.submit(worker.tool().get, worker.path, "numbered", lines="1", trickle="14")
+        assert first.is_well()
         time.sleep(RECENT_SECONDS)
-        assert len(of(host)) == PLACES, "they fit in: nobody has to go"
-        newcomer = others[PLACES - 1]
+        assert second.is_well()
+        assert retry_until(lambda: of(host) == {worker.account, second.account}), "one goes for the next"
+        assert first.is_well()
+        time.sleep(RECENT_SECONDS)
+        assert of(host) == {worker.account, first.account, second.account}, "they fit in: nobody has to go"
         assert newcomer.is_well()
         assert retry_until(lambda: of(host) == {worker.account, newcomer.account}), "one went for it, one for the next"
-        for tenant in others[PLACES:]:
+        for tenant in others:
             time.sleep(RECENT_SECONDS)
             assert tenant.is_well()
         assert worker.account in of(host)
         answer = working.result()
     assert (answer.status, answer.is_broken) == (200, False), answer
-    assert check_numbered(answer.body) == 14
+    assert check_numbered(answer.body) == 16
     assert max(counts) == PLACES

@@ -56,6 +56,7 @@ def slow_removals(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def full(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[FakeNode, int]:
     """A node with one idle sandbox, which is all that it allows, and the pid of that one."""
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=1, **options)
     _, pid = greeting(loaded(node.load("AUTH_a")))
     time.sleep(0.2)
@@ -218,7 +219,7 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
 
 def test_the_sandbox_used_longest_ago_makes_room(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
-    monkeypatch.setattr(pool, "CROWDED_SECONDS", 0.0)
+    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=2)
     node.load("AUTH_a")
     node.load("AUTH_b")
@@ -260,25 +261,59 @@ def test_a_place_is_free_when_docker_has_removed_its_sandbox(
         assert greeting(loaded(going.result()))
 
 
-def test_where_tenants_find_the_node_full_a_place_is_made_before_the_next_one_comes(
+def test_a_new_tenant_that_takes_the_last_place_has_another_made(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
     node = make_node(max_per_node=3)
-    paths = [loaded(node.load(account)) for account in ("AUTH_a", "AUTH_b", "AUTH_c")]
-    time.sleep(0.4)
-    assert accounts(node) == {"AUTH_a", "AUTH_b", "AUTH_c"}, "they fit in"
-    with work(paths[1]):
-        assert greeting(loaded(node.load("AUTH_d")))
-        until(lambda: accounts(node) == {"AUTH_b", "AUTH_d"})
+    with work(loaded(node.load("AUTH_a"))):
+        loaded(node.load("AUTH_b"))
         time.sleep(0.4)
-        assert accounts(node) == {"AUTH_b", "AUTH_d"}, "one place is enough"
+        assert accounts(node) == {"AUTH_a", "AUTH_b"}, "there is a place"
+        loaded(node.load("AUTH_c"))
+        until(lambda: accounts(node) == {"AUTH_a", "AUTH_c"})
+
+
+def test_tenants_that_fit_in_stay(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    node = make_node(max_per_node=2)
+    loaded(node.load("AUTH_a"))
+    time.sleep(0.4)
+    loaded(node.load("AUTH_b"))
+    until(lambda: accounts(node) == {"AUTH_b"})
+    time.sleep(0.4)
+    loaded(node.load("AUTH_a"))
+    time.sleep(0.4)
+    assert accounts(node) == {"AUTH_a", "AUTH_b"}, "it came back for the place that it had lost"
+    loaded(node.load("AUTH_b"))
+    assert accounts(node) == {"AUTH_a", "AUTH_b"}
+
+
+def test_where_a_tenant_has_found_the_node_full_a_place_is_kept_for_a_while(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "CROWDED_SECONDS", 1.5)
+    node = make_node(max_per_node=2)
+    for account in ("AUTH_a", "AUTH_b"):
+        loaded(node.load(account))
+    time.sleep(0.4)
+    loaded(node.load("AUTH_c"))  # who finds it full
+    until(lambda: accounts(node) == {"AUTH_c"})
+    time.sleep(0.4)
+    loaded(node.load("AUTH_a"))
+    until(lambda: accounts(node) == {"AUTH_a"})
+    time.sleep(1.5)
+    loaded(node.load("AUTH_c"))
+    time.sleep(0.4)
+    assert accounts(node) == {"AUTH_a", "AUTH_c"}
 
 
 def test_tenants_that_come_together_have_places_made_together(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=3)
     for account in ("AUTH_a", "AUTH_b", "AUTH_c"):
         loaded(node.load(account))
@@ -300,21 +335,6 @@ def test_tenants_that_come_together_have_places_made_together(
         all_are_there.set()
         assert all(greeting(loaded(answer.result())) for answer in answers)
     assert accounts(node) == {"AUTH_d", "AUTH_e", "AUTH_f"}
-
-
-def test_a_place_is_not_kept_free_for_ever(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
-    monkeypatch.setattr(pool, "CROWDED_SECONDS", 1.0)
-    node = make_node(max_per_node=2)
-    for account in ("AUTH_a", "AUTH_b"):
-        loaded(node.load(account))
-    time.sleep(0.4)
-    loaded(node.load("AUTH_c"))
-    until(lambda: accounts(node) == {"AUTH_c"})
-    time.sleep(1.0)
-    loaded(node.load("AUTH_d"))
-    time.sleep(0.4)
-    assert accounts(node) == {"AUTH_c", "AUTH_d"}
 
 
 def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
@@ -524,7 +544,7 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
 ) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
     monkeypatch.setattr(pool, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(pool, "CROWDED_SECONDS", 0.0)
+    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=2)
     pids = [greeting(loaded(node.load(account)))[1] for account in ("AUTH_a", "AUTH_b")]
     time.sleep(0.2)
