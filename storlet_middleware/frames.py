@@ -31,6 +31,8 @@ _HEADER: Final = struct.Struct(">BI")
 #: JSON frames are assembled in memory, so their size is bounded; a longer one is not ours.
 MAX_JSON: Final = 1 << 20
 MAX_FRAME: Final = 1 << 24
+# Made once: the library's function would make one for each message.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class FrameError(ValueError):
@@ -50,7 +52,7 @@ class Encoder:
         return frame
 
     def message(self, kind: int, message: dict[str, Any]) -> bytes:
-        return self.data(json.dumps(message, separators=(",", ":")).encode(), kind)
+        return self.data(_ENCODER.encode(message).encode(), kind)
 
     @property
     def is_flushed(self) -> bool:

@@ -12,8 +12,8 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from swift.common.internal_client import InternalClient
 from swift.common.swob import HTTPConflict, Request
@@ -34,14 +34,18 @@ from storlet_middleware.request import resolve_range
 from storlet_middleware.sources import whole
 
 #: Headers that say: these bytes are not the object as its reader knows it.
-NOT_PLAIN: Final = (
-    "X-Static-Large-Object",
-    "X-Object-Manifest",
-    "X-Object-Sysmeta-Symlink-Target",
-    "X-Object-Sysmeta-Ec-Frag-Index",
-    "X-Object-Sysmeta-Crypto-Body-Meta",
-    "X-Object-Transient-Sysmeta-Crypto-Meta",
+NOT_PLAIN: Final = frozenset(
+    (
+        "x-static-large-object",
+        "x-object-manifest",
+        "x-object-sysmeta-symlink-target",
+        "x-object-sysmeta-ec-frag-index",
+        "x-object-sysmeta-crypto-body-meta",
+        "x-object-transient-sysmeta-crypto-meta",
+    )
 )
+#: Headers of the object that would be wrong with frames.
+_NOT_OF_FRAMES: Final = frozenset(("accept-ranges", "content-length", "content-range", "etag"))
 #: How long slow output may wait for more before it is sent on with padding (or a tick of the clock more).
 _FLUSH_SECONDS: Final = 0.1
 
@@ -89,69 +93,71 @@ class ObjectNode:
             # Our own ranges are in the description: this is a proxy that resumes a broken body on another replica.
             # The middle of another run's output must not be spliced in; 409 is no reason to blame this node.
             return HTTPConflict(body=b"a storlet's output cannot be resumed")(environ, start_response)
-        return self._answer(Request(environ), wanted)(environ, start_response)
+        return self._answer(environ, start_response, wanted)
 
-    def _answer(self, request: Any, wanted: BackendInvocation) -> Any:
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any], wanted: BackendInvocation) -> Any:
         """Frames, or what the object server says where the storlet cannot run here."""
-        environ = request.environ
-        answer = request.get_response(self._app)
-        file = _plain_file(answer)
+        # No answer of swob's in between: to make one, from headers that come and go as a list, would cost more than
+        # the rest of this.
+        status, headers, reader = Request(environ).call_application(self._app)
+        by_name = {key.lower(): value for key, value in headers}
+        file = _plain_file(status, by_name, reader)
         if file is None:
-            return answer
+            start_response(status, headers)
+            return reader
         slot, overflow = None, environ.get(_OVERFLOW_KEY)
         if overflow:
             resources = self._launcher.effective(wanted.storlet, wanted.limits).resources
             slot = self._launcher.admit_at_once(wanted.storlet, resources)
+            if slot is None and overflow == placement.OVERFLOW_PROXY:
+                start_response(status, [*headers, (names.BACKEND_FULL, "1")])
+                return reader
             if slot is None:
-                return _full(answer, overflow, request)
+                close_if_possible(reader)
+                return _full(environ, start_response)
         try:
-            fd = _duplicate(file, answer)
+            size, metadata = int(by_name["content-length"]), storlet_metadata(dict(headers))
+            stored = _Stored(_duplicate(file, reader), size, metadata)
         except BaseException:
             if slot is not None:
                 slot.release()
             raise
-        run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, answer, fd, slot)
+        run = _Run(self._config, self._logger, self._launcher, self._fetcher, wanted, stored, slot)
         body = _Frames(run, environ)
         whole = body.gather()
-        # The reader, which swob closes here, has been closed.
-        answer.app_iter = body if whole is None else [whole]
-        for header in ("Accept-Ranges", "Content-Range"):
-            answer.headers.pop(header, None)
-        answer.headers[names.BACKEND_RUN] = frames.VERSION
         # A proxy resumes a broken body only where the ETag is the same: another run's output or, at a node without this
         # filter, the plain object would be spliced into the middle of a frame.
-        answer.headers["Etag"] = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
-        return answer
+        etag = hashlib.md5(wanted.id.encode() + os.urandom(8), usedforsecurity=False).hexdigest()
+        framed = [header for header in headers if header[0].lower() not in _NOT_OF_FRAMES]
+        framed += [(names.BACKEND_RUN, frames.VERSION), ("Etag", etag)]
+        if whole is not None:
+            framed.append(("Content-Length", str(len(whole))))
+        start_response(status, framed)
+        return body if whole is None else [whole]
 
 
-def _plain_file(answer: Any) -> Any:
-    """The object's open file when ``answer`` is a whole plain object, else ``None``."""
-    if answer.status_int != 200 or any(header in answer.headers for header in NOT_PLAIN):
+def _plain_file(status: str, by_name: Mapping[str, str], reader: Any) -> Any:
+    """The object's open file when the answer is a whole plain object, else ``None``."""
+    if not status.startswith("200 ") or not NOT_PLAIN.isdisjoint(by_name):
         return None
     # Swift has no public way to the file; without one (another disk-file backend) the proxy runs the storlet.
-    return getattr(answer.app_iter, "_fp", None)
+    return getattr(reader, "_fp", None)
 
 
-def _full(answer: Any, overflow: str, request: Any) -> Any:
-    """The answer of a node without room, where the proxy said that it need not wait.
-
-    For ``proxy`` it is the plain object, on which the proxy runs the storlet.  For ``replica`` it is a refusal for which
-    Swift's proxy asks the next node, and which it does not count against this one as it would a 5xx. (Swift has no 429.)
-    """
-    if overflow == placement.OVERFLOW_PROXY:
-        answer.headers[names.BACKEND_FULL] = "1"
-        return answer
-    close_if_possible(answer.app_iter)
-    return HTTPConflict(headers={names.BACKEND_FULL: "1"}, body=b"the node is full", request=request)
+def _full(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    """The answer of a node without room, for which Swift's proxy asks the next one, and which it does not count against this
+    one as it would a 5xx. (Swift has no 429.)"""
+    refusal = HTTPConflict(headers={names.BACKEND_FULL: "1"}, body=b"the node is full")
+    return refusal(environ, start_response)
 
 
-def _duplicate(file: Any, answer: Any) -> int:
-    """A descriptor of the object's file for the sandbox; the reader of ``answer`` is closed."""
+def _duplicate(file: Any, reader: Any) -> int:
+    """A descriptor of the object's file for the sandbox; the object server's ``reader`` is closed."""
     fd = os.dup(file.fileno())
     _close_to_others(fd)
     try:
         os.lseek(fd, 0, os.SEEK_SET)
-        close_if_possible(answer.app_iter)
+        close_if_possible(reader)
     except BaseException:
         os.close(fd)
         raise
@@ -199,8 +205,16 @@ def _close_to_others(fd: int) -> None:
             os.fchmod(fd, mode & ~0o007)
 
 
+class _Stored(NamedTuple):
+    """The object as it is on disk: its file, its length, and what a storlet sees of its metadata."""
+
+    fd: int
+    size: int
+    metadata: dict[str, str]
+
+
 class _Run:
-    """One invocation at this node.  Owns ``fd`` from construction; :meth:`frames` closes it."""
+    """One invocation at this node.  Owns the descriptor in ``stored`` from construction; :meth:`frames` closes it."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run needs, made in one place
         self,
@@ -209,8 +223,7 @@ class _Run:
         launcher: Launcher,
         fetcher: InternalFetcher,
         wanted: BackendInvocation,
-        answer: Any,
-        fd: int,
+        stored: _Stored,
         slot: Slot | None,
     ) -> None:
         self._config = config
@@ -218,9 +231,9 @@ class _Run:
         self._launcher = launcher
         self._fetcher = fetcher
         self._wanted = wanted
-        self._size = int(answer.headers["Content-Length"])
-        self._metadata = storlet_metadata(answer.headers)
-        self._fds = [fd]
+        self._size = stored.size
+        self._metadata = stored.metadata
+        self._fds = [stored.fd]
         self._slot = slot
         self._encoder = frames.Encoder(wanted.gulp)
         self._ranges: list[tuple[int, int]] = []
