@@ -26,6 +26,7 @@ without any bound would let a broken file take the node down.  The log says so.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import heapq
 import os
@@ -166,7 +167,7 @@ class Admission:
         """What an invocation of ``account`` in a worker group asks for."""
         return Claim(
             tenant_hash(account),
-            hashlib.sha256(group.encode()).digest()[:16],
+            _group_hash(group),
             memory_bytes,
             self._weights.get(account, 1.0),
         )
@@ -551,6 +552,12 @@ def _obstacle(load: Load, claims: Sequence[Claim]) -> Obstacle | None:
     return None
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def tenant_hash(account: str) -> bytes:
     """16 bytes: the key of an account's code directory, as the table has it."""
     return bytes.fromhex(tenant_key(account))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _group_hash(group: str) -> bytes:
+    return hashlib.sha256(group.encode()).digest()[:16]

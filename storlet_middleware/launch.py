@@ -128,6 +128,8 @@ class Launcher:
         fetcher: Fetcher,
         beats: Beats | None,
     ) -> Iterator[None]:
+        if self._client.knows(version.account, wanted.version):
+            invocation.prepare()
         connection = self._client.connect_warm(version.account, wanted.version)
         if connection is None:
             starting = spawn(self._try_prepare, version, wanted, fetcher)

@@ -3,8 +3,8 @@
 Who owns which descriptor, at every step::
 
     made by            filter keeps until                 sandbox holds
-    input file         donated by start(); a duplicate    a copy of its own (SCM_RIGHTS)
-                       stays to see progress
+    input file         close(); it is the caller's, who   a copy of its own (SCM_RIGHTS)
+                       closes it after that
     input pipe         write end: its Feeder              read end
     output pipe        read end: close()                  write end
     log (memfd)        close()                            a copy
@@ -64,7 +64,7 @@ _LOOK_SECONDS: Final = 0.25
 
 @dataclass(frozen=True)
 class FileInput:
-    """A regular file: ``fd`` is duplicated by the invocation and stays the caller's.
+    """A regular file: ``fd`` stays the caller's, who keeps it open until the invocation is closed.
 
     ``first`` and ``last`` are inclusive offsets, ``None`` for the file's own start and end.
     """
@@ -133,8 +133,13 @@ class Invocation:
         self._inputs = list(inputs)
         self._connection: socket.socket | None = None
         self._feeders: list[Feeder] = []
-        #: Descriptors of input files, with the offset that each begins at.
+        #: Descriptors of input files, with the offset that each begins at; they are the caller's.
         self._watched: dict[int, int] = {}
+        self._message: bytes | None = None
+        #: What goes to the worker with the message, in the order that it says.
+        self._sent: list[int] = []
+        #: Those of them that are of no use here once they have gone.
+        self._theirs = Descriptors()
         self._out = -1
         self._log = -1
         self._head: bytes | None = None
@@ -167,35 +172,60 @@ class Invocation:
         if leave is not None:
             leave()
 
+    def prepare(self) -> None:
+        """Make what goes to the worker before there is a connection, where that touches no source.
+
+        A worker is woken by the connection: when the message follows at once, it need not be woken again.
+        """
+        if self._message is None and not any(isinstance(item, StreamInput) for item in self._inputs):
+            self._message = self._encoded()
+
+    def _encoded(self) -> bytes:
+        message = self._describe()
+        try:
+            return framing.encode(message)
+        except framing.ProtocolError as error:
+            raise BadRequest(f"the invocation cannot be described: {error}") from error
+
     def start(self, connection: socket.socket) -> None:
         """Hand the invocation to a worker; ``connection`` is the invocation's from here on."""
         self._connection = connection
         self._stage_began = monotonic()
-        with Descriptors() as theirs:
-            self._send(self._describe(theirs), theirs)
+        try:
+            self._send(connection, self._encoded() if self._message is None else self._message)
+        finally:
+            self._sent.clear()
+            self._theirs.close()
 
-    def _describe(self, theirs: Descriptors) -> messages.Invoke:
-        """The description; adds to ``theirs`` the descriptors that go with it."""
+    def _describe(self) -> messages.Invoke:
+        """The description of the invocation and of the descriptors that go with it, which are made here."""
         inputs = []
         while self._inputs:
             item = self._inputs[0]
             if isinstance(item, FileInput):
-                self._watched[os.dup(item.fd)] = item.first or 0
-                position = theirs.add(os.dup(item.fd))
-                inputs.append(messages.Input(position, item.metadata, item.first, item.last))
+                self._watched[item.fd] = item.first or 0
+                inputs.append(messages.Input(self._goes(item.fd), item.metadata, item.first, item.last))
             else:
-                inputs.append(messages.Input(theirs.add(self._feed(item)), item.metadata))
+                end = self._feed(item)
+                self._theirs.add(end)
+                inputs.append(messages.Input(self._goes(end), item.metadata))
             # Only now: what fails before leaves the source with close().
             del self._inputs[0]
         self._begin_stage()
         self._out, end = _pipe(reader_is_ours=True)
-        output = messages.Output(theirs.add(end))
+        self._theirs.add(end)
+        output = messages.Output(self._goes(end))
         log = None
         if self.task.wants_log:
             self._log = sealed_memory("storlet-log", self.task.limits.log)
-            log = messages.Log(theirs.add(os.dup(self._log)), self.task.limits.log)
+            log = messages.Log(self._goes(self._log), self.task.limits.log)
         limits = messages.Limits(self.task.limits.metadata)
         return messages.Invoke(self.task.id, inputs, output, self.task.parameters, log, limits)
+
+    def _goes(self, fd: int) -> int:
+        """The position at which a duplicate of ``fd`` goes to the worker."""
+        self._sent.append(fd)
+        return len(self._sent) - 1
 
     def _feed(self, item: StreamInput) -> int:
         end, ours = _pipe(reader_is_ours=False)
@@ -203,12 +233,11 @@ class Invocation:
         self._feeders.append(feeder)
         return end
 
-    def _send(self, message: messages.Invoke, theirs: Descriptors) -> None:
-        connection = self._live_connection()
+    def _send(self, connection: socket.socket, message: bytes) -> None:
         give_up = monotonic() + self._queue_seconds()
         while True:
             try:
-                framing.donate(connection, message, theirs)
+                framing.send_bytes(connection, message, self._sent)
             except BlockingIOError:
                 try:
                     wait_writable(connection.fileno(), give_up - monotonic())
@@ -455,7 +484,7 @@ class Invocation:
 
     def _wait(self, fd: int, until: float | None) -> bool:
         """True when ``fd`` may be read; False when it is ``until``; raises when a deadline passed."""
-        due, error = self._deadline()
+        due, error_of = self._deadline()
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
         try:
@@ -465,26 +494,28 @@ class Invocation:
             if is_short:
                 return False
             if not self._has_progressed():
-                raise error from None
+                raise error_of() from None
         return True
 
-    def _deadline(self) -> tuple[float, StorletError]:
+    def _deadline(self) -> tuple[float, Callable[[], StorletError]]:
+        """When the wait has to end, and what makes the error that is raised then."""
         limits = self.task.deadlines
         total = self._began + limits.total
-        error: StorletError
+        error_of: Callable[[], StorletError]
         if not self.has_started:
-            due, error = self._stage_began + self._queue_seconds(), self._too_long_in_queue()
+            due, error_of = self._stage_began + self._queue_seconds(), self._too_long_in_queue
         elif not self.bytes_out:
-            due = self._stage_began + limits.first_byte
-            error = Unprocessable(
-                f"the storlet gave no output within {limits.first_byte:g} s", code="storlet.timeout.first_byte"
-            )
+            due, error_of = self._stage_began + limits.first_byte, self._no_output
         else:
-            due = self._stage_began + limits.idle
-            error = Unprocessable(f"the storlet stalled for {limits.idle:g} s", code="storlet.timeout.idle")
-        if total < due:
-            return total, self._too_long()
-        return due, error
+            due, error_of = self._stage_began + limits.idle, self._stalled
+        return (total, self._too_long) if total < due else (due, error_of)
+
+    def _no_output(self) -> StorletError:
+        seconds = self.task.deadlines.first_byte
+        return Unprocessable(f"the storlet gave no output within {seconds:g} s", code="storlet.timeout.first_byte")
+
+    def _stalled(self) -> StorletError:
+        return Unprocessable(f"the storlet stalled for {self.task.deadlines.idle:g} s", code="storlet.timeout.idle")
 
     def _too_long(self) -> StorletError:
         return Unprocessable(f"the storlet ran for {self.task.deadlines.total:g} s", code="storlet.timeout.total")
@@ -567,9 +598,8 @@ class Invocation:
                     all_of_them.callback(item.source.close)
 
     def _close_files(self) -> None:
-        watched, self._watched = self._watched, {}
-        for fd in watched:
-            os.close(fd)
+        self._watched = {}
+        self._theirs.close()
         if self._out >= 0:
             out, self._out = self._out, -1
             forget(out)

@@ -40,6 +40,10 @@ class SandboxClient:
         """Have the sandbox of an account's storlet started; returns the directory for its code at once."""
         return self._ask(messages.Prepare(account, storlet), messages.Prepared).code_dir
 
+    def knows(self, account: str, version: str) -> bool:
+        """Whether there was a worker group when it was last asked for, so that :meth:`connect_warm` will hardly be in vain."""
+        return (account, version) in self._paths
+
     def connect_warm(self, account: str, version: str) -> socket.socket | None:
         """A connection to a worker group that is known and alive, else ``None``; never waits for a sandbox."""
         path = self._paths.get((account, version))

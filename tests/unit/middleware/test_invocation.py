@@ -97,6 +97,44 @@ def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(workers: Worke
         invocation.close()
 
 
+def test_what_is_prepared_before_there_is_a_connection_is_what_the_worker_gets(
+    workers: Workers, short_dir: Path
+) -> None:
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    with path.open("rb") as file:
+        invocation = make([FileInput(file.fileno(), {}, 2, 5)], log=True)
+        invocation.prepare()
+        prepared = open_descriptors()
+        invocation.prepare()
+        assert open_descriptors() == prepared
+        assert run(invocation, workers) == b"2345"
+        # It is the caller's still.
+        assert os.pread(file.fileno(), 10, 0) == b"0123456789"
+
+
+def test_what_was_prepared_in_vain_is_given_back(short_dir: Path) -> None:
+    path = short_dir / "o"
+    path.write_bytes(b"0123456789")
+    before = open_descriptors()
+    with path.open("rb") as file:
+        invocation = make([FileInput(file.fileno(), {})], log=True)
+        invocation.prepare()
+        invocation.close()
+    assert open_descriptors() == before
+
+
+def test_no_source_is_touched_before_there_is_a_connection() -> None:
+    source = Source([b"x"])
+    before = open_descriptors()
+    invocation = make([StreamInput(source, {})])
+    invocation.prepare()
+    eventlet.sleep(0.01)
+    assert (open_descriptors(), source.taken) == (before, 0)
+    invocation.close()
+    assert source.is_closed
+
+
 @pytest.mark.parametrize("size", [0, 5, 200_000])
 def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(workers: Workers, size: int) -> None:
     given = b"x" * size
