@@ -82,6 +82,7 @@ class Assignment:
 
 def serve(assignment: Assignment) -> NoReturn:
     """Load the storlet, then serve until told to go. The process ends here."""
+    kernel.keep_freed_memory()
     worker = _Worker(assignment)
     worker.load()
     worker.serve()
