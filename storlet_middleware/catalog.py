@@ -214,8 +214,7 @@ class _Memory:
 
     All of it is on the server on which Swift has what it knows of the container of storlets, so that one round trip reads
     everything that is asked before a storlet runs; where there is one server, also what Swift asks next: about the object's
-    container.  (Of several servers, another one has that, unless that was away less than a minute ago: then the one that stood
-    in for it may have an older state, as for Swift itself.)
+    container.  (Of several servers another one has that; ours may have what it took while it stood in for that one.)
     """
 
     def __init__(self, environ: dict[str, Any], account: str, container: str) -> None:
@@ -230,7 +229,7 @@ class _Memory:
         if self._memcache:
             entry_key = self._entry_key(storlet)
             keys = [self._generation_key, entry_key, self._container_key]
-            if container:
+            if container and len(self._memcache.memcache_servers) == 1:
                 keys.append(get_cache_key(self.account, container))
             generation, entry, *containers = self._memcache.get_multi(keys, self._container_key) or (None, None)
             for key, info in zip(keys[2:], containers, strict=False):

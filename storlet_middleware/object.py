@@ -119,6 +119,7 @@ class ObjectNode:
             size, metadata = int(by_name["content-length"]), storlet_metadata(dict(headers))
             stored = _Stored(_duplicate(file, reader), size, metadata)
         except BaseException:
+            close_if_possible(reader)
             if slot is not None:
                 slot.release()
             raise

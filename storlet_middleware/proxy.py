@@ -689,7 +689,8 @@ class Run:
         self._environ["eventlet.minimum_write_chunk_size"] = 0
         length = self._known_length(result)
         own = self.headers() if length is None else {**self.headers(), "Content-Length": str(length)}
-        return Answer("200 OK", [*headers.items(), *own.items()], _Stream(self._stream(result), self._end))
+        others = [header for header in headers.items() if header[0] not in own]
+        return Answer("200 OK", [*others, *own.items()], _Stream(self._stream(result), self._end))
 
     def _known_length(self, result: Result) -> int | None:
         """Of a result that is whole before its answer begins.

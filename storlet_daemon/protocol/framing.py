@@ -96,21 +96,6 @@ def send(connection: socket.socket, message: messages.Message, fds: Iterable[int
     send_bytes(connection, encode(message), fds)
 
 
-def donate(connection: socket.socket, message: messages.Message, descriptors: Descriptors) -> None:
-    """Send ``message`` and give ``descriptors`` away for good: they are closed here, sent or not.
-
-    Only on ``BlockingIOError`` do they stay open and owned, because the caller will try again.
-    """
-    try:
-        send(connection, message, descriptors.filenos())
-    except BlockingIOError:
-        raise
-    except BaseException:
-        descriptors.close()
-        raise
-    descriptors.close()
-
-
 def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) -> None:
     """Send one record of ``data`` (at least a byte: an empty record looks like the end) with duplicates of ``fds``."""
     rights = array.array("i", fds)

@@ -175,7 +175,8 @@ class Invocation:
     def prepare(self) -> None:
         """Make what goes to the worker before there is a connection, where that touches no source.
 
-        A worker is woken by the connection: when the message follows at once, it need not be woken again.
+        A worker is woken by the connection: when the message follows at once, it need not be woken again.  What is prepared is
+        the task as it is now; one that fails here cannot be started any more.
         """
         if self._message is None and not any(isinstance(item, StreamInput) for item in self._inputs):
             self._message = self._encoded()

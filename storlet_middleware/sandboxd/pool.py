@@ -60,8 +60,6 @@ DRAIN_LOOK_SECONDS: Final = 0.5
 #: From the load of new code to the look whether it is too much.
 TIDY_SECONDS: Final = 2.0
 UNAVAILABLE_RETRY_SECONDS: Final = 2
-#: After a tenant has found the node full, a place is kept free for so long, whoever comes.
-CROWDED_SECONDS: Final = 60.0
 #: From the start of a sandbox until one is ended for the next: its first invocation comes first.
 AHEAD_SECONDS: Final = 0.03
 #: Ended sandboxes that Docker has not removed; with more of them nobody takes a place.
@@ -101,9 +99,8 @@ class Pool:
         self._background: set[asyncio.Task[Any]] = set()
         self._adoption: asyncio.Task[None] | None = None
         self._room = asyncio.Lock()
-        self._crowded_until = 0.0
-        #: Keys of sandboxes that made room lately.
-        self._evicted: deque[str] = deque(maxlen=node.config.sandbox.max_per_node)
+        #: Keys of sandboxes that ended lately, whatever ended them.
+        self._ended_lately: deque[str] = deque(maxlen=node.config.sandbox.max_per_node)
         self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
         self._code_loading: Counter[Path] = Counter()
         self._spares = Spares(node, planner, self._has_room, self._end_sandbox)
@@ -301,6 +298,7 @@ class Pool:
             self._end_in_background(sandbox.container_id or "", sandbox.remove_lost())
         elif entry is not None and entry.sandbox is sandbox:
             del self._entries[key]
+            self._ended_lately.append(key)
             sandbox.cut()
             self._end_in_background(key, sandbox.remove_lost())
 
@@ -395,7 +393,6 @@ class Pool:
         async with self._room:
             # All that are too many at once: whoever else waits for a place finds it free.
             while (surplus := self._count() - self._node.config.sandbox.max_per_node) > 0:
-                self._crowded_until = self._now() + CROWDED_SECONDS
                 if not await self._free(surplus):
                     return False
         return True
@@ -403,14 +400,13 @@ class Pool:
     async def _make_room_ahead(self, key: str) -> None:
         """After the start of a sandbox, end an idle one before somebody waits for its place.
 
-        Where tenants fit in, it would only take a place from them.  So not for one that comes back after it was ended so, but
-        always where somebody has lately found the node full.
+        Where tenants fit in, it would only take a place from them.  So not for one that comes back, whatever had ended its own;
+        nor while Docker is behind with removing, which is waited for under the lock.
         """
-        is_needed = key not in self._evicted or self._now() < self._crowded_until
-        if is_needed and not len(self._spares):
+        if key not in self._ended_lately and not len(self._spares):
             await asyncio.sleep(AHEAD_SECONDS)
             async with self._room:
-                if not self._has_room():
+                if not self._has_room() and len(self._endings) < ENDINGS_MAX:
                     await self._free(1)
 
     async def _free(self, places: int) -> bool:
@@ -449,7 +445,6 @@ class Pool:
             )
             ending += [sandbox for sandbox in retired if sandbox is not None]
             del candidates[:wanted]
-        self._evicted.extend(sandbox.plan.demand.key for sandbox in ending)
         return ending
 
     def _running_entries(self) -> list[Entry]:
@@ -474,6 +469,7 @@ class Pool:
             return None
         log.info("sandbox stopped key=%s account=%s reason=%s", entry.key, shown(entry.account), why)
         del self._entries[entry.key]
+        self._ended_lately.append(entry.key)
         sandbox.cut()
         self._end_in_background(entry.key, sandbox.remove())
         return sandbox

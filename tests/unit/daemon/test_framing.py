@@ -147,40 +147,6 @@ def test_nesting_has_a_bound(depth: int, is_allowed: bool) -> None:
             framing.decode(data)
 
 
-def test_donated_descriptors_are_closed_here_and_open_there(pair: Pair) -> None:
-    reading, writing = os.pipe()
-    framing.donate(pair[0], messages.Begin("x"), Descriptors([writing]))
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(writing)
-    received = framing.receive(pair[1])
-    assert received is not None
-    received.descriptors.close()
-    assert os.read(reading, 1) == b""
-    os.close(reading)
-
-
-def test_a_donation_that_would_block_can_be_tried_again(pair: Pair) -> None:
-    pair[0].setblocking(False)
-    with pytest.raises(BlockingIOError):
-        fill(pair[0])
-    reading, writing = os.pipe()
-    given = Descriptors([writing])
-    with pytest.raises(BlockingIOError):
-        framing.donate(pair[0], messages.Begin("x"), given)
-    assert given.filenos() == [writing]
-    given.close()
-    os.close(reading)
-
-
-def test_a_donation_to_nobody_closes_all_the_same(pair: Pair) -> None:
-    pair[1].close()
-    reading, writing = os.pipe()
-    with pytest.raises(BrokenPipeError):
-        framing.donate(pair[0], messages.Begin("x"), Descriptors([writing]))
-    assert os.read(reading, 1) == b""
-    os.close(reading)
-
-
 def test_text_that_is_not_unicode_is_sent_as_a_question_mark() -> None:
     assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {"a": "?"}
 

@@ -529,6 +529,7 @@ class Memcache:
     """Swift's memcache ring as far as it is used, in memory; values go through JSON as in the real one."""
 
     def __init__(self) -> None:
+        self.memcache_servers = ["one"]
         self.values: dict[str, Any] = {}
         self.on_get: list[Callable[[], None]] = []
 

@@ -175,6 +175,20 @@ def test_one_round_trip_reads_what_is_known_of_a_storlet_and_of_its_container(
     assert len(trips) == 2
 
 
+@pytest.mark.parametrize("servers", [["one"], ["one", "another"]])
+def test_where_there_is_one_server_the_objects_container_is_read_with_the_storlet(
+    remembering: Proxy, swift: FakeSwift, servers: list[str]
+) -> None:
+    """Of several the one that is asked may have what it took while another was away."""
+    remembering.memcache.memcache_servers = servers
+    remembering.call("GET", "c/o", RUN)
+    key, known = f"container/{ACCOUNT}/c", {"status": 200, "read_acl": "", "meta": {}, "sysmeta": {}}
+    remembering.memcache.values[key] = known
+    seen: dict[str, Any] = {}
+    remembering.call("GET", "c/o", RUN, environ={"swift.infocache": seen})
+    assert seen.get(key) == (known if len(servers) == 1 else None)
+
+
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
 def test_a_write_forgets_what_was_remembered(remembering: Proxy, swift: FakeSwift, method: str) -> None:
     remembering.call("GET", "c/o", RUN)

@@ -69,7 +69,7 @@ class FakeDocker:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Kill every supervisor; the containers stay, as dead ones do in Docker."""
-        for container in self.containers.values():
+        for container in list(self.containers.values()):
             container.process.send_signal(number)
             if number == signal.SIGKILL:
                 container.process.wait()
