@@ -229,7 +229,7 @@ class _Memory:
         if self._memcache:
             entry_key = self._entry_key(storlet)
             keys = [self._generation_key, entry_key, self._container_key]
-            if container and len(self._memcache.memcache_servers) == 1:
+            if container and len(getattr(self._memcache, "memcache_servers", ())) == 1:
                 keys.append(get_cache_key(self.account, container))
             generation, entry, *containers = self._memcache.get_multi(keys, self._container_key) or (None, None)
             for key, info in zip(keys[2:], containers, strict=False):
