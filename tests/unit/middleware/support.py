@@ -136,8 +136,9 @@ class Workers:
 
     def _spawn(self, function: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=function, args=args, daemon=True)
-        thread.start()
+        # Before it begins: whoever has got something of it may wait for its end.
         self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         while True:
