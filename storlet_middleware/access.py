@@ -12,6 +12,7 @@ from swift.common.wsgi import make_env
 from swift.proxy.controllers.base import get_cache_key, get_container_info
 
 from storlet_middleware import names
+from storlet_middleware.request import wsgi
 
 _ACL: Final = {"GET": "read_acl", "PUT": "write_acl"}
 #: As whom Swift's middlewares ask for what they need to know themselves, and formpost to upload.
@@ -47,8 +48,7 @@ def is_swifts_own(environ: Mapping[str, Any]) -> bool:
 def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
     """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an auth middleware all may."""
     name = unquote(path.removesuffix("?"))
-    path_info = name.encode().decode("latin-1")
-    asked = make_env(environ, method=method, path=path_info, query_string="", swift_source=names.SWIFT_SOURCE)
+    asked = make_env(environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE)
     asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
     info = _container(asked, app, name)
     authorize = environ.get("swift.authorize")

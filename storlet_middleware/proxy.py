@@ -61,7 +61,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.launch import Launcher, Place
 from storlet_middleware.object import storlet_metadata
 from storlet_middleware.pipeline import Pipeline, merged
-from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest
+from storlet_middleware.request import ByteRange, ObjectPath, StorletRequest, wsgi
 from storlet_middleware.result import BrokenAnswer, LocalResult, RemoteResult, Result
 from storlet_middleware.ruled_run import UNKNOWN_TYPE, Plan
 from storlet_middleware.sources import ClientBody, GuardedBody, ObjectBody, SourceAnswer
@@ -946,9 +946,9 @@ def _set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:
     An empty value withholds what the source has under that key.
     """
     for key, value in metadata.items():
-        name = _wsgi("Content-Type" if key.lower() == "content-type" else names.OBJECT_META + key)
+        name = wsgi("Content-Type" if key.lower() == "content-type" else names.OBJECT_META + key)
         if value:
-            headers[name] = _wsgi(value)
+            headers[name] = wsgi(value)
         else:
             headers.pop(name, None)
 
@@ -970,12 +970,8 @@ def _passed_on(source: Any) -> dict[str, str]:
     }
 
 
-def _wsgi(text: str) -> str:
-    return text.encode().decode("latin-1")
-
-
 def _path_info(request: StorletRequest, path: ObjectPath) -> str:
-    return _wsgi(f"/{request.version}/{request.account}/{path.container}/{path.name}")
+    return wsgi(f"/{request.version}/{request.account}/{path.container}/{path.name}")
 
 
 _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_COPY_FROM", "HTTP_DESTINATION")

@@ -59,6 +59,11 @@ def text(value: str) -> str:
     return value if value.isascii() else value.encode("latin-1").decode("utf-8")
 
 
+def wsgi(value: str) -> str:
+    """The reverse of :func:`text`."""
+    return value if value.isascii() else value.encode().decode("latin-1")
+
+
 def account_of(value: str) -> str:
     """An account as Swift reads it from a header (quoted); raises :class:`BadRequest`."""
     try:

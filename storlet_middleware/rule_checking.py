@@ -25,6 +25,7 @@ from storlet_middleware.catalog import object_path, user_metadata
 from storlet_middleware.concurrency import WaitExpired, run_process, semaphore, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
+from storlet_middleware.request import wsgi
 
 #: Checks at a time in a proxy process, and how long another one waits.
 _CHECKS: Final = 2
@@ -127,7 +128,7 @@ class Checker:
 
     def _readers(self, environ: dict[str, Any], place: tuple[str, str]) -> str | None:
         """Who may run the account's storlets, as far as every authentication middleware would say the same."""
-        path = f"/{'/'.join(place)}/{self._config.storlet.storlet_container}".encode().decode("latin-1")
+        path = wsgi(f"/{'/'.join(place)}/{self._config.storlet.storlet_container}")
         info = get_container_info({**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE)
         acl = [entry.strip() for entry in (info["read_acl"] or "").split(",")]
         referrers = [entry for entry in acl if entry.startswith(".r:")]
@@ -154,7 +155,7 @@ class Checker:
     def _disabled(
         self, environ: dict[str, Any], place: tuple[str, str], steps: list[Mapping[str, Any]]
     ) -> Iterator[Finding]:
-        path = f"/{'/'.join(place)}".encode().decode("latin-1")
+        path = wsgi(f"/{'/'.join(place)}")
         info = get_account_info({**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE)
         if steps and not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
             said = "the account is not enabled for storlets: every request for which a rule runs one would be refused"

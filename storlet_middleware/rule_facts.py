@@ -26,6 +26,7 @@ from rules.engine import Compiled, Decision, Needs
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import access, grants, names
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.request import wsgi
 
 #: A rule's text is seen by more people than a token may be.
 _SECRETS: Final = frozenset(
@@ -244,7 +245,7 @@ def _metadata(headers: HeaderKeyDict) -> dict[str, str]:
 
 def container_facts(app: Any, environ: dict[str, Any], version: str, account: str, container: str) -> ContainerFacts:
     """Of a container that Swift cannot tell about, nothing is known and so nothing is allowed: raises :class:`BackendFailed`."""
-    path = f"/{version}/{account}/{container}".encode().decode("latin-1")
+    path = wsgi(f"/{version}/{account}/{container}")
     asked = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
     info = get_container_info(asked, app, swift_source=names.SWIFT_SOURCE)
     if info["status"] == 404:

@@ -36,6 +36,7 @@ from swift.proxy.controllers.base import clear_info_cache, get_account_info
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
+from storlet_middleware.request import wsgi
 
 #: With an account's name behind it, the key of ``swift.infocache`` where a request keeps the rules that it has begun with;
 MEMO: Final = "storlets-rules/"
@@ -245,7 +246,7 @@ def forget(environ: dict[str, Any], account: str) -> None:
 def _environ_of(environ: dict[str, Any], version: str, account: str) -> dict[str, Any]:
     """For questions about an account, with what the request has learnt of it so far."""
     environ.setdefault("swift.infocache", {})
-    return {**environ, "PATH_INFO": f"/{version}/{account}".encode().decode("latin-1")}
+    return {**environ, "PATH_INFO": wsgi(f"/{version}/{account}")}
 
 
 def _read(text: str) -> Pointer:

@@ -132,13 +132,19 @@ class Workers:
         self._listener.bind(self.path)
         self._listener.listen(64)
         self._threads: list[threading.Thread] = []
+        self._spawning = threading.Lock()
         self._spawn(self._accept)
 
     def _spawn(self, function: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=function, args=args, daemon=True)
-        # Before it begins: whoever has got something of it may wait for its end.
-        self._threads.append(thread)
-        thread.start()
+        # One step: whoever has got something of it may wait for its end.
+        with self._spawning:
+            thread.start()
+            self._threads.append(thread)
+
+    def _started(self) -> list[threading.Thread]:
+        with self._spawning:
+            return list(self._threads)
 
     def _accept(self) -> None:
         while True:
@@ -176,14 +182,14 @@ class Workers:
 
     def settle(self) -> None:
         """Wait until every run is over."""
-        for thread in self._threads[1:]:
+        for thread in self._started()[1:]:
             thread.join(5)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for thread in self._threads:
+        for thread in self._started():
             thread.join(5)
 
 
