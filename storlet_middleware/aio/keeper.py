@@ -25,6 +25,7 @@ BACKOFF_SECONDS: Final = (0.0, 0.5, 1.0, 2.0)
 STEADY_SECONDS: Final = 60.0
 ENGINE_LOOK_SECONDS: Final = 5.0
 ENGINE_SILENT_SECONDS: Final = 45.0
+CLEAN_UP_AGAIN_SECONDS: Final = (1.0, 5.0, 30.0)
 
 
 @dataclass
@@ -80,19 +81,35 @@ def keep(home: Home) -> None:
     """Supervise until killed, or until the home is gone."""
     charges = _charges(home)
     housework = 0.0
-    with engine.in_use():
+    with engine.in_use(), programs.keeping(home):
         while home.real.is_dir():
             now = time.monotonic()
-            for charge in charges:
-                _tend(home, charge, now)
-            if now >= housework:
-                housework = now + HOUSEWORK_SECONDS
-                _note_engine(home)
-                _bound_logs(home)
-                _touch_cache(home)
+            try:
+                for charge in charges:
+                    _tend(home, charge, now)
+                if now >= housework:
+                    housework = now + HOUSEWORK_SECONDS
+                    _note_engine(home)
+                    _bound_logs(home)
+                    _touch_cache(home)
+            except OSError as error:  # a full disk; or the home goes at this moment
+                complain(f"cannot look after {home.real}: {error}")
             processes.reap()
             time.sleep(LOOK_SECONDS)
     complain(f"{home.real} has been deleted: taking its cluster down")
+    _clean_up(home)
+
+
+def _clean_up(home: Home) -> None:
+    """Nobody else can do it: what hinders it once (an engine in the middle of a restart) is tried again."""
+    for seconds in CLEAN_UP_AGAIN_SECONDS:
+        try:
+            cluster.clean_up(home)
+        except (AioError, OSError) as error:
+            complain(f"{error}\ntrying again in {seconds:g} s")
+            time.sleep(seconds)
+        else:
+            return
     cluster.clean_up(home)
 
 

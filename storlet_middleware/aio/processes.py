@@ -76,8 +76,10 @@ def leader(owner: str, name: str) -> int | None:
 
 
 def start(owner: str, program: Program) -> int:
-    """Start ``program`` detached: own session, no standard input, output appended to its log.  Returns its pid."""
-    program.log.parent.mkdir(parents=True, exist_ok=True)
+    """Start ``program`` detached: own session, no standard input, output appended to its log.  Returns its pid.
+
+    The log's directory is not made here: a home that is being deleted must not come back.
+    """
     env = {
         "PATH": PATH,
         "HOME": "/",
@@ -86,7 +88,11 @@ def start(owner: str, program: Program) -> int:
         **program.env,
         MARK: f"{owner}/{program.name}",
     }
-    with program.log.open("ab") as log:
+    try:
+        log = program.log.open("ab")
+    except OSError as error:
+        raise AioError(f"cannot start {program.name}: its log {program.log}: {error.strerror}") from error
+    with log:
         try:
             child = subprocess.Popen(
                 list(program.command),

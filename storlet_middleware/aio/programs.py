@@ -98,7 +98,26 @@ def answers(home: Home, entry: Entry) -> bool:
         return _is_healthy(entry.port)
     if entry.socket:
         return _connects(entry.socket, socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return processes.leader(home.node_id, entry.name) is not None
+    return _is_kept(home)
+
+
+@contextmanager
+def keeping(home: Home) -> Iterator[None]:
+    """Held by the keeper while it keeps: a process that is only about to has not seen the home yet."""
+    with (home.run / "keeper.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_kept(home: Home) -> bool:
+    try:
+        with (home.run / "keeper.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def is_current(pid: int, entry: Entry) -> bool:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import keeper
-from storlet_middleware.aio.keeper import BACKOFF_SECONDS, ENGINE_SILENT_SECONDS, STEADY_SECONDS, Charge, EngineHealth
+from storlet_middleware.aio import home as homes
+from storlet_middleware.aio import keeper, programs
+from storlet_middleware.aio.home import Home
+from storlet_middleware.aio.keeper import (
+    BACKOFF_SECONDS,
+    CLEAN_UP_AGAIN_SECONDS,
+    ENGINE_SILENT_SECONDS,
+    STEADY_SECONDS,
+    Charge,
+    EngineHealth,
+)
+from storlet_middleware.aio.progress import AioError
 
 
 class Flaky:
@@ -106,3 +117,60 @@ def test_a_new_engine_has_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     engine.pid = 8
     assert all(engine.look_for(ENGINE_SILENT_SECONDS - 5))
     assert engine.ended == 0
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setattr(homes, "RUN_ROOT", tmp_path / "run")
+    monkeypatch.setattr(keeper.engine, "USERS", tmp_path / "users")
+    made = homes.open_home({"STORLETS_HOME": str(tmp_path / "home"), "STORLETS_PORT": "0"})
+    made.run.mkdir(parents=True)
+    return made
+
+
+def test_a_keeper_that_does_not_keep_yet_does_not_answer(home: Home) -> None:
+    entry = programs.Entry(programs.KEEPER, [], "")
+    assert not programs.answers(home, entry)
+    with programs.keeping(home):
+        assert programs.answers(home, entry)
+        assert programs.answers(home, entry), "who looks takes nothing away"
+    assert not programs.answers(home, entry)
+
+
+class Ended:
+    """The keeper's ways to the machine: the home goes in the middle of a round, and the engine hinders the cleaning."""
+
+    def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch, hindered: int) -> None:
+        self.home, self.hindered = home, hindered
+        self.tries, self.slept = 0, list[float]()
+        monkeypatch.setattr(keeper, "_note_engine", self._lose_home)
+        monkeypatch.setattr(keeper.cluster, "clean_up", self._clean_up)
+        monkeypatch.setattr(keeper.time, "sleep", self.slept.append)
+
+    def _lose_home(self, home: Home) -> None:
+        shutil.rmtree(home.real)
+        programs.set_pid(home, programs.DOCKERD, 7)
+
+    def _clean_up(self, home: Home) -> None:
+        assert home == self.home
+        self.tries += 1
+        if self.tries <= self.hindered:
+            raise AioError("the engine does not answer")
+
+
+@pytest.mark.parametrize("hindered", [0, 1, len(CLEAN_UP_AGAIN_SECONDS)])
+def test_a_home_that_goes_in_the_middle_of_a_round_is_cleaned_up_whatever_hinders_it_first(
+    home: Home, monkeypatch: pytest.MonkeyPatch, hindered: int
+) -> None:
+    ended = Ended(home, monkeypatch, hindered)
+    keeper.keep(home)
+    assert ended.tries == hindered + 1
+    assert ended.slept[1:] == list(CLEAN_UP_AGAIN_SECONDS[:hindered])
+    assert not home.real.exists()
+
+
+def test_a_cleaning_that_never_works_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Ended(home, monkeypatch, 99)
+    with pytest.raises(AioError, match="does not answer"):
+        keeper.keep(home)
+    assert ended.tries == len(CLEAN_UP_AGAIN_SECONDS) + 1

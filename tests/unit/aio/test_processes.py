@@ -105,3 +105,10 @@ def test_a_program_that_dies_while_starting_shows_its_log(owner: str, tmp_path: 
 def test_a_program_that_is_missing_is_named(owner: str, tmp_path: Path) -> None:
     with pytest.raises(AioError, match="/nowhere/server"):
         processes.start(owner, Program("server", ["/nowhere/server"], tmp_path / "log"))
+
+
+def test_a_start_does_not_bring_a_deleted_home_back(owner: str, tmp_path: Path) -> None:
+    gone = tmp_path / "home/logs"
+    with pytest.raises(AioError, match="No such file"):
+        processes.start(owner, Program("server", [sys.executable, "-c", SLEEP], gone / "server.log"))
+    assert not gone.parent.exists()
