@@ -4,6 +4,7 @@ A worker's life::
 
     WAITING --placed, or PLACE_SECONDS--> LOADING
     LOADING --ready--> IDLE <--begin / end--> BUSY --end(recycle), hang-up, load too long, ...--> ENDING --exit--> gone
+                        `---------------------------leave----------------------------------------^
        '--load_failed--> REFUSING (answers every invocation with the reason, for REFUSE_SECONDS)
 
 and, beside that, ``is_retiring``: its channel is shut down, it leaves when it has nothing to do. ``settle`` keeps one
@@ -465,6 +466,8 @@ class WorkerGroup:
                 self._began(one, descriptors.take(0))
             elif isinstance(report, messages.End) and one.connection is not None:
                 self._ended(one, report)
+            elif isinstance(report, messages.Leave) and one.connection is None and one.state is State.IDLE:
+                self._leaves(one, failed=False)
             elif isinstance(report, messages.Ready) and one.state is State.LOADING:
                 self._became(one, State.IDLE)
                 self._failure = None
@@ -533,12 +536,15 @@ class WorkerGroup:
             # Our own worker would have asked for its replacement.
             self._kill(one)
         elif report.recycle:
-            # It still has its ``done`` to send, so it may end by itself; see the deadline.
-            one.state = State.ENDING
-            one.has_failed = report.failed
-            self._set_deadline(one, one.since + LEAVE_SECONDS)
-            if one.pid in self.workers:
-                self._replace_if_short()
+            self._leaves(one, failed=report.failed)
+
+    def _leaves(self, one: Worker, *, failed: bool) -> None:
+        """It may still have its ``done`` to send, so it ends by itself; see the deadline."""
+        one.state = State.ENDING
+        one.has_failed = failed
+        self._set_deadline(one, time.monotonic() + LEAVE_SECONDS)
+        if one.pid in self.workers:
+            self._replace_if_short()
 
     def _channel_ended(self, one: Worker) -> None:
         if one.channel is not None:

@@ -34,7 +34,18 @@ from storlet_daemon import author, kernel
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFailed, Metadata, Ready, Started, Usage
+from storlet_daemon.protocol.messages import (
+    Begin,
+    Done,
+    End,
+    Invoke,
+    Leave,
+    LoadFailed,
+    Metadata,
+    Ready,
+    Started,
+    Usage,
+)
 
 RECEIVE_SECONDS = 10
 """How long a new connection has to bring its message."""
@@ -65,6 +76,7 @@ _get_handler: Callable[[int], object] = importlib.import_module("_signal").getsi
 _STARTED = framing.encode(Started())
 _NO_METADATA = framing.encode(Metadata({}))
 _END = framing.encode(End())
+_DO_NOT_WAIT = int(socket.MSG_DONTWAIT)
 
 
 @dataclass(frozen=True)
@@ -174,18 +186,24 @@ class _Worker:
 
     def _receive(self, connection: socket.socket) -> tuple[Invoke, Descriptors] | None:
         """The invocation that the connection brings. Faults are answered here; ``None`` then, or when nothing came."""
-        poll = select.poll()
-        poll.register(connection.fileno(), select.POLLIN)
-        if not poll.poll(RECEIVE_SECONDS * 1000):
-            return None
         try:
-            received = framing.receive(connection)
+            received = self._receive_soon(connection)
             return None if received is None else (received.message(messages.INVOCATION_REQUEST), received.descriptors)
         except messages.ProtocolError as error:
             _tell(connection, Done.error(messages.PROTOCOL, str(error)))
         except OSError:
             pass
         return None
+
+    @staticmethod
+    def _receive_soon(connection: socket.socket) -> framing.Received | None:
+        try:
+            # Nearly always the message is there already.
+            return framing.receive(connection, _DO_NOT_WAIT)
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLIN)
+            return framing.receive(connection) if poll.poll(RECEIVE_SECONDS * 1000) else None
 
     def _refuse(self, connection: socket.socket, failure: LoadFailed) -> None:
         # Read first: a socket that is closed with something unread takes back what it has sent.
@@ -223,12 +241,15 @@ class _Worker:
             before = _cpu_seconds()
             done = self._run(streams)
         self._runs_left -= 1
-        # In this order: what was left behind is looked for when nothing of the run is meant to be there any more.
-        is_last = self._state.restore(streams.donated) | (not done.is_ok) | (self._runs_left <= 0)
+        is_last = not done.is_ok or self._runs_left <= 0
         usage = Usage(round(_cpu_seconds() - before, 6), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         framing.send_bytes(self._channel, framing.encode(End(is_last, not done.is_ok)) if is_last else _END)
         _tell(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
         if is_last:
+            os._exit(0)
+        # Last, because nobody waits for it.
+        if self._state.restore(streams.donated):
+            framing.send(self._channel, Leave())
             os._exit(0)
 
     def _begin(self, invoke: Invoke, connection: socket.socket) -> bool:

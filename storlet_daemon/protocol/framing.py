@@ -107,14 +107,14 @@ def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) 
     connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _NO_SIGNAL)
 
 
-def receive(connection: socket.socket) -> Received | None:
+def receive(connection: socket.socket, flags: int = 0) -> Received | None:
     """The next record, or ``None`` when the other side has closed. Received descriptors are close-on-exec."""
-    data, ancillary, flags, _ = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC)
+    data, ancillary, found, _ = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags)
     descriptors = _received(ancillary) if ancillary else Descriptors()
     if not data and not ancillary:
         return None
     try:
-        return Received(decode(data, is_cut=bool(flags & _CUT)), descriptors)
+        return Received(decode(data, is_cut=bool(found & _CUT)), descriptors)
     except BaseException:
         descriptors.close()
         raise

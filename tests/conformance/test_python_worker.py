@@ -61,6 +61,12 @@ def test_a_signal_handler_left_behind_costs_the_worker(probe: Storlet) -> None:
     assert probe.run(do="pid").output != pid
 
 
+def test_the_next_worker_is_there_before_it_is_asked_for(probe: Storlet, sandbox: HostSandbox) -> None:
+    pid = int(probe.run(do="pid").output)
+    assert probe.run(do="leave_handler").done.is_ok
+    until(lambda: sandbox.descendants() and pid not in sandbox.descendants())
+
+
 def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storlet) -> None:
     result = probe.run(InputPipe(b"shout"), do="child")
     assert result.output == b"SHOUT"
@@ -120,7 +126,14 @@ def test_a_storlet_that_closes_our_descriptors_harms_itself(probe: Storlet) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ['{"type":"ready"}', '{"type":"begin","id":"x"}', '{"type":"load_failed","message":"x"}', "garbage", "[" * 9000],
+    [
+        '{"type":"ready"}',
+        '{"type":"begin","id":"x"}',
+        '{"type":"leave"}',
+        '{"type":"load_failed","message":"x"}',
+        "garbage",
+        "[" * 9000,
+    ],
 )
 def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text: str) -> None:
     result = probe.run(do="forge", text=text)
