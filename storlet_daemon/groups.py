@@ -43,7 +43,9 @@ from storlet_daemon.runtimes import CHANNEL, LISTENING, Places, Runtime
 REFUSE_SECONDS = 5.0
 """How long a failed load is the answer before the next try."""
 SHORT_SECONDS = 0.002
-"""An invocation that is over before this is never watched, and nobody starts a worker because of it: most are that short."""
+"""Nobody starts a worker because of an invocation that is over before this: most are that short."""
+WATCH_SECONDS = 0.02
+"""An invocation that is over before this is not watched: whoever leaves it need not be told from who has its answer."""
 STOP_SECONDS = 0.2
 """How long a cancelled worker has to stop before it is killed without looking."""
 LEAVE_SECONDS = 5.0
@@ -101,6 +103,7 @@ class Worker:
     connection: socket.socket | None = None
     cancelled: socket.socket | None = None
     ended: socket.socket | None = None
+    is_long: bool = False
     is_watched: bool = False
     is_retiring: bool = False
     was_killed: bool = False
@@ -130,7 +133,7 @@ class Surroundings:
 
     ``make_room`` says whether one more worker of a group fits; when not, it makes idle workers of other groups leave.
     ``place`` asks the node daemon to put a worker into its control groups, and says whether an answer may come.
-    ``clear_scratch`` makes it empty the scratch space as soon as nothing runs.
+    ``clear_scratch`` makes it empty the scratch space as soon as nothing runs. ``heard`` tells it that invocations come and go.
     """
 
     poller: Poller
@@ -141,6 +144,7 @@ class Surroundings:
     expendable: kernel.Expendable
     place: Callable[[messages.Place], bool]
     clear_scratch: Callable[[], None]
+    heard: Callable[[], None]
 
 
 @dataclass(eq=False)
@@ -255,7 +259,7 @@ class WorkerGroup:
                     one.blame = (messages.FAILED, "storlet was killed: it did not end when it had said that it would")
                 self._kill(one)
             elif one.connection is not None and not one.is_watched and self._changes_at(one) <= now:
-                self._watch(one, one.connection)
+                self._lasts(one, one.connection, now)
             elif not one.is_retiring and self._changes_at(one) <= now:
                 self._retire(one)
         if self._scratch_at <= now:
@@ -268,7 +272,7 @@ class WorkerGroup:
     def _changes_at(self, one: Worker) -> float:
         """When the clock alone changes what this worker is, its deadline aside."""
         if one.state is State.BUSY and not one.is_watched:
-            return one.since + SHORT_SECONDS
+            return one.since + (WATCH_SECONDS if one.is_long else SHORT_SECONDS)
         if one.is_retiring:
             return math.inf
         if one.state is State.IDLE:
@@ -287,7 +291,7 @@ class WorkerGroup:
         for one in self.workers.values():
             if one.serves:
                 count += 1
-                if not one.is_watched:
+                if not one.is_long:
                     # Free, about to be, or busy for so short a time that it may be free again before anyone has looked.
                     self._stop_waiting()
                     return
@@ -494,14 +498,15 @@ class WorkerGroup:
     def _began(self, one: Worker, fd: int) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
         one.connection = connection
-        one.is_watched = False
+        one.is_long = one.is_watched = False
         number = os.fstat(fd).st_ino
         if number in one.seen or not self._is_of_filter(connection):
             one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
             self._kill(one)
             return
         one.seen.add(number)
-        one.meter.began()
+        one.meter.began(self.around.poller.since)
+        self.around.heard()
         _forget_ended(one)
         one.state, one.since = State.BUSY, time.monotonic()
         one.deadline = math.inf
@@ -522,8 +527,10 @@ class WorkerGroup:
     def _ended(self, one: Worker, report: messages.End) -> None:
         if one.is_watched and one.connection is not None:
             self.around.poller.forget(one.connection.fileno())
-        one.ended, one.connection, one.is_watched = one.connection, None, False
+        one.ended, one.connection = one.connection, None
+        one.is_long = one.is_watched = False
         one.meter.ended()
+        self.around.heard()
         one.runs += 1
         self.runs += 1
         self.failures += report.failed
@@ -558,6 +565,12 @@ class WorkerGroup:
         self._failed_until = time.monotonic() + REFUSE_SECONDS
 
     # -- cancel
+
+    def _lasts(self, one: Worker, connection: socket.socket, now: float) -> None:
+        """The invocation takes longer than most: another one may need a worker, and later its caller may leave it."""
+        one.is_long = True
+        if self._changes_at(one) <= now:
+            self._watch(one, connection)
 
     def _watch(self, one: Worker, connection: socket.socket) -> None:
         try:
@@ -602,7 +615,7 @@ class WorkerGroup:
                 self.around.poller.forget(one.connection.fileno())
             one.connection.close()
             one.connection = None
-            one.is_watched = False
+            one.is_long = one.is_watched = False
 
     # -- limits that the kernel does not keep by itself
 

@@ -61,17 +61,22 @@ class Meter:
         self._busy_seconds = 0.0
         self._runs = 0
         self._began_at: float | None = None
+        self._ended_at = -math.inf
         self._before_run: float | None = None
 
-    def began(self) -> None:
-        """An invocation begins."""
-        self._began_at = time.monotonic()
+    def began(self, after: float) -> None:
+        """An invocation has begun, ``after`` this moment (monotonic seconds) and after the end of the one before.
+
+        The supervisor hears of several at once, and late; what a run has used meanwhile must not look as if it was used idle.
+        """
+        self._began_at = max(after, self._ended_at)
         self._before_run = None
 
     def ended(self) -> None:
         """It is over."""
         if self._began_at is not None:
-            self._busy_seconds += time.monotonic() - self._began_at
+            self._ended_at = time.monotonic()
+            self._busy_seconds += self._ended_at - self._began_at
             self._began_at = None
         self._runs += 1
 

@@ -31,6 +31,8 @@ from storlet_daemon.runtimes import Places
 from storlet_daemon.runtimes.table import table
 
 RECONNECT_SECONDS = 0.1
+NAP_SECONDS = 0.005
+"""After it was told of an invocation's begin or end, the supervisor lets so much time pass before it reads what else workers say."""
 SWEEP_SECONDS = 0.005
 """Between two looks for processes that dead workers have left."""
 SWEEPS_MAX = 100
@@ -55,6 +57,7 @@ class Supervisor:
             kernel.Expendable(),
             self._place,
             self._clear_scratch,
+            self._invocations_heard,
         )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []
@@ -66,6 +69,7 @@ class Supervisor:
         self._is_scratch_full = False
         self._cleaner = 0
         self._is_ending = False
+        self._hears_invocations = False
         self._budget = Budget.of_this_sandbox()
         self._attempts = Attempts(self._poller, self._answer)
 
@@ -79,10 +83,24 @@ class Supervisor:
         self._poller.watch(self._signals.fileno(), select.EPOLLIN, self._read_signals)
         try:
             while not self._is_ending:
-                self._poller.wait(self._tick())
+                seconds = self._tick()
+                if self._hears_invocations:
+                    # More of them are likely to follow soon, and none of them waits for this process.
+                    self._hears_invocations = False
+                    self._poller.nap(NAP_SECONDS, self._urgent())
+                else:
+                    self._poller.wait(seconds)
         finally:
             self._end()
         return 0
+
+    def _invocations_heard(self) -> None:
+        self._hears_invocations = True
+
+    def _urgent(self) -> list[int]:
+        """What somebody waits for: commands, and the end of processes."""
+        control = [] if self._control is None else [self._control.fileno()]
+        return [self._signals.fileno(), *control]
 
     def _tick(self) -> float:
         """Do what is due; answer how long to wait at most (seconds, -1 for ever)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_trickle_is_allowed_for_ever_and_a_little_more_is_not(clock: Clock) ->
 def test_all_processors_are_an_invocations_while_it_runs(clock: Clock) -> None:
     meter = Meter()
     clock.look(meter, 0.0)
-    meter.began()
+    meter.began(clock.now)
     assert not clock.look(meter, 4.0)
     assert not clock.look(meter, 8.0)
     meter.ended()
@@ -61,7 +62,7 @@ def test_all_processors_are_an_invocations_while_it_runs(clock: Clock) -> None:
 def test_rest_gives_no_credit_for_later(clock: Clock) -> None:
     meter = Meter()
     clock.look(meter, 0.0)
-    meter.began()
+    meter.began(clock.now)
     clock.look(meter, 0.0)
     clock.look(meter, 0.0)
     meter.ended()
@@ -72,15 +73,41 @@ def test_many_short_invocations_may_take_a_moment_each(clock: Clock) -> None:
     meter = Meter()
     clock.look(meter, 0.0)
     for _ in range(1000):
-        meter.began()
+        meter.began(clock.now)
         meter.ended()
     assert not clock.look(meter, 1.0)
+
+
+def test_what_was_used_before_anybody_heard_of_the_run_is_the_runs(clock: Clock) -> None:
+    meter = Meter()
+    clock.look(meter, 0.0)
+    for _ in range(200):
+        asleep_since = clock.now
+        clock.now += 0.005
+        meter.began(asleep_since)
+        meter.ended()
+    assert not clock.look(meter, 2.0)
+
+
+def test_runs_that_are_heard_of_together_share_the_time_between_two_looks(clock: Clock) -> None:
+    meter = Meter()
+    clock.look(meter, 0.0)
+    for _ in range(20):
+        asleep_since = clock.now
+        clock.now += 0.005
+        for _ in range(10):
+            meter.began(asleep_since)
+            meter.ended()
+    # 0.1 s of two processors, and a moment for each of 200 runs.
+    assert meter.allowed == math.inf
+    assert not clock.look(meter, 0.5)
+    assert meter.allowed == pytest.approx(0.2 + 0.2 + (2.1 * idle.LEAK))
 
 
 def test_what_a_run_took_is_told_after_its_death() -> None:
     used = resource.struct_rusage([3.0, 1.0, 2048, *[0] * 13])
     meter = Meter()
-    meter.began()
+    meter.began(0.0)
     assert meter.usage(used).cpu_seconds == 0
     assert meter.usage(used).peak_memory_bytes == 2048 * 1024
     meter.sample(1)

@@ -1,0 +1,98 @@
+"""What is read when, of several descriptors."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from storlet_daemon.poller import Poller
+
+LONG_SECONDS = 60
+
+
+class Ends:
+    """Two ends of a connection; the first is watched, and counts how often it was read."""
+
+    def __init__(self, poller: Poller) -> None:
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.times_read = 0
+        self.messages = 0
+        self.ours.setblocking(False)
+        poller.watch(self.ours.fileno(), select.EPOLLIN, self._read)
+
+    def _read(self) -> None:
+        self.times_read += 1
+        try:
+            while self.ours.recv(100):
+                self.messages += 1
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.fixture
+def poller() -> Poller:
+    return Poller()
+
+
+@pytest.fixture
+def often(poller: Poller) -> Iterator[Ends]:
+    ends = Ends(poller)
+    yield ends
+    ends.close()
+
+
+@pytest.fixture
+def urgent(poller: Poller) -> Iterator[Ends]:
+    ends = Ends(poller)
+    yield ends
+    ends.close()
+
+
+def test_what_comes_in_a_nap_is_read_together_at_its_end(poller: Poller, often: Ends) -> None:
+    began = time.monotonic()
+    often.theirs.send(b"1")
+    more = [threading.Timer(0.02 * number, often.theirs.send, [b"x"]) for number in range(1, 4)]
+    for one in more:
+        one.start()
+    poller.nap(0.5, [])
+    for one in more:
+        one.join()
+    assert (often.times_read, often.messages) == (1, 4)
+    assert poller.since <= began + 0.4, "it may all have happened since the nap began"
+
+
+def test_a_nap_ends_when_something_urgent_comes(poller: Poller, often: Ends, urgent: Ends) -> None:
+    often.theirs.send(b"1")
+    later = threading.Timer(0.02, urgent.theirs.send, [b"now"])
+    later.start()
+    began = time.monotonic()
+    poller.nap(LONG_SECONDS, [urgent.ours.fileno()])
+    assert time.monotonic() - began < LONG_SECONDS
+    assert (urgent.messages, often.messages) == (1, 1)
+    later.join()
+
+
+def test_a_nap_after_which_nothing_is_there_does_not_wait_for_it(poller: Poller, often: Ends) -> None:
+    began = time.monotonic()
+    poller.nap(0.01, [])
+    assert time.monotonic() - began < LONG_SECONDS
+    assert often.times_read == 0
+
+
+def test_who_waits_finds_what_has_just_happened(poller: Poller, often: Ends) -> None:
+    poller.nap(0.0, [])
+    time.sleep(0.02)
+    began = time.monotonic()
+    often.theirs.send(b"1")
+    poller.wait(-1)
+    assert often.messages == 1
+    assert poller.since >= began
