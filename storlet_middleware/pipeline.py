@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from storlet_middleware.engine.feed import PipeSource
 from storlet_middleware.errors import StorletError
 from storlet_middleware.result import LocalResult, Result, Usage
 
@@ -50,7 +51,7 @@ class Upstream:
         self._result.close()
 
 
-class PipedUpstream(Upstream):
+class PipedUpstream(Upstream, PipeSource):
     """The same where the storlet runs on this node: its output is a pipe, which the kernel pours into the next one's input."""
 
     def __init__(self, pipeline: Pipeline, index: int, result: LocalResult) -> None:
@@ -58,7 +59,6 @@ class PipedUpstream(Upstream):
         self._invocation = result.invocation
 
     def pour(self, pipe: int) -> int | None:
-        """See :class:`~storlet_middleware.engine.feed.PipeSource`."""
         try:
             return self._invocation.pour(pipe)
         except StorletError:

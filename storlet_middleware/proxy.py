@@ -507,6 +507,11 @@ class Run:
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
         """Answers with data for all of ``wanted``, in their order, or the first fault and nothing left open."""
+        if len(wanted) == 1:
+            outcome = self._try_get(*wanted[0])
+            if isinstance(outcome, Exception):
+                raise self._of_rules(outcome)
+            return [outcome]
         tasks = [spawn(self._try_get, path, span) for path, span in wanted]
         try:
             outcomes = [task.wait() for task in tasks]
@@ -519,10 +524,13 @@ class Run:
             for outcome in outcomes:
                 if not isinstance(outcome, Exception):
                     close_if_possible(outcome.app_iter)
-            # What a rule closes to the caller is refused in the rule's name, whatever Swift made of that.
-            refused = self._refused_by_rules()
-            raise refused[0] if refused else faults[0]
+            raise self._of_rules(faults[0])
         return outcomes
+
+    def _of_rules(self, fault: Exception) -> Exception:
+        """What a rule closes to the caller is refused in the rule's name, whatever Swift made of that."""
+        refused = self._refused_by_rules()
+        return refused[0] if refused else fault
 
     def _try_get(self, path: ObjectPath, span: ByteRange | None) -> Any:
         """The answer, or the exception: a task of its own must not print it."""

@@ -6,9 +6,10 @@ would look complete.  So a broken source first cancels the invocation and then c
 
 from __future__ import annotations
 
+import abc
 import os
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from storlet_middleware.concurrency import (
     GreenTask,
@@ -38,10 +39,13 @@ class Source(Protocol):
         """Told before a read in progress is killed, whose bytes are lost; :meth:`close` follows."""
 
 
-@runtime_checkable
-class PipeSource(Source, Protocol):
-    """A source that is a pipe itself, so that its bytes need not come here on their way into another."""
+class PipeSource(Source, abc.ABC):
+    """A source that is a pipe itself, so that its bytes need not come here on their way into another.
 
+    To be one is said by name: whether something merely looks like one takes Python longer to find out than a small read.
+    """
+
+    @abc.abstractmethod
     def pour(self, pipe: int) -> int | None:
         """Move bytes into ``pipe``: how many, 0 at the end, ``None`` when it is full; ``BrokenPipeError``: it has no reader.
 
