@@ -4,7 +4,6 @@ A worker's life::
 
     WAITING --placed, or PLACE_SECONDS--> LOADING
     LOADING --ready--> IDLE <--begin / end--> BUSY --end(recycle), hang-up, load too long, ...--> ENDING --exit--> gone
-                        `---------------------------leave----------------------------------------^
        '--load_failed--> REFUSING (answers every invocation with the reason, for REFUSE_SECONDS)
 
 and, beside that, ``is_retiring``: its channel is shut down, it leaves when it has nothing to do. ``settle`` keeps one
@@ -46,6 +45,8 @@ SHORT_SECONDS = 0.002
 """Nobody starts a worker because of an invocation that is over before this: most are that short."""
 WATCH_SECONDS = 0.02
 """An invocation that is over before this is not watched: whoever leaves it need not be told from who has its answer."""
+FAREWELL_SECONDS = 0.05
+"""How long a worker whose caller has gone has to say that the invocation is over: with its ``done`` everybody else is done."""
 STOP_SECONDS = 0.2
 """How long a cancelled worker has to stop before it is killed without looking."""
 LEAVE_SECONDS = 5.0
@@ -90,8 +91,8 @@ class Worker:
     """One worker process. ``connection`` is the supervisor's duplicate of the running invocation's.
 
     ``ended`` is the connection of the last one that has ended, until the next begins or the worker is known to be quiet: when
-    it dies and has not sent its ``done``, somebody must. ``blame`` is the reason when the supervisor kills it for what it does,
-    ``seen`` are the connections that it has had.
+    it dies and has not sent its ``done``, somebody must. ``gone_at`` is when the caller of the running one was
+    seen to have left. ``blame`` is the reason when the supervisor kills it for what it does, ``seen`` are the connections that it has had.
     """
 
     pid: int
@@ -105,6 +106,7 @@ class Worker:
     ended: socket.socket | None = None
     is_long: bool = False
     is_watched: bool = False
+    gone_at: float = math.inf
     is_retiring: bool = False
     was_killed: bool = False
     has_loaded: bool = False
@@ -218,6 +220,11 @@ class WorkerGroup:
         )  # fmt: skip
 
     @property
+    def awaited(self) -> int | None:
+        """The listening socket, where a connection there would have to wait for a worker that is not there yet."""
+        return self.listening.fileno() if self._is_waiting else None
+
+    @property
     def works(self) -> bool:
         """Whether any worker loads, runs or ends just now."""
         return any(one.state not in (State.IDLE, State.REFUSING) for one in self.workers.values())
@@ -258,7 +265,7 @@ class WorkerGroup:
                 elif one.state is State.ENDING:
                     one.blame = (messages.FAILED, "storlet was killed: it did not end when it had said that it would")
                 self._kill(one)
-            elif one.connection is not None and not one.is_watched and self._changes_at(one) <= now:
+            elif one.connection is not None and self._changes_at(one) <= now:
                 self._lasts(one, one.connection, now)
             elif not one.is_retiring and self._changes_at(one) <= now:
                 self._retire(one)
@@ -273,6 +280,8 @@ class WorkerGroup:
         """When the clock alone changes what this worker is, its deadline aside."""
         if one.state is State.BUSY and not one.is_watched:
             return one.since + (WATCH_SECONDS if one.is_long else SHORT_SECONDS)
+        if one.gone_at < math.inf:
+            return one.gone_at + FAREWELL_SECONDS
         if one.is_retiring:
             return math.inf
         if one.state is State.IDLE:
@@ -470,8 +479,6 @@ class WorkerGroup:
                 self._began(one, descriptors.take(0))
             elif isinstance(report, messages.End) and one.connection is not None:
                 self._ended(one, report)
-            elif isinstance(report, messages.Leave) and one.connection is None and one.state is State.IDLE:
-                self._leaves(one, failed=False)
             elif isinstance(report, messages.Ready) and one.state is State.LOADING:
                 self._became(one, State.IDLE)
                 self._failure = None
@@ -498,7 +505,7 @@ class WorkerGroup:
     def _began(self, one: Worker, fd: int) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
         one.connection = connection
-        one.is_long = one.is_watched = False
+        one.is_long, one.is_watched, one.gone_at = False, False, math.inf
         number = os.fstat(fd).st_ino
         if number in one.seen or not self._is_of_filter(connection):
             one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
@@ -528,7 +535,7 @@ class WorkerGroup:
         if one.is_watched and one.connection is not None:
             self.around.poller.forget(one.connection.fileno())
         one.ended, one.connection = one.connection, None
-        one.is_long = one.is_watched = False
+        one.is_long, one.is_watched, one.gone_at = False, False, math.inf
         one.meter.ended()
         self.around.heard()
         one.runs += 1
@@ -543,15 +550,12 @@ class WorkerGroup:
             # Our own worker would have asked for its replacement.
             self._kill(one)
         elif report.recycle:
-            self._leaves(one, failed=report.failed)
-
-    def _leaves(self, one: Worker, *, failed: bool) -> None:
-        """It may still have its ``done`` to send, so it ends by itself; see the deadline."""
-        one.state = State.ENDING
-        one.has_failed = failed
-        self._set_deadline(one, time.monotonic() + LEAVE_SECONDS)
-        if one.pid in self.workers:
-            self._replace_if_short()
+            # It may still have its ``done`` to send, so it ends by itself; see the deadline.
+            one.state = State.ENDING
+            one.has_failed = report.failed
+            self._set_deadline(one, one.since + LEAVE_SECONDS)
+            if one.pid in self.workers:
+                self._replace_if_short()
 
     def _channel_ended(self, one: Worker) -> None:
         if one.channel is not None:
@@ -568,6 +572,9 @@ class WorkerGroup:
 
     def _lasts(self, one: Worker, connection: socket.socket, now: float) -> None:
         """The invocation takes longer than most: another one may need a worker, and later its caller may leave it."""
+        if one.gone_at < math.inf:
+            self._cancel(one)
+            return
         one.is_long = True
         if self._changes_at(one) <= now:
             self._watch(one, connection)
@@ -583,14 +590,19 @@ class WorkerGroup:
             self._kill(one)
 
     def _hung_up(self, one: Worker) -> None:
-        """The filter has closed the connection: a cancel, unless the worker has ended the invocation by itself."""
+        """The filter has closed the connection: a cancel, unless the worker has ended the invocation by itself, or is about to."""
         connection = one.connection
         # Asked again, because the event may be about an earlier connection that had the same number.
         if connection is None or not _is_ready(connection, select.POLLRDHUP):
             return
         self.around.poller.forget(connection.fileno())
+        one.gone_at = time.monotonic()
+        self.due = min(self.due, one.gone_at + FAREWELL_SECONDS)
+
+    def _cancel(self, one: Worker) -> None:
+        connection, one.gone_at = one.connection, math.inf
         self._read_reports(one)
-        if one.connection is connection and not one.was_killed:
+        if connection is not None and one.connection is connection and not one.was_killed:
             one.cancelled = connection
             self._set_deadline(one, time.monotonic() + STOP_SECONDS)
             kernel.kill(one.pid, signal.SIGSTOP)
@@ -615,7 +627,7 @@ class WorkerGroup:
                 self.around.poller.forget(one.connection.fileno())
             one.connection.close()
             one.connection = None
-            one.is_long = one.is_watched = False
+            one.is_long, one.is_watched, one.gone_at = False, False, math.inf
 
     # -- limits that the kernel does not keep by itself
 

@@ -9,7 +9,7 @@ is full is killed.
 A child that its parent does not wait for takes its processor time with it. Only the group's control group, if there is one,
 has counted that; so the same is asked of all workers of a group together, and if it is too much, the idle ones go.
 
-Allowed are: all processors while an invocation runs, a moment per invocation for taking it and for cleaning up after it, and
+Allowed are: all processors while an invocation runs, or may have run while the supervisor took a nap, a moment per invocation for taking it, and
 a trickle for the background work of a JVM (measured: less than 0.01 s in the 6 s after 500 runs and a second of hard work).
 """
 
@@ -105,7 +105,7 @@ class Meter:
     def usage(self, used: resource.struct_rusage) -> Usage:
         """What the run that has died with its process took: ``used`` is of the whole life of the process."""
         whole = used.ru_utime + used.ru_stime
-        # Too short to have been sampled: next to nothing.
+        # Too short to have been watched, and so sampled.
         before = whole if self._before_run is None else self._before_run
         return Usage(round(max(whole - before, 0.0), 6), used.ru_maxrss * 1024)
 

@@ -21,7 +21,7 @@ class Poller:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self.since = time.monotonic()
-        """What handlers find now has happened after this (monotonic seconds)."""
+        """Since when nobody could hear what handlers find now: the beginning of a nap, else just now (monotonic seconds)."""
 
     def watch(self, fd: int, events: int, handler: Handler) -> None:
         """Call ``handler`` whenever ``events`` (or a hang-up) are there; the descriptor is not watched yet."""

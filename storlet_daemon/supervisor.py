@@ -98,9 +98,10 @@ class Supervisor:
         self._hears_invocations = True
 
     def _urgent(self) -> list[int]:
-        """What somebody waits for: commands, and the end of processes."""
-        control = [] if self._control is None else [self._control.fileno()]
-        return [self._signals.fileno(), *control]
+        """What somebody waits for: commands, the end of processes, and connections for which a worker has to be started."""
+        control = None if self._control is None else self._control.fileno()
+        fds = [self._signals.fileno(), control, *(group.awaited for group in self._groups.values())]
+        return [fd for fd in fds if fd is not None]
 
     def _tick(self) -> float:
         """Do what is due; answer how long to wait at most (seconds, -1 for ever)."""

@@ -34,18 +34,7 @@ from storlet_daemon import author, kernel
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_daemon.protocol.messages import (
-    Begin,
-    Done,
-    End,
-    Invoke,
-    Leave,
-    LoadFailed,
-    Metadata,
-    Ready,
-    Started,
-    Usage,
-)
+from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFailed, Metadata, Ready, Started, Usage
 
 RECEIVE_SECONDS = 10
 """How long a new connection has to bring its message."""
@@ -177,6 +166,9 @@ class _Worker:
             return False
         except OSError:
             os._exit(0)
+        if connection.gettimeout() is not None:
+            # A storlet has set a default for all sockets of its process.
+            connection.settimeout(None)
         with connection:
             if self.failure is None:
                 self._invoke(connection)
@@ -241,15 +233,12 @@ class _Worker:
             before = _cpu_seconds()
             done = self._run(streams)
         self._runs_left -= 1
-        is_last = not done.is_ok or self._runs_left <= 0
         usage = Usage(round(_cpu_seconds() - before, 6), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-        framing.send_bytes(self._channel, framing.encode(End(is_last, not done.is_ok)) if is_last else _END)
         _tell(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
+        # Nobody waits for this. It belongs to the run all the same: one that hangs here is ended as a run that hangs.
+        is_last = not done.is_ok or self._runs_left <= 0 or self._state.restore(streams.donated)
+        framing.send_bytes(self._channel, framing.encode(End(is_last, not done.is_ok)) if is_last else _END)
         if is_last:
-            os._exit(0)
-        # Last, because nobody waits for it.
-        if self._state.restore(streams.donated):
-            framing.send(self._channel, Leave())
             os._exit(0)
 
     def _begin(self, invoke: Invoke, connection: socket.socket) -> bool:
@@ -558,9 +547,12 @@ class _ProcessState:
         ``donated`` are the files of the run: a duplicate of one would keep an object's data, or somebody's pipe, for ever.
         """
         try:
-            self._put_back()
-        except Exception:  # noqa: BLE001  whatever it is, a new process has it not
+            return self._restore(donated)
+        except BaseException:  # noqa: BLE001  whatever it is, also of a signal handler: a new process has it not
             return True
+
+    def _restore(self, donated: set[tuple[int, int]]) -> bool:
+        self._put_back()
         if self._has_new_threads() or _has_children() or self._current_handlers() != self._handlers:
             return True
         count = len(os.listdir(_DESCRIPTORS))
@@ -575,6 +567,7 @@ class _ProcessState:
         return _count_threads() > self._threads
 
     def _put_back(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         if os.getcwd() != self._directory:
             os.chdir(self._directory)
         os.umask(self._umask)
@@ -586,7 +579,6 @@ class _ProcessState:
             os.environb.update(self._environment)
         if sys.path != self._path:
             sys.path[:] = self._path
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
     @staticmethod
     def _current_handlers() -> list[object]:

@@ -9,7 +9,7 @@ table                 from, to                           messages
 ===================== ================================== ====================================================
 INVOCATION_REQUEST    filter -> worker                   Invoke
 INVOCATION_EVENTS     worker or supervisor -> filter     Started, Metadata, Done
-WORKER_REPORTS        worker -> supervisor               Ready, LoadFailed, Begin, End, Leave
+WORKER_REPORTS        worker -> supervisor               Ready, LoadFailed, Begin, End
 CONTROL_COMMANDS      node daemon -> supervisor          Load, Unload, AskStatus, Assign, Inspect, Check, Placed
 CONTROL_REPORTS       supervisor -> node daemon          Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked,
                                                          Refused, Place
@@ -430,7 +430,7 @@ class Begin(Message):
 
 @dataclass(frozen=True)
 class End(Message):
-    """The invocation is over but for its ``done``. After ``recycle`` the worker ends by itself."""
+    """The invocation is over, but for its ``done`` where that comes later. After ``recycle`` the worker ends by itself."""
 
     TYPE = "end"
 
@@ -438,14 +438,7 @@ class End(Message):
     failed: bool = _wire(_flag, default=False)
 
 
-@dataclass(frozen=True)
-class Leave(Message):
-    """After ``end`` and ``done``: the run has left something behind that cannot be put back. The worker ends by itself."""
-
-    TYPE = "leave"
-
-
-WORKER_REPORTS: Kinds = _table(Ready, LoadFailed, Begin, End, Leave)
+WORKER_REPORTS: Kinds = _table(Ready, LoadFailed, Begin, End)
 
 
 # 2c: node daemon and supervisor

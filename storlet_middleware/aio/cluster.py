@@ -24,6 +24,7 @@ from .home import (
     Home,
     check_xattrs,
     find_home,
+    is_still,
     lock_holder,
     locked,
     mount_all,
@@ -137,8 +138,9 @@ def clean_up(home: Home) -> None:
     _remove_group(home.node_id)
     unmount_all(home)
     image.remove_scratch()
-    home.cluster_json.unlink(missing_ok=True)
-    shutil.rmtree(home.real / "stopped", ignore_errors=True)
+    if is_still(home):
+        home.cluster_json.unlink(missing_ok=True)
+        shutil.rmtree(home.real / "stopped", ignore_errors=True)
     others = {process.owner for process in processes.everything()} - {home.node_id, engine.OWNER}
     if not others:
         engine.stop_unused()

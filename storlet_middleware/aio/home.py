@@ -106,6 +106,11 @@ def find_home(env: Mapping[str, str] = os.environ) -> Home | None:
     return _home_of(real, _path_of(env.get("STORLETS_CONF") or str(real / "etc")), settings)
 
 
+def is_still(home: Home) -> bool:
+    """Whether the directory is that of this cluster: it may have been deleted, and another cluster made in its place."""
+    return home.real.is_dir() and _read_settings(home.real).get("node_id", home.node_id) == home.node_id
+
+
 def needs_mount(path: Path) -> bool:
     """Whether Swift's user cannot work with this name: too long, a space in it, or a closed directory above it."""
     if len(str(path)) > SHORT_PATH or not _PLAIN.fullmatch(str(path)):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from . import cache, cluster, engine, processes, programs
-from .home import Home
+from .home import Home, is_still
 from .progress import AioError, complain
 
 LOOK_SECONDS: Final = 0.25
@@ -72,7 +73,7 @@ class EngineHealth:
                 self.answered = now
         if now - self.answered < ENGINE_SILENT_SECONDS:
             return True
-        complain(f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: ending it")
+        _note(f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: ending it")
         engine.halt()
         return False
 
@@ -82,22 +83,35 @@ def keep(home: Home) -> None:
     charges = _charges(home)
     housework = 0.0
     with engine.in_use(), programs.keeping(home):
-        while home.real.is_dir():
+        while is_still(home):
             now = time.monotonic()
-            try:
-                for charge in charges:
+            for charge in charges:
+                with _whatever_the_disk_does():
                     _tend(home, charge, now)
-                if now >= housework:
-                    housework = now + HOUSEWORK_SECONDS
-                    _note_engine(home)
-                    _bound_logs(home)
-                    _touch_cache(home)
-            except OSError as error:  # a full disk; or the home goes at this moment
-                complain(f"cannot look after {home.real}: {error}")
+            if now >= housework:
+                housework = now + HOUSEWORK_SECONDS
+                for work in (_bound_logs, _note_engine, _touch_cache):
+                    with _whatever_the_disk_does():
+                        work(home)
             processes.reap()
             time.sleep(LOOK_SECONDS)
-    complain(f"{home.real} has been deleted: taking its cluster down")
+    _note(f"{home.real} has been deleted: taking its cluster down")
     _clean_up(home)
+
+
+@contextmanager
+def _whatever_the_disk_does() -> Iterator[None]:
+    """A full disk, or a home that is deleted at this moment, must not end the keeper: nobody looks after that."""
+    try:
+        yield
+    except OSError as error:
+        _note(str(error))
+
+
+def _note(text: str) -> None:
+    """Into the keeper's log, as far as the disk lets it."""
+    with suppress(OSError):
+        complain(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}")
 
 
 def _clean_up(home: Home) -> None:
@@ -106,7 +120,7 @@ def _clean_up(home: Home) -> None:
         try:
             cluster.clean_up(home)
         except (AioError, OSError) as error:
-            complain(f"{error}\ntrying again in {seconds:g} s")
+            _note(f"{error}\ntrying again in {seconds:g} s")
             time.sleep(seconds)
         else:
             return
@@ -120,7 +134,7 @@ def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
             shutil.copyfile(path, path.with_name(path.name + ".1"))
             os.truncate(path, 0)
     except OSError as error:
-        complain(f"cannot bound {path}: {error}")
+        _note(f"cannot bound {path}: {error}")
 
 
 def _charges(home: Home) -> list[Charge]:
@@ -145,10 +159,10 @@ def _tend(home: Home, charge: Charge, now: float) -> None:
     try:
         pid = charge.look(now)
     except AioError as error:
-        complain(f"{charge.name}: {error}")
+        _note(f"{charge.name}: {error}")
         return
     if pid:
-        complain(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {charge.name} had ended; started again, pid {pid}")
+        _note(f"{charge.name} had ended; started again, pid {pid}")
         programs.set_pid(home, charge.name, pid)
 
 

@@ -29,7 +29,6 @@ TO_SUPERVISOR: Final = (
     b"\x00garbage", b"[]", b"{}", b'{"type":"end"}', b'{"type":"begin","id":"x"}', b'{"type":"ready"}', b'{"type":"load_failed","message":"x","traceback":"y"}',
     b'{"v":1,"type":"hello","pid":1,"groups":[]}', b'{"type":"unload","request":1,"version":"x"}', b"[" * 5000, b'"' + b"x" * 60000 + b'"',
     b'{"type":"end","recycle":false,"failed":false}', b'{"type":"end","recycle":true,"failed":true}', b'{"type":"end","recycle":"\\u001b[2J"}',
-    b'{"type":"leave"}',
 )  # fmt: skip
 
 

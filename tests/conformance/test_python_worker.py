@@ -12,8 +12,18 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_daemon.supervisor import NAP_SECONDS
 from tests.conformance.conftest import CODE, ControlGroups
-from tests.conformance.daemon_harness import Code, HostSandbox, InputPipe, Storlet, count_descriptors, running, until
+from tests.conformance.daemon_harness import (
+    Code,
+    HostSandbox,
+    InputPipe,
+    Run,
+    Storlet,
+    count_descriptors,
+    running,
+    until,
+)
 
 BROKEN = "raise RuntimeError('broken')\n"
 MENDED = "class Mended:\n    def __init__(self, logger): pass\n    def __call__(self, i, o, p): o[0].write(b'mended')\n"
@@ -65,6 +75,36 @@ def test_the_next_worker_is_there_before_it_is_asked_for(probe: Storlet, sandbox
     pid = int(probe.run(do="pid").output)
     assert probe.run(do="leave_handler").done.is_ok
     until(lambda: sandbox.descendants() and pid not in sandbox.descendants())
+
+
+def test_a_run_whose_clean_up_hangs_is_ended_when_its_caller_has_gone(probe: Storlet, sandbox: HostSandbox) -> None:
+    pid = int(probe.run(do="pid").output)
+    assert probe.run(do="leave_hang").done.is_ok
+    assert probe.run(b"next").output == b"next"
+    until(lambda: pid not in sandbox.descendants())
+
+
+def test_a_default_timeout_left_behind_is_not_that_of_the_next_connection(probe: Storlet) -> None:
+    assert probe.run(do="leave_timeout", seconds="0.05").done.is_ok
+    connection = probe.connect()
+    time.sleep(0.3)
+    with Run(connection, [InputPipe(b"late")]) as run:
+        run.send({}, 4096)
+        assert run.finish().output == b"late"
+
+
+def test_a_supervisor_does_not_wake_up_for_each_run(probe: Storlet, sandbox: HostSandbox) -> None:
+    probe.run(b"first")
+    before, began = _sleeps(sandbox.pid), time.monotonic()
+    for _ in range(200):
+        probe.run(b"x")
+    # A nap, and a look for what follows it; on a slow machine that may be more than runs.
+    assert _sleeps(sandbox.pid) - before <= 20 + 3 * (time.monotonic() - began) / NAP_SECONDS
+
+
+def _sleeps(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:"))
 
 
 def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storlet) -> None:
@@ -126,14 +166,7 @@ def test_a_storlet_that_closes_our_descriptors_harms_itself(probe: Storlet) -> N
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"type":"ready"}',
-        '{"type":"begin","id":"x"}',
-        '{"type":"leave"}',
-        '{"type":"load_failed","message":"x"}',
-        "garbage",
-        "[" * 9000,
-    ],
+    ['{"type":"ready"}', '{"type":"begin","id":"x"}', '{"type":"load_failed","message":"x"}', "garbage", "[" * 9000],
 )
 def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text: str) -> None:
     result = probe.run(do="forge", text=text)

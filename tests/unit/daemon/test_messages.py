@@ -38,7 +38,6 @@ EXAMPLES: list[tuple[messages.Message, messages.Kinds, int]] = [
     (messages.LoadFailed("why", "where"), messages.WORKER_REPORTS, 0),
     (messages.Begin("tx-1"), messages.WORKER_REPORTS, 1),
     (messages.End(recycle=True, failed=True), messages.WORKER_REPORTS, 0),
-    (messages.Leave(), messages.WORKER_REPORTS, 0),
     (messages.Hello(1, (VERSION,)), messages.CONTROL_REPORTS, 0),
     (
         messages.Load(1, VERSION, VERSION, "python", "a.B", "a.py", "a.py", "3.11", ("x.sh",)),

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -157,6 +158,13 @@ class Probe:
 
     def do_leave_handler(self, in_files, out, params):
         signal.signal(signal.SIGUSR1, lambda *_: None)
+
+    def do_leave_hang(self, in_files, out, params):
+        """Leave the process such that putting it back takes for ever."""
+        os.getcwd = lambda: time.sleep(300)
+
+    def do_leave_timeout(self, in_files, out, params):
+        socket.setdefaulttimeout(float(params["seconds"]))
 
     def do_state(self, in_files, out, params):
         mask = os.umask(0)
