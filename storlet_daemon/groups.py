@@ -45,8 +45,9 @@ SHORT_SECONDS = 0.002
 """Nobody starts a worker because of an invocation that is over before this: most are that short."""
 WATCH_SECONDS = 0.02
 """An invocation that is over before this is not watched: whoever leaves it need not be told from who has its answer."""
-FAREWELL_SECONDS = 0.05
-"""How long a worker whose caller has gone has to say that the invocation is over: with its ``done`` everybody else is done."""
+CLEAN_UP_SECONDS = 0.5
+"""How long a worker may clean up when the filter has left with the ``done``. Where its group has used up its share of the processors, it may
+stand still for a tenth of a second meanwhile."""
 STOP_SECONDS = 0.2
 """How long a cancelled worker has to stop before it is killed without looking."""
 LEAVE_SECONDS = 5.0
@@ -91,8 +92,8 @@ class Worker:
     """One worker process. ``connection`` is the supervisor's duplicate of the running invocation's.
 
     ``ended`` is the connection of the last one that has ended, until the next begins or the worker is known to be quiet: when
-    it dies and has not sent its ``done``, somebody must. ``gone_at`` is when the caller of the running one was
-    seen to have left. ``blame`` is the reason when the supervisor kills it for what it does, ``seen`` are the connections that it has had.
+    it dies and has not sent its ``done``, somebody must. ``taken_at`` is when it was seen that the filter has the ``done`` of the
+    running one. ``blame`` is the reason when the supervisor kills it for what it does, ``seen`` are the connections that it has had.
     """
 
     pid: int
@@ -106,7 +107,7 @@ class Worker:
     ended: socket.socket | None = None
     is_long: bool = False
     is_watched: bool = False
-    gone_at: float = math.inf
+    taken_at: float = math.inf
     is_retiring: bool = False
     was_killed: bool = False
     has_loaded: bool = False
@@ -280,8 +281,8 @@ class WorkerGroup:
         """When the clock alone changes what this worker is, its deadline aside."""
         if one.state is State.BUSY and not one.is_watched:
             return one.since + (WATCH_SECONDS if one.is_long else SHORT_SECONDS)
-        if one.gone_at < math.inf:
-            return one.gone_at + FAREWELL_SECONDS
+        if one.taken_at < math.inf:
+            return one.taken_at + CLEAN_UP_SECONDS
         if one.is_retiring:
             return math.inf
         if one.state is State.IDLE:
@@ -505,7 +506,7 @@ class WorkerGroup:
     def _began(self, one: Worker, fd: int) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
         one.connection = connection
-        one.is_long, one.is_watched, one.gone_at = False, False, math.inf
+        one.is_long, one.is_watched, one.taken_at = False, False, math.inf
         number = os.fstat(fd).st_ino
         if number in one.seen or not self._is_of_filter(connection):
             one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
@@ -535,7 +536,7 @@ class WorkerGroup:
         if one.is_watched and one.connection is not None:
             self.around.poller.forget(one.connection.fileno())
         one.ended, one.connection = one.connection, None
-        one.is_long, one.is_watched, one.gone_at = False, False, math.inf
+        one.is_long, one.is_watched, one.taken_at = False, False, math.inf
         one.meter.ended()
         self.around.heard()
         one.runs += 1
@@ -572,7 +573,7 @@ class WorkerGroup:
 
     def _lasts(self, one: Worker, connection: socket.socket, now: float) -> None:
         """The invocation takes longer than most: another one may need a worker, and later its caller may leave it."""
-        if one.gone_at < math.inf:
+        if one.taken_at < math.inf:
             self._cancel(one)
             return
         one.is_long = True
@@ -590,17 +591,20 @@ class WorkerGroup:
             self._kill(one)
 
     def _hung_up(self, one: Worker) -> None:
-        """The filter has closed the connection: a cancel, unless the worker has ended the invocation by itself, or is about to."""
+        """The filter has closed the connection: a cancel, unless it had what it wanted, or the worker has said that it has ended."""
         connection = one.connection
         # Asked again, because the event may be about an earlier connection that had the same number.
         if connection is None or not _is_ready(connection, select.POLLRDHUP):
             return
         self.around.poller.forget(connection.fileno())
-        one.gone_at = time.monotonic()
-        self.due = min(self.due, one.gone_at + FAREWELL_SECONDS)
+        if _has_taken(connection):
+            one.taken_at = time.monotonic()
+            self.due = min(self.due, one.taken_at + CLEAN_UP_SECONDS)
+        else:
+            self._cancel(one)
 
     def _cancel(self, one: Worker) -> None:
-        connection, one.gone_at = one.connection, math.inf
+        connection, one.taken_at = one.connection, math.inf
         self._read_reports(one)
         if connection is not None and one.connection is connection and not one.was_killed:
             one.cancelled = connection
@@ -627,7 +631,7 @@ class WorkerGroup:
                 self.around.poller.forget(one.connection.fileno())
             one.connection.close()
             one.connection = None
-            one.is_long, one.is_watched, one.gone_at = False, False, math.inf
+            one.is_long, one.is_watched, one.taken_at = False, False, math.inf
 
     # -- limits that the kernel does not keep by itself
 
@@ -703,7 +707,7 @@ class WorkerGroup:
 
     def _report_death(self, one: Worker, status: int, used: resource.struct_rusage) -> None:
         connection = one.connection
-        if connection is not None and one.cancelled is None:
+        if connection is not None and one.cancelled is not connection:
             self.runs += 1
             self.failures += 1
             done = messages.Done.error(*self._cause(one, status), usage=one.meter.usage(used))
@@ -772,6 +776,19 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 _CREDENTIALS = struct.Struct("3i")
+
+
+def _has_taken(connection: socket.socket) -> bool:
+    """Whether the filter, which has closed the connection, has had its ``done``: it says that in a last record, which nobody reads."""
+    for _ in range(2):
+        try:
+            return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
+        except OSError:
+            # That it was closed with something unread is told once, before what is there.
+            continue
+    return False
 
 
 def _forget_ended(one: Worker) -> None:

@@ -9,6 +9,7 @@ table                 from, to                           messages
 ===================== ================================== ====================================================
 INVOCATION_REQUEST    filter -> worker                   Invoke
 INVOCATION_EVENTS     worker or supervisor -> filter     Started, Metadata, Done
+INVOCATION_END        filter -> supervisor               Taken
 WORKER_REPORTS        worker -> supervisor               Ready, LoadFailed, Begin, End
 CONTROL_COMMANDS      node daemon -> supervisor          Load, Unload, AskStatus, Assign, Inspect, Check, Placed
 CONTROL_REPORTS       supervisor -> node daemon          Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked,
@@ -394,8 +395,16 @@ def cut_middle(text: str, limit: int = TRACEBACK_MAX) -> str:
     return data[:head].decode("utf-8", "ignore") + mark.decode() + data[-tail:].decode("utf-8", "ignore")
 
 
+@dataclass(frozen=True)
+class Taken(Message):
+    """The filter has the ``done``, and closes the connection now. The worker does not read it, the supervisor sees that it is there."""
+
+    TYPE = "taken"
+
+
 INVOCATION_REQUEST: Kinds = _table(Invoke)
 INVOCATION_EVENTS: Kinds = _table(Started, Metadata, Done)
+INVOCATION_END: Kinds = _table(Taken)
 
 
 # 2b: worker and supervisor

@@ -107,8 +107,17 @@ def find_home(env: Mapping[str, str] = os.environ) -> Home | None:
 
 
 def is_still(home: Home) -> bool:
-    """Whether the directory is that of this cluster: it may have been deleted, and another cluster made in its place."""
-    return home.real.is_dir() and _read_settings(home.real).get("node_id", home.node_id) == home.node_id
+    """Whether the directory is that of this cluster: it may have been deleted, and another cluster made in its place.
+
+    While the disk does not tell, it is.
+    """
+    try:
+        settings = json.loads((home.real / "settings.json").read_text(encoding="utf-8"))
+        return bool(settings["node_id"] == home.node_id)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, LookupError, TypeError):
+        return True
 
 
 def needs_mount(path: Path) -> bool:

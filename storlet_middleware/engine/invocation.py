@@ -60,6 +60,7 @@ _FAIRNESS_BYTES: Final = 4 << 20
 _METADATA_KEY: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]|[^\x00-\xa0\s])+")
 #: While no data comes: how often the connection is looked at, where a ``done`` may have come all the same.
 _LOOK_SECONDS: Final = 0.25
+_TAKEN: Final = framing.encode(messages.Taken())
 
 
 @dataclass(frozen=True)
@@ -461,6 +462,7 @@ class Invocation:
 
     def _take_done(self, done: messages.Done) -> None:
         self._leave()
+        self._part()
         if done.usage is not None:
             self.usage = {
                 "cpu_seconds": done.usage.cpu_seconds,
@@ -475,6 +477,14 @@ class Invocation:
         text = messages.one_line(done.message or "the storlet did not say why")
         detail = messages.cut_middle(done.traceback or "")
         raise from_code(code or messages.FAILED, text, detail=detail)
+
+    def _part(self) -> None:
+        """Close the connection of a run that is over, and say so: else it would be a cancel, and the worker is still cleaning up."""
+        connection, self._connection = self._live_connection(), None
+        with contextlib.suppress(OSError):
+            framing.send_bytes(connection, _TAKEN)
+        forget(connection.fileno())
+        connection.close()
 
     # --- waiting and deadlines -----------------------------------------------------------------------------------
 
@@ -550,7 +560,7 @@ class Invocation:
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def _source_failed(self, error: BaseException) -> None:
-        """A source broke: cancel before its pipe is closed, so that the storlet cannot mistake it for the end."""
+        """A source broke: cancel before its pipe is closed. The storlet may see an end there before it is killed; nobody takes its output."""
         self._input_error = error
         if self._connection is not None:
             with contextlib.suppress(OSError):

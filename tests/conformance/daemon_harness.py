@@ -398,7 +398,14 @@ class Run:
                         is_done = event is None or isinstance(event, messages.Done)
                         if is_done:
                             ready.unregister(fd)
+                            self._part()
         return Result(self.events, self.output, self.log)
+
+    def _part(self) -> None:
+        """Leave as the filter does when it has the end mark."""
+        with contextlib.suppress(OSError):
+            framing.send(self.connection, messages.Taken())
+        self.connection.close()
 
     @property
     def log(self) -> bytes:

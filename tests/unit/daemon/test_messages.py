@@ -17,6 +17,7 @@ VERSION = "0f" * 32
 TABLES = [
     messages.INVOCATION_REQUEST,
     messages.INVOCATION_EVENTS,
+    messages.INVOCATION_END,
     messages.WORKER_REPORTS,
     messages.CONTROL_COMMANDS,
     messages.CONTROL_REPORTS,
@@ -37,6 +38,7 @@ EXAMPLES: list[tuple[messages.Message, messages.Kinds, int]] = [
     (messages.Ready(), messages.WORKER_REPORTS, 0),
     (messages.LoadFailed("why", "where"), messages.WORKER_REPORTS, 0),
     (messages.Begin("tx-1"), messages.WORKER_REPORTS, 1),
+    (messages.Taken(), messages.INVOCATION_END, 0),
     (messages.End(recycle=True, failed=True), messages.WORKER_REPORTS, 0),
     (messages.Hello(1, (VERSION,)), messages.CONTROL_REPORTS, 0),
     (
