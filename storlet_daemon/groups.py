@@ -506,7 +506,6 @@ class WorkerGroup:
     def _began(self, one: Worker, fd: int) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
         one.connection = connection
-        one.is_long, one.is_watched, one.taken_at = False, False, math.inf
         number = os.fstat(fd).st_ino
         if number in one.seen or not self._is_of_filter(connection):
             one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
@@ -533,10 +532,7 @@ class WorkerGroup:
             return False
 
     def _ended(self, one: Worker, report: messages.End) -> None:
-        if one.is_watched and one.connection is not None:
-            self.around.poller.forget(one.connection.fileno())
-        one.ended, one.connection = one.connection, None
-        one.is_long, one.is_watched, one.taken_at = False, False, math.inf
+        one.ended = self._take_connection(one)
         one.meter.ended()
         self.around.heard()
         one.runs += 1
@@ -626,12 +622,17 @@ class WorkerGroup:
         self.settle()
 
     def _close_connection(self, one: Worker) -> None:
-        if one.connection is not None:
-            if one.is_watched:
-                self.around.poller.forget(one.connection.fileno())
-            one.connection.close()
-            one.connection = None
-            one.is_long, one.is_watched, one.taken_at = False, False, math.inf
+        connection = self._take_connection(one)
+        if connection is not None:
+            connection.close()
+
+    def _take_connection(self, one: Worker) -> socket.socket | None:
+        """What was the worker's, which now runs nothing: what was known of the run goes with it."""
+        connection, one.connection = one.connection, None
+        if one.is_watched and connection is not None:
+            self.around.poller.forget(connection.fileno())
+        one.is_long, one.is_watched, one.taken_at = False, False, math.inf
+        return connection
 
     # -- limits that the kernel does not keep by itself
 

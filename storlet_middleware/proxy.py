@@ -507,30 +507,27 @@ class Run:
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
         """Answers with data for all of ``wanted``, in their order, or the first fault and nothing left open."""
-        if len(wanted) == 1:
-            outcome = self._try_get(*wanted[0])
-            if isinstance(outcome, Exception):
-                raise self._of_rules(outcome)
-            return [outcome]
-        tasks = [spawn(self._try_get, path, span) for path, span in wanted]
-        try:
-            outcomes = [task.wait() for task in tasks]
-        except BaseException:
-            for task in tasks:
-                _give_up(task)
-            raise
+        # One needs no task of its own.
+        outcomes = [self._try_get(*wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
         faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         if faults:
             for outcome in outcomes:
                 if not isinstance(outcome, Exception):
                     close_if_possible(outcome.app_iter)
-            raise self._of_rules(faults[0])
+            # What a rule closes to the caller is refused in the rule's name, whatever Swift made of that.
+            refused = self._refused_by_rules()
+            raise refused[0] if refused else faults[0]
         return outcomes
 
-    def _of_rules(self, fault: Exception) -> Exception:
-        """What a rule closes to the caller is refused in the rule's name, whatever Swift made of that."""
-        refused = self._refused_by_rules()
-        return refused[0] if refused else fault
+    def _try_all(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[Any]:
+        """The same as :meth:`_try_get` for each, at the same time."""
+        tasks = [spawn(self._try_get, path, span) for path, span in wanted]
+        try:
+            return [task.wait() for task in tasks]
+        except BaseException:
+            for task in tasks:
+                _give_up(task)
+            raise
 
     def _try_get(self, path: ObjectPath, span: ByteRange | None) -> Any:
         """The answer, or the exception: a task of its own must not print it."""

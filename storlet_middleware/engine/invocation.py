@@ -480,11 +480,9 @@ class Invocation:
 
     def _part(self) -> None:
         """Close the connection of a run that is over, and say so: else it would be a cancel, and the worker is still cleaning up."""
-        connection, self._connection = self._live_connection(), None
         with contextlib.suppress(OSError):
-            framing.send_bytes(connection, _TAKEN)
-        forget(connection.fileno())
-        connection.close()
+            framing.send_bytes(self._live_connection(), _TAKEN)
+        self._close_connection()
 
     # --- waiting and deadlines -----------------------------------------------------------------------------------
 
@@ -589,14 +587,17 @@ class Invocation:
     def close(self) -> None:
         """Release everything; cancels the storlet when it is not done.  May be called twice."""
         self._leave()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            forget(connection.fileno())
-            connection.close()
+        self._close_connection()
         try:
             self._close_inputs()
         finally:
             self._close_files()
+
+    def _close_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            forget(connection.fileno())
+            connection.close()
 
     def _close_inputs(self) -> None:
         feeders, self._feeders = self._feeders, []

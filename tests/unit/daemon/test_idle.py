@@ -25,6 +25,14 @@ class Clock:
         self.now += 2
         return meter.is_over(cpu_seconds)
 
+    def nap(self, meter: Meter, runs: int) -> None:
+        """Five milliseconds later, when so many runs are heard of together."""
+        asleep_since = self.now
+        self.now += 0.005
+        for _ in range(runs):
+            meter.began(asleep_since)
+            meter.ended()
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -82,10 +90,7 @@ def test_what_was_used_before_anybody_heard_of_the_run_is_the_runs(clock: Clock)
     meter = Meter()
     clock.look(meter, 0.0)
     for _ in range(200):
-        asleep_since = clock.now
-        clock.now += 0.005
-        meter.began(asleep_since)
-        meter.ended()
+        clock.nap(meter, runs=1)
     assert not clock.look(meter, 2.0)
 
 
@@ -93,11 +98,7 @@ def test_runs_that_are_heard_of_together_share_the_time_between_two_looks(clock:
     meter = Meter()
     clock.look(meter, 0.0)
     for _ in range(20):
-        asleep_since = clock.now
-        clock.now += 0.005
-        for _ in range(10):
-            meter.began(asleep_since)
-            meter.ended()
+        clock.nap(meter, runs=10)
     # 0.1 s of two processors, and a moment for each of 200 runs.
     assert meter.allowed == math.inf
     assert not clock.look(meter, 0.5)
