@@ -282,7 +282,7 @@ class WorkerGroup:
         if one.state is State.BUSY and not one.is_watched:
             return one.since + (WATCH_SECONDS if one.is_long else SHORT_SECONDS)
         if one.taken_at < math.inf:
-            return one.taken_at + CLEAN_UP_SECONDS
+            return one.taken_at + (CLEAN_UP_SECONDS if one.is_long else SHORT_SECONDS)
         if one.is_retiring:
             return math.inf
         if one.state is State.IDLE:
@@ -569,11 +569,12 @@ class WorkerGroup:
 
     def _lasts(self, one: Worker, connection: socket.socket, now: float) -> None:
         """The invocation takes longer than most: another one may need a worker, and later its caller may leave it."""
-        if one.taken_at < math.inf:
+        has_left = one.taken_at < math.inf
+        if has_left and one.is_long:
             self._cancel(one)
             return
         one.is_long = True
-        if self._changes_at(one) <= now:
+        if not has_left and self._changes_at(one) <= now:
             self._watch(one, connection)
 
     def _watch(self, one: Worker, connection: socket.socket) -> None:
@@ -594,8 +595,10 @@ class WorkerGroup:
             return
         self.around.poller.forget(connection.fileno())
         if _has_taken(connection):
-            one.taken_at = time.monotonic()
-            self.due = min(self.due, one.taken_at + CLEAN_UP_SECONDS)
+            # It is about to be free: the next connection is its own, unless it takes long over that as well.
+            one.taken_at, one.is_long = time.monotonic(), False
+            self.due = min(self.due, self._changes_at(one))
+            self.settle()
         else:
             self._cancel(one)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import io
@@ -179,14 +180,14 @@ def test_a_python_sample_gives_the_expected_answer(folder: Path, tmp_path: Path)
     names = manifest["input"] if isinstance(manifest["input"], list) else [manifest["input"]]
     run = Run(folder.name, tmp_path)
     inputs = [(folder / name).read_bytes() for name in names]
-    if "expected_error" in manifest:
-        with pytest.raises(RuntimeError):
-            run(inputs, manifest["parameters"])
-        return
-    assert run(inputs, manifest["parameters"]) == (folder / manifest["expected"]).read_bytes()
-    metadata = run.output.metadata or {}
-    assert {name: metadata.get(name) for name in manifest["expected_metadata"]} == manifest["expected_metadata"]
-    run.output.close()
+    with contextlib.closing(run.output) as output:
+        if "expected_error" in manifest:
+            with pytest.raises(RuntimeError):
+                run(inputs, manifest["parameters"])
+            return
+        assert run(inputs, manifest["parameters"]) == (folder / manifest["expected"]).read_bytes()
+        metadata = output.metadata or {}
+        assert {name: metadata.get(name) for name in manifest["expected_metadata"]} == manifest["expected_metadata"]
 
 
 # --- one by one -----------------------------------------------------------------------------------------------------
