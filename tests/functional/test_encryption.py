@@ -7,10 +7,28 @@ from pathlib import Path
 import pytest
 
 from tests.functional.client import Client
-from tests.functional.tools import Tool, seen
+from tests.functional.tools import Tool, seen, unique, users_of
+from tests.functional.wards import (
+    CONTENT,
+    MASKED,
+    RULES,
+    Ward,
+    assert_closed,
+    assert_masked,
+    assert_tells_nothing,
+    make_ward,
+)
 from tests.support.cluster import Cluster
 
 SECRET = b"a secret that must never lie on a disk, " * 2000
+
+
+def holding(cluster: Cluster, word: bytes) -> list[Path]:
+    """The files of objects on the disks in which ``word`` can be read."""
+    disks = cluster.description["disks"]
+    files = [path for disk in disks for path in Path(disk["path"]).rglob("objects*/**/*.data")]
+    assert files
+    return [path for path in files if word in path.read_bytes()]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +62,54 @@ def test_what_is_stored_is_encrypted_again(there: Tool, secret: str, other_clust
     assert there.copy("c/put", "/c/copied", "identity").status == 201
     for name in ("c/put", "c/copied"):
         assert there.client.get(name).body == word * 500
-    disks = other_cluster.description["disks"]
-    files = [path for disk in disks for path in Path(disk["path"]).rglob("objects*/**/*.data")]
-    assert files
-    assert [path for path in files if word in path.read_bytes() or SECRET[:200] in path.read_bytes()] == []
+    assert holding(other_cluster, word) == holding(other_cluster, SECRET[:200]) == []
+
+
+# --- rules
+
+
+@pytest.fixture(scope="module")
+def ward(other_cluster: Cluster) -> Ward:
+    return make_ward(users_of(other_cluster.description))
+
+
+def test_a_mandatory_rule_hides_what_is_encrypted(ward: Ward) -> None:
+    ward.rule(RULES)
+    assert_masked(ward.researcher.get("patients/a.csv"))
+    assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
+    copy = unique("open/copy")
+    assert ward.researcher.request("COPY", "patients/a.csv", {"Destination": copy}).status == 201
+    assert ward.admin.get(copy).body == MASKED
+    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
+    assert_tells_nothing(ward.researcher.get("patients", query={"format": "json"}))
+    assert ward.physician.get("patients/a.csv").body == CONTENT
+
+
+def test_rules_ask_about_encrypted_metadata(ward: Ward) -> None:
+    ward.rule(
+        "version: 1\nrules:\n  - {name: hide, when: {method: GET, metadata: {patient: SECRET}}, mandatory: true, run: mask.py}\n"
+    )
+    assert_masked(ward.physician.get("patients/a.csv"))
+
+
+def test_a_pipeline_of_encrypted_objects(ward: Ward) -> None:
+    ward.rule(
+        "version: 1\nrules:\n  - name: both\n    when: {method: GET, container: patients}\n    run:\n      - mask.py\n"
+        '      - {storlet: mark.py, parameters: {mark: "* "}}\n'
+    )
+    answer = ward.physician.get("patients/a.csv")
+    assert (answer.status, answer.is_broken, answer.headers["X-Storlet-Ran-On"]) == (200, False, "proxy,proxy"), answer
+    assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
+
+
+def test_what_a_pipeline_stores_is_encrypted(ward: Ward, other_cluster: Cluster) -> None:
+    mark = "stored by a pipeline: "
+    ward.rule(
+        "version: 1\nrules:\n  - name: both\n    when: {method: PUT, container: open}\n    run:\n      - mask.py\n"
+        f"      - {{storlet: mark.py, parameters: {{mark: {mark!r}}}}}\n"
+    )
+    name = unique("open/new")
+    assert ward.physician.put(name, CONTENT).status == 201
+    expected = b"".join(mark.encode() + line for line in MASKED.splitlines(keepends=True))
+    assert ward.physician.get(name).body == expected
+    assert holding(other_cluster, mark.encode()) == []

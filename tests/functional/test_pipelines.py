@@ -27,8 +27,8 @@ class Pipes:
     python: str
     java: str
 
-    def rule(self, *steps: dict[str, Any], method: str = "GET", **more: Any) -> None:
-        rule = {"name": "piped", "when": {"method": method, "container": "c"}, "run": list(steps), **more}
+    def rule(self, *steps: dict[str, Any], method: str = "GET", container: str = "c", **more: Any) -> None:
+        rule = {"name": "piped", "when": {"method": method, "container": container}, "run": list(steps), **more}
         text = json.dumps({"version": 1, "rules": [rule]}).encode()
         answer = self.owner.put("storlet_rules/rules.yaml", text, {"X-Storlet-Rules-Accept-Warnings": "true"})
         assert answer.status == 201, answer.text
@@ -95,6 +95,19 @@ def test_much_arrives_whole(pipes: Pipes, on: str) -> None:
     answer = pipes.owner.get("c/o", keep=False)
     expected = hashlib.md5(bytes(range(256)) * (size // 256), usedforsecurity=False).hexdigest()
     assert (answer.status, answer.size, answer.md5, answer.is_broken) == (200, size, expected, False)
+
+
+def test_erasure_coded_objects(pipes: Pipes) -> None:
+    """Read from many fragments and written to them: more than one segment of 1 MiB."""
+    content = CONTENT * 200
+    assert pipes.owner.put("ec", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
+    pipes.rule(pipes.step("upper", set_first="1"), pipes.step(java=True, set_second="2"), method="PUT", container="ec")
+    assert pipes.owner.put("ec/o", content).status == 201
+    pipes.rule(pipes.step(java=True), pipes.step(set_third="3"), container="ec")
+    answer = pipes.owner.get("ec/o")
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, content.upper()), answer
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy,proxy"
+    assert [answer.meta(name) for name in ("first", "second", "third")] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "COPY"])
