@@ -32,6 +32,7 @@ FREE_PORTS: Final = range(21000, 32000)
 _PLAIN: Final = re.compile(r"[\w/.-]+")
 SHORT_PATH: Final = 48
 UIDS_PER_CLUSTER: Final = 1000
+_IDENTITY: Final = {"path": str, "node_id": str, "uid_first": int, "hash_suffix": str, "ports": dict}
 SERVERS: Final = ("proxy", "object-1", "object-2", "container-1", "account-1", "memcached")
 
 
@@ -112,11 +113,8 @@ def is_still(home: Home) -> bool:
     While the disk does not tell, it is.
     """
     try:
-        settings = json.loads((home.real / "settings.json").read_text(encoding="utf-8"))
-        return bool(settings["node_id"] == home.node_id)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError, LookupError, TypeError):
+        return _read_settings(home.real).get("node_id") == home.node_id
+    except AioError:
         return True
 
 
@@ -244,10 +242,16 @@ def remembered(home: Home, name: str, env: Mapping[str, str]) -> str:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all, for readers and for a crash."""
+    """Whole or not at all, for readers, for a crash and for a power cut."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    new.replace(path)
+    try:
+        with new.open("w", encoding="utf-8") as target:
+            target.write(json.dumps(value, indent=2) + "\n")
+            target.flush()
+            os.fsync(target.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def port_is_free(port: int) -> bool:
@@ -284,11 +288,29 @@ def _home_of(real: Path, real_conf: Path, settings: Mapping[str, Any]) -> Home:
 
 
 def _read_settings(real: Path) -> dict[str, Any]:
+    """Empty where there never was a cluster. Without its identity one loses its objects: nothing is guessed."""
+    path = real / "settings.json"
     try:
-        settings = json.loads((real / "settings.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    return settings if isinstance(settings, dict) else {}
+    except (OSError, ValueError) as error:
+        raise _no_identity(path, str(error)) from error
+    wrong = [
+        key
+        for key, kind in _IDENTITY.items()
+        if not isinstance(settings, dict) or not isinstance(settings.get(key), kind)
+    ]
+    if wrong:
+        raise _no_identity(path, f"no sound {', '.join(wrong)} in it")
+    return dict(settings)
+
+
+def _no_identity(path: Path, reason: str) -> AioError:
+    return AioError(
+        f"{path}, which says which cluster this is, cannot be used: {reason}; put back what it was, or, to begin anew without "
+        f"the objects that are stored here, delete {path.parent}"
+    )
 
 
 def _new_settings(real: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -47,7 +48,12 @@ class Progress:
 
 def say(text: str = "", end: str = "\n") -> None:
     """Print at once: CI and ``make`` put a buffer behind standard output."""
-    print(text, end=end, flush=True)  # noqa: T201  (this is the one place)
+    try:
+        print(text, end=end, flush=True)  # noqa: T201  (this is the one place)
+    except BrokenPipeError:
+        # Whoever reads has seen enough (`| head`): what is under way goes on, and says no more.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -35,9 +36,30 @@ def test_a_copied_home_is_another_cluster(tmp_path: Path) -> None:
     assert home.open_home(environment(tmp_path / "b")).node_id != first.node_id
 
 
-def test_half_written_settings_are_made_anew(tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text('{"path": ')
-    assert home.open_home(environment(tmp_path)).node_id
+@pytest.mark.parametrize("damage", ["", '{"path": ', "[]", "{}", '{"node_id": 7}', "\udcff"])
+def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(tmp_path: Path, damage: str) -> None:
+    place = home.open_home(environment(tmp_path))
+    settings = tmp_path / "settings.json"
+    sound, damaged = settings.read_bytes(), os.fsencode(damage)
+    settings.write_bytes(damaged)
+    for ask in (home.open_home, home.find_home):
+        with pytest.raises(AioError, match=rf"{settings}.*put back what it was"):
+            ask(environment(tmp_path))
+    for change in (lambda: home.remembered(place, "X", {}), lambda: home.replace_taken_ports(place, ())):
+        with pytest.raises(AioError, match=str(settings)):
+            change()
+    assert home.is_still(place)
+    assert settings.read_bytes() == damaged
+    settings.write_bytes(sound)
+    assert home.open_home(environment(tmp_path)) == place
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_other(tmp_path: Path) -> None:
+    home.write_json(tmp_path / "x.json", {"a": 1})
+    with pytest.raises(TypeError):
+        home.write_json(tmp_path / "x.json", {"a": object()})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_ports_are_different_and_outside_the_ephemeral_range(tmp_path: Path) -> None:
