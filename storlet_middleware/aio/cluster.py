@@ -136,6 +136,8 @@ def clean_up(home: Home) -> None:
         processes.stop(home.node_id, name)
     _remove_containers(home)
     _remove_group(home.node_id)
+    # What a sandboxd that was killed had just asked the engine for may have come meanwhile.
+    _remove_containers(home)
     unmount_all(home)
     image.remove_scratch()
     if is_still(home):
@@ -179,14 +181,17 @@ def start(name: str, env: Mapping[str, str] = os.environ) -> None:
     """Start one process of the cluster again."""
     home, entry = _named(name, env)
     with locked(home):
-        programs.stopped_by_hand(home, name).unlink(missing_ok=True)
-        if entry is None:
-            engine.ensure(home.logs / "setup.log")
-            programs.set_pid(home, name, engine.our_pid())
-        else:
-            pid = processes.leader(home.node_id, name) or processes.start(home.node_id, entry.program())
-            _wait(home, entry)
-            programs.set_pid(home, name, pid)
+        try:
+            if entry is None:
+                engine.ensure(home.logs / "setup.log")
+                programs.set_pid(home, name, engine.our_pid())
+            else:
+                pid = processes.leader(home.node_id, name) or processes.start(home.node_id, entry.program())
+                _wait(home, entry)
+                programs.set_pid(home, name, pid)
+        finally:
+            # Not before: the keeper would start one as well. From now on it looks after it.
+            programs.stopped_by_hand(home, name).unlink(missing_ok=True)
 
 
 def stop(name: str, env: Mapping[str, str] = os.environ) -> None:

@@ -68,6 +68,10 @@ class Choices:
 
 
 #: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
+# All servers share one machine, which may stand still for seconds: no replica is left behind, no listing late, because of that. A
+# server that is down refuses at once.
+_PATIENCE: Final[Mapping[str, object]] = {"conn_timeout": 5, "post_quorum_timeout": 10}
+_PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {"conn_timeout": 5, "container_update_timeout": 10}
 NEEDS: Final = (("MemoryLimit", "limit-memory"), ("SwapLimit", "limit-memory"), ("PidsLimit", "limit-processes"))
 #: Bit of ``CapEff``; containers and small virtual machines have a root without it.
 _SYS_RESOURCE: Final = 24
@@ -165,6 +169,7 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
         "use": "egg:swift#proxy",
         "account_autocreate": "true",
         "allow_account_management": "true",
+        **_PATIENCE,
     }
     sections |= _swift_filters(home, choices)
     users = {f"user_{user.replace(':', '_')}": f"{key} {groups}".strip() for user, (key, groups) in USERS.items()}
@@ -183,6 +188,7 @@ def container_conf(home: Home, choices: Choices) -> Sections:
 
 def object_conf(home: Home, choices: Choices, number: int) -> Sections:
     sections = _backend(home, choices, f"object-{number}", "object", _pipeline(OBJECT_PIPELINE, choices))
+    sections["app:object-server"] |= _PATIENCE_OF_OBJECTS
     sections["filter:storlets"] = _storlets(home, "object")
     # Not run by the all-in-one; here so that `swift-object-auditor CONF once` and the like work.
     sections |= {f"object-{daemon}": {} for daemon in ("replicator", "reconstructor", "updater", "auditor")}
@@ -193,7 +199,7 @@ def internal_client_conf(home: Home, choices: Choices) -> Sections:
     """The pipeline with which a node fetches storlet code: no authorisation, but whatever changes what is stored."""
     sections: Sections = {"DEFAULT": {**_logging("internal-client"), "swift_dir": home.conf}}
     sections["pipeline:main"] = {"pipeline": _pipeline(FETCH_PIPELINE, choices)}
-    sections["app:proxy-server"] = {"use": "egg:swift#proxy", "account_autocreate": "true"}
+    sections["app:proxy-server"] = {"use": "egg:swift#proxy", "account_autocreate": "true", **_PATIENCE}
     return sections | _swift_filters(home, choices)
 
 
@@ -258,6 +264,8 @@ def _swift_filters(home: Home, choices: Choices) -> Sections:
         "use": "egg:swift#memcache",
         "memcache_servers": f"127.0.0.1:{home.ports['memcached']}",
         "memcache_max_connections": 16,
+        "pool_timeout": 10,
+        "io_timeout": 10,
     }
     sections["filter:slo"] = {"use": "egg:swift#slo", "min_segment_size": 1}
     sections["filter:versioned_writes"] = {

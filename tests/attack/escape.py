@@ -189,12 +189,12 @@ def kill_one(do: str) -> Callable[[Attacker], str]:
 
 def ends_early(attacker: Attacker) -> str:
     """exit(0) in the middle of the body is no success."""
-    how = {"how": "exit", "lines": "40000"} if attacker.language == "python" else {}
-    do = "end" if attacker.language == "python" else "halt"
-    answer = attacker.shoot(do, **how)
+    do, how = ("end", {"how": "exit"}) if attacker.language == "python" else ("halt", {})
+    # An answer has begun when there is more than is held back; a copy begins with less, and what it writes is Swift's work.
+    answer = attacker.shoot(do, **how, lines="40000")
     must(outcome(answer) == "200 broken", answer)
     path = f"data/{unique('early')}"
-    stored = attacker.tool.copy(attacker.path, path, do, **how)
+    stored = attacker.tool.copy(attacker.path, path, do, **how, lines="4000")
     must(outcome(stored) == "422 storlet.failed", stored)
     must(attacker.client.get(path).status == 404, "something was stored")
     attacker.recovers()

@@ -64,8 +64,8 @@ def take(host: Host) -> State:
     )
 
 
-def left(host: Host, before: State, seconds: float = 10) -> list[str]:
-    """What is there that was not; waits until there is nothing, or for ``seconds``."""
+def left(host: Host, before: State, seconds: float = 60) -> list[str]:
+    """What is there that was not; waits until there is nothing, or for ``seconds``: a neighbour's requests come and go meanwhile."""
     deadline = time.monotonic() + seconds
     while True:
         found = list(_differences(host, before))

@@ -69,12 +69,13 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status == 429)
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
-    assert max(latencies) < 3 < time.monotonic() - began
+    # Who had to wait for the flood would wait for all of it.
+    assert max(latencies) < 8 < time.monotonic() - began
     assert retry_until(lambda: nobody_is_counted(cluster))
 
 
 def test_the_time_in_the_queue_is_told(cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor) -> None:
-    answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="0.3"), range(50)))
+    answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="1"), range(50)))
     waits = []
     for answer in answers:
         assert answer.status == 200, answer

@@ -86,8 +86,8 @@ def post(path: str) -> Request:
 
 
 def window(seconds: int) -> str:
-    """A window of UTC that began ``seconds`` ago and lasts one hour more."""
-    begin, end = time.gmtime(time.time() - seconds), time.gmtime(time.time() + 3600)
+    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests are collected."""
+    begin, end = time.gmtime(time.time() - seconds), time.gmtime(time.time() + 3 * 3600)
     return f'time: {{from: "{begin.tm_hour:02}:{begin.tm_min:02}", to: "{end.tm_hour:02}:{end.tm_min:02}"}}'
 
 

@@ -36,7 +36,7 @@ SMALL_NODE: dict[str, dict[str, object]] = {
         "queue_per_tenant": 10,
         "weights": f"{HEAVY}:3",
     },
-    "storlet.conf:invocation": {"queue_seconds": 6, "workers_python": 16},
+    "storlet.conf:invocation": {"queue_seconds": 12, "workers_python": 16},
 }
 
 
@@ -87,7 +87,7 @@ def test_a_flood_beyond_the_own_share_gets_429_and_the_neighbour_notices_nothing
     cluster: Cluster, tenant: Tenant, neighbour: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert tenant.is_well()
-    flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="9", lines="1") for _ in range(40)]
+    flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1") for _ in range(40)]
     assert retry_until(lambda: usage(cluster, tenant) == (PLACES // 2, 10)), snapshot(cluster.run_dir)
     latencies = []
     while not all(one.done() for one in flood):
@@ -101,9 +101,9 @@ def test_a_flood_beyond_the_own_share_gets_429_and_the_neighbour_notices_nothing
     assert {answer.error for answer in refused} == {"tenant.busy"}
     assert all(1 <= int(answer.headers["Retry-After"]) <= 60 for answer in refused)
     assert sum("wait already" in answer.text for answer in refused) == 26
-    assert sum("within 6 s" in answer.text for answer in refused) == 10
+    assert sum("within 12 s" in answer.text for answer in refused) == 10
     assert len(latencies) > 10
-    assert max(latencies) < 3, latencies
+    assert max(latencies) < 8, latencies
     assert retry_until(lambda: is_idle(cluster))
 
 
@@ -113,7 +113,7 @@ def test_a_weight_is_a_larger_share(
 ) -> None:
     heavy = new_tenant(HEAVY)
     assert heavy.is_well()
-    flood = [background.submit(heavy.tool().get, heavy.path, "numbered", before="3", lines="1") for _ in range(10)]
+    flood = [background.submit(heavy.tool().get, heavy.path, "numbered", before="8", lines="1") for _ in range(10)]
     assert retry_until(lambda: usage(cluster, heavy) == (6, 4)), snapshot(cluster.run_dir)
     assert {one.result().status for one in flood} <= {200, 429}
     assert retry_until(lambda: is_idle(cluster))
@@ -126,7 +126,7 @@ def test_a_full_node_is_503_after_the_wait_and_says_when_to_come_back(
     assert holder.fill() == PLACES
     began = time.monotonic()
     answer = tenant.tool(placement).get(tenant.path)
-    assert 2.5 < time.monotonic() - began < 10
+    assert 2.5 < time.monotonic() - began < 30
     assert (answer.status, answer.error) == (503, "node.busy"), answer
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
     assert tenant.client.get(tenant.path).body == tenant.content, "ordinary requests are not held up"
@@ -171,7 +171,7 @@ def test_clients_that_leave_give_up_their_places(
     assert retry_until(lambda: usage(cluster, tenant) == (0, 5)), snapshot(cluster.run_dir)
     for wire in wires:
         wire.sock.close()
-    assert retry_until(lambda: usage(cluster, tenant) == (0, 0), 2.5), snapshot(cluster.run_dir)
+    assert retry_until(lambda: usage(cluster, tenant) == (0, 0), 8), snapshot(cluster.run_dir)
 
 
 @pytest.mark.usefixtures("small_node")
@@ -180,11 +180,13 @@ def test_what_a_killed_server_held_comes_back(
 ) -> None:
     assert tenant.is_well()
     with host.started_again("object-1", "object-2"):
-        flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="4", lines="1") for _ in range(8)]
+        flood = [
+            background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1") for _ in range(8)
+        ]
         assert retry_until(lambda: usage(cluster, tenant).running == PLACES // 2)
         host.kill_hard("object-1")
         host.kill_hard("object-2")
-        assert retry_until(lambda: is_idle(cluster), 2), snapshot(cluster.run_dir)
+        assert retry_until(lambda: is_idle(cluster), 8), snapshot(cluster.run_dir)
         for one in flood:
             assert one.result().status != 200
     assert retry_until(tenant.is_well)
@@ -248,7 +250,7 @@ def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
             answer = fresh.tool().get(fresh.path, key=key)
             assert (answer.status, answer.body) == (200, fresh.content), answer
             assert answer.headers["X-Storlet-Ran-On"] == ran_on
-            assert key == keys[0] or time.monotonic() - began < 2
+            assert key == keys[0] or time.monotonic() - began < 6, "it has waited for the full node"
             part = fresh.tool().get(fresh.path, headers={"X-Storlet-Range": "bytes=4-8"})
             assert (part.body, part.headers["X-Storlet-Ran-On"]) == (fresh.content[4:9], ran_on)
         assert [fresh.count(key) for key in keys] == [1] * 6

@@ -178,8 +178,14 @@ def test_down_when_everything_of_it_was_killed(other: Other) -> None:
 def test_the_keeper_takes_a_cluster_down_whose_home_was_deleted(other: Other) -> None:
     assert other.command("up").returncode == 0
     node_id = json.loads((other.home / "settings.json").read_text())["node_id"]
-    shutil.rmtree(other.home)
-    deadline = time.monotonic() + 30
+
+    def is_gone() -> bool:
+        # Its daemons go on writing there until they are ended.
+        shutil.rmtree(other.home, ignore_errors=True)
+        return not other.home.exists()
+
+    wait_for(is_gone, 30, "the home to be deleted")
+    deadline = time.monotonic() + 90
     while (left := Traces.of(node_id, other.docker_host)) != NOTHING and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == NOTHING
