@@ -94,6 +94,12 @@ def probe(sandbox: HostSandbox, code: Callable[[str], Code]) -> Storlet:
 
 
 @pytest.fixture
+def single(sandbox: HostSandbox, code: Callable[[str], Code]) -> Storlet:
+    """The same with one worker, for tests that remember which process it was: on a busy machine there may be another one soon."""
+    return sandbox.load(code("probe"), workers_max=1)
+
+
+@pytest.fixture
 def user_sandbox(language: str, request: pytest.FixtureRequest) -> Iterator[HostSandbox]:
     """A sandbox whose processes have another user than the filter and the node daemon, as real ones have."""
     if os.getuid() != 0:

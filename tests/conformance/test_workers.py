@@ -41,40 +41,40 @@ def pid_of(storlet: Storlet) -> int:
 # cancel
 
 
-def test_closing_the_connection_of_a_busy_loop_kills_it_within_a_second(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    with probe.start(do="spin") as run:
+def test_closing_the_connection_of_a_busy_loop_kills_it_within_a_second(single: Storlet) -> None:
+    pid = pid_of(single)
+    with single.start(do="spin") as run:
         run.event()
         run.event()
     until(lambda: not is_alive(pid), 1)
-    assert probe.run(b"next").output == b"next"
+    assert single.run(b"next").output == b"next"
 
 
-def test_shutting_the_connection_down_is_a_cancel_too(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    with probe.start(do="spin") as run:
+def test_shutting_the_connection_down_is_a_cancel_too(single: Storlet) -> None:
+    pid = pid_of(single)
+    with single.start(do="spin") as run:
         run.event()
         run.connection.shutdown(socket.SHUT_WR)
         until(lambda: not is_alive(pid), 1)
 
 
-def test_a_storlet_that_waits_for_its_reader_is_cancelled(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    with probe.start(do="flood") as run:
+def test_a_storlet_that_waits_for_its_reader_is_cancelled(single: Storlet) -> None:
+    pid = pid_of(single)
+    with single.start(do="flood") as run:
         run.event()
         run.event()
         time.sleep(0.05)
     until(lambda: not is_alive(pid), 1)
-    assert probe.run(b"next").output == b"next"
+    assert single.run(b"next").output == b"next"
 
 
-def test_a_storlet_that_stopped_itself_is_cancelled(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    with probe.start(do="kill", signal=str(int(signal.SIGSTOP))) as run:
+def test_a_storlet_that_stopped_itself_is_cancelled(single: Storlet) -> None:
+    pid = pid_of(single)
+    with single.start(do="kill", signal=str(int(signal.SIGSTOP))) as run:
         run.event()
         time.sleep(0.1)
     until(lambda: not is_alive(pid), 1)
-    assert probe.run(b"next").output == b"next"
+    assert single.run(b"next").output == b"next"
 
 
 def test_a_filter_that_leaves_at_any_moment_harms_no_other_invocation(probe: Storlet) -> None:
@@ -113,15 +113,15 @@ def test_connections_that_are_closed_before_they_are_taken_harm_nobody(probe: St
 # death and leftovers
 
 
-def test_a_worker_killed_from_outside_is_reported_and_replaced(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    with running(probe.start(do="sleep", seconds="60")) as run:
+def test_a_worker_killed_from_outside_is_reported_and_replaced(single: Storlet) -> None:
+    pid = pid_of(single)
+    with running(single.start(do="sleep", seconds="60")) as run:
         os.kill(pid, signal.SIGKILL)
         result = run.finish()
     assert result.done.code == messages.FAILED
     assert "killed by signal 9 (SIGKILL)" in (result.done.message or "")
-    assert probe.run(b"next").output == b"next"
-    assert pid_of(probe) != pid
+    assert single.run(b"next").output == b"next"
+    assert pid_of(single) != pid
 
 
 def test_a_worker_killed_while_idle_is_not_missed(probe: Storlet) -> None:
@@ -141,35 +141,35 @@ def test_a_group_whose_workers_were_all_killed_serves_on(probe: Storlet, sandbox
 
 
 @pytest.mark.parametrize("do", ["leave_process", "leave_orphan"])
-def test_processes_that_are_left_behind_are_killed(probe: Storlet, do: str) -> None:
-    worker = pid_of(probe)
-    result = probe.run(do=do)
+def test_processes_that_are_left_behind_are_killed(single: Storlet, do: str) -> None:
+    worker = pid_of(single)
+    result = single.run(do=do)
     assert result.done.is_ok
     until(lambda: not is_alive(int(result.output)), 2)
     until(lambda: not is_alive(worker), 6)
-    assert probe.run(b"next").output == b"next"
+    assert single.run(b"next").output == b"next"
 
 
-def test_processes_of_a_cancelled_storlet_are_killed(probe: Storlet, sandbox: HostSandbox) -> None:
-    pid = pid_of(probe)
-    with running(probe.start(do="spin")):
+def test_processes_of_a_cancelled_storlet_are_killed(single: Storlet, sandbox: HostSandbox) -> None:
+    pid = pid_of(single)
+    with running(single.start(do="spin")):
         assert is_alive(pid)
     until(lambda: not is_alive(pid), 1)
     until(lambda: len(sandbox.descendants()) <= 1, 2)
 
 
-def test_a_worker_with_a_thread_left_behind_is_replaced(probe: Storlet) -> None:
-    pid = pid_of(probe)
-    assert probe.run(do="leave_thread").done.is_ok
+def test_a_worker_with_a_thread_left_behind_is_replaced(single: Storlet) -> None:
+    pid = pid_of(single)
+    assert single.run(do="leave_thread").done.is_ok
     until(lambda: not is_alive(pid), 6)
-    assert probe.run(b"next").output == b"next"
+    assert single.run(b"next").output == b"next"
 
 
-def test_a_worker_is_replaced_after_a_failure_and_kept_after_a_success(probe: Storlet) -> None:
-    first = pid_of(probe)
-    assert pid_of(probe) == first
-    probe.run(do="raise")
-    assert pid_of(probe) != first
+def test_a_worker_is_replaced_after_a_failure_and_kept_after_a_success(single: Storlet) -> None:
+    first = pid_of(single)
+    assert pid_of(single) == first
+    single.run(do="raise")
+    assert pid_of(single) != first
 
 
 def test_a_worker_is_replaced_after_so_many_runs(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
@@ -245,16 +245,16 @@ def test_workers_are_added_when_all_are_busy_and_retired_when_idle_to_none(
 # the node daemon comes and goes
 
 
-def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(probe: Storlet, sandbox: HostSandbox) -> None:
-    pid = pid_of(probe)
+def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(single: Storlet, sandbox: HostSandbox) -> None:
+    pid = pid_of(single)
     sandbox.drop_control()
-    assert probe.run(b"alone").output == b"alone"
+    assert single.run(b"alone").output == b"alone"
     sandbox.accept()
-    assert sandbox.hello == messages.Hello(sandbox.pid, (probe.code.version,))
-    assert pid_of(probe) == pid
-    again = sandbox.load(probe.code)
+    assert sandbox.hello == messages.Hello(sandbox.pid, (single.code.version,))
+    assert pid_of(single) == pid
+    again = sandbox.load(single.code)
     assert again.run(b"adopted").output == b"adopted"
-    assert list(sandbox.groups()) == [probe.code.version]
+    assert list(sandbox.groups()) == [single.code.version]
 
 
 def test_a_new_listening_socket_does_not_end_what_runs(probe: Storlet, sandbox: HostSandbox) -> None:

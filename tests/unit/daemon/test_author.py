@@ -7,6 +7,7 @@ import csv
 import fcntl
 import gzip
 import io
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -237,6 +238,7 @@ def test_slow_writes_go_out_at_once_and_quick_ones_together() -> None:
     target = Target()
     target.out.write(b"first")
     assert target.so_far() == b"first"
+    target.out._flush_at = math.inf  # however late the next one comes
     target.out.write(b"second")
     assert target.so_far() == b""
     target.out.flush()
@@ -249,6 +251,7 @@ def test_slow_writes_go_out_at_once_and_quick_ones_together() -> None:
 def test_an_output_that_is_abandoned_lets_nothing_more_out() -> None:
     target = Target()
     target.out.write(b"first")
+    target.out._flush_at = math.inf
     target.out.write(b"second")
     target.out.abandon()
     assert target.out.closed

@@ -140,10 +140,11 @@ def test_strays_are_descendants_but_not_of_those_to_keep() -> None:
         kept = subprocess.Popen(["sh", "-c", "sleep 60 & wait"])
         subprocess.run(["sh", "-c", "setsid sleep 60 & setsid sh -c 'sleep 60; true' &"], check=True)
         end = time.monotonic() + 5
-        while len(kernel.strays(os.getpid(), {kept.pid})) != 3 and time.monotonic() < end:
+        found, everything = [], []
+        while (len(found), len(everything)) != (3, 5) and time.monotonic() < end:
             time.sleep(0.01)
-        found = kernel.strays(os.getpid(), {kept.pid})
-        everything = kernel.strays(os.getpid(), ())
+            found = kernel.strays(os.getpid(), {kept.pid})
+            everything = kernel.strays(os.getpid(), ())
         for pid in everything:
             kernel.kill(pid, signal.SIGKILL)
         return len(found) == 3 and len(everything) == 5 and kept.pid in everything

@@ -73,7 +73,7 @@ def test_a_test_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path)
         return hang(facts)
 
     began = time.monotonic()
-    assert outcome(start_one_more, 0.3) == "the test did not end within 0.3 seconds"
+    assert outcome(start_one_more, 3) == "the test did not end within 3 seconds"
     assert time.monotonic() - began < 20
     pid = (tmp_path / "pid").read_text()
     deadline = time.monotonic() + 5

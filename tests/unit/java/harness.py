@@ -220,7 +220,7 @@ class Worker:
         """How many are open once the worker is at rest: it closes the connection a moment after the last event."""
         folder = Path(f"/proc/{self.process.pid}/fd")
         counts = [len(list(folder.iterdir()))]
-        while counts[-5:] != [counts[-1]] * 5:
+        while counts[-15:] != [counts[-1]] * 15:
             time.sleep(0.02)
             counts.append(len(list(folder.iterdir())))
         return counts[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,16 +135,19 @@ def test_a_result_that_is_whole_before_its_answer_begins_has_its_length(
 
 
 def test_a_result_that_goes_on_has_no_length(make_proxy: Make) -> None:
+    has_begun = threading.Event()
+
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"first")
-        time.sleep(0.2)
+        assert has_begun.wait(20)
         worker.write(b"second")
         worker.succeed()
 
-    answer = make_proxy(script).call("GET", "c/o", RUN)
-    assert answer.data == b"firstsecond"
+    answer = make_proxy(script).start("GET", "c/o", RUN)
     assert "Content-Length" not in answer.headers
+    has_begun.set()
+    assert b"".join(answer.app_iter) == b"firstsecond"
 
 
 def test_the_storlets_metadata_is_in_the_answer_and_wins(make_proxy: Make, swift: FakeSwift) -> None:

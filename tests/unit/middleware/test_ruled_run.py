@@ -742,12 +742,14 @@ def test_the_limit_of_output_holds_for_each_step(make: Any, step: int) -> None:
 
 
 SHORT = {"invocation__first_byte_seconds": "0.4", "invocation__idle_seconds": "0.4"}
+#: Shorter than what is slow takes in all, and much longer than it is silent.
+LONGER = {"invocation__first_byte_seconds": "1.5", "invocation__idle_seconds": "1.5"}
 
 
 def test_a_slow_reader_is_no_stall_of_the_step_before(make: Any) -> None:
     def much(worker: WorkerRun) -> None:
         worker.begin()
-        worker.write(b"x" * 2_000_000)
+        worker.write(b"x" * 3_500_000)
         worker.succeed()
 
     def slow(worker: WorkerRun) -> None:
@@ -757,20 +759,20 @@ def test_a_slow_reader_is_no_stall_of_the_step_before(make: Any) -> None:
         worker.write(b"y")
         worker.succeed()
 
-    answer = make(by_number(much, slow), **SHORT).call("GET", PLAN, TWO)
+    answer = make(by_number(much, slow), **LONGER).call("GET", PLAN, TWO)
     assert (answer.status, answer.data) == (200, b"y")
 
 
 def test_a_slow_writer_is_no_stall_of_the_step_after(make: Any) -> None:
     def slow(worker: WorkerRun) -> None:
         worker.begin()
-        for _ in range(8):
+        for _ in range(12):
             worker.write(b"x")
             time.sleep(0.15)
         worker.succeed()
 
-    answer = make(by_number(slow, upper), **SHORT).call("GET", PLAN, TWO)
-    assert (answer.status, answer.data) == (200, b"XXXXXXXX")
+    answer = make(by_number(slow, upper), **LONGER).call("GET", PLAN, TWO)
+    assert (answer.status, answer.data) == (200, b"X" * 12)
 
 
 @pytest.mark.parametrize(("step", "code"), [(1, "storlet.timeout.idle"), (2, "storlet.timeout.first_byte")])

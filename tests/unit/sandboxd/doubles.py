@@ -59,6 +59,7 @@ class FakeDocker:
     behaviour: str = "good"
     start_seconds: float = 0.0
     remove_fails: bool = False
+    refused_removals: int = 0
     mount_fails: bool = False
     mounted: list[tuple[Path, int, str]] = field(default_factory=list)
     starts: int = 0
@@ -116,6 +117,7 @@ class FakeEngine(Engine):
     def remove(self, container_id: str) -> None:
         self._check()
         if self.docker.remove_fails:
+            self.docker.refused_removals += 1
             raise EngineFault("device or resource busy")
         container = self.docker.containers.get(container_id)
         if container is not None:
@@ -253,7 +255,8 @@ class FakeNode:
     def _mount(self, source: Path, pid: int, target: str, is_alive: Callable[[], bool]) -> None:
         if self.docker.mount_fails:
             raise MountFault(f"{source} cannot be mounted in the sandbox: Operation not permitted")
-        assert is_alive()
+        if not is_alive():
+            raise MountFault(f"{source} cannot be mounted in the sandbox: it has ended")
         self.docker.mounted.append((source, pid, target))
 
     # --- as a filter ------------------------------------------------------------------------------------------------

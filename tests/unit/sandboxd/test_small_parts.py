@@ -93,10 +93,10 @@ def test_a_call_that_nobody_waits_for_any_more_keeps_its_place_until_it_ends() -
 def test_the_loop_runs_while_a_call_blocks() -> None:
     async def main() -> float:
         began = time.monotonic()
-        await asyncio.gather(*(Threads().call(time.sleep, 0.2) for _ in range(5)))
+        await asyncio.gather(*(Threads().call(time.sleep, 1) for _ in range(5)))
         return time.monotonic() - began
 
-    assert asyncio.run(main()) < 0.6
+    assert asyncio.run(main()) < 3
 
 
 def test_the_peer_of_a_socket_is_known_from_the_kernel() -> None:

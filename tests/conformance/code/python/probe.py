@@ -138,7 +138,7 @@ class Probe:
         out.write(subprocess.run(["sh", "-c", script], stdout=subprocess.PIPE, check=True).stdout.strip())
 
     def do_leave_writer(self, in_files, out, params):
-        self.child = subprocess.Popen(["/bin/sh", "-c", "echo begin; sleep 1; echo end"], stdout=out.fileno())
+        self.child = subprocess.Popen(["/bin/sh", "-c", "echo begin; sleep 30; echo end"], stdout=out.fileno())
 
     def do_keep_duplicate(self, in_files, out, params):
         kept.append(os.dup(in_files[0].fileno()))
@@ -160,7 +160,8 @@ class Probe:
         signal.signal(signal.SIGUSR1, lambda *_: None)
 
     def do_leave_hang(self, in_files, out, params):
-        """Leave the process such that putting it back takes for ever."""
+        """Leave the process (its pid is the output) such that putting it back takes for ever."""
+        out.write(str(os.getpid()).encode())
         os.getcwd = lambda: time.sleep(300)
 
     def do_leave_timeout(self, in_files, out, params):
