@@ -67,11 +67,11 @@ class Choices:
     accept_failures: tuple[str, ...] = ()
 
 
-#: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
-# All servers share one machine, which may stand still for seconds: no replica is left behind, no listing late, because of that. A
-# server that is down refuses at once.
+#: All servers share one machine, which may stand still for seconds: no replica is left behind, no listing late, because of that. A
+#: server that is down refuses at once.
 _PATIENCE: Final[Mapping[str, object]] = {"conn_timeout": 5, "post_quorum_timeout": 10}
 _PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {"conn_timeout": 5, "container_update_timeout": 10}
+#: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
 NEEDS: Final = (("MemoryLimit", "limit-memory"), ("SwapLimit", "limit-memory"), ("PidsLimit", "limit-processes"))
 #: Bit of ``CapEff``; containers and small virtual machines have a root without it.
 _SYS_RESOURCE: Final = 24

@@ -229,16 +229,23 @@ def replace_taken_ports(home: Home, busy: Collection[str]) -> Home:
         if name == "proxy":
             raise AioError(f"127.0.0.1:{port} is taken by another program; set STORLETS_PORT, for example to 8081")
         ports[name] = _free_port(taken=set(ports.values()))
-    write_json(home.real / "settings.json", {**_read_settings(home.real), "ports": ports})
+    _change_settings(home, {"ports": ports})
     return replace(home, ports=ports)
 
 
 def remembered(home: Home, name: str, env: Mapping[str, str]) -> str:
     """A choice that belongs to the data, not to a command: once made it holds until it is made differently."""
-    settings = _read_settings(home.real)
-    value = env.get(name) or str(settings.get(name, ""))
-    write_json(home.real / "settings.json", {**settings, name: value})
+    value = env.get(name) or str(_read_settings(home.real).get(name, ""))
+    _change_settings(home, {name: value})
     return value
+
+
+def _change_settings(home: Home, changes: Mapping[str, Any]) -> None:
+    path = home.real / "settings.json"
+    settings = _read_settings(home.real)
+    if not settings:
+        raise _no_identity(path, "it is gone")
+    write_json(path, {**settings, **changes})
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -50,6 +50,11 @@ def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(tmp_pa
             change()
     assert home.is_still(place)
     assert settings.read_bytes() == damaged
+    settings.unlink()
+    with pytest.raises(AioError, match="it is gone"):
+        home.remembered(place, "X", {})
+    assert not settings.exists()
+    assert not home.is_still(place)
     settings.write_bytes(sound)
     assert home.open_home(environment(tmp_path)) == place
 
