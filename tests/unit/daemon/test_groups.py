@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import select
 import socket
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from storlet_daemon import kernel
-from storlet_daemon.groups import State, Worker, WorkerGroup
+from storlet_daemon.groups import CLEAN_UP_SECONDS, SHORT_SECONDS, State, Worker, WorkerGroup
+from storlet_daemon.poller import Poller
+from storlet_daemon.protocol import framing, messages
 
 PID = 4711
 
@@ -68,3 +73,72 @@ def test_the_invocation_that_runs_when_this_is_seen_may_end(channel: socket.sock
     assert one.is_retiring
     assert not one.serves
     assert one.blame is None
+
+
+class Lasting:
+    """A worker that has run for long, so that the next connection would have another one started; and its filter's side."""
+
+    def __init__(self, one: Worker) -> None:
+        self.one = one
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listening.bind("")  # some abstract name
+        self.listening.listen()
+        one.connection, self.filter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        one.since = time.monotonic() - 60
+        self.poller = Poller()
+        load: Any = SimpleNamespace(limits=messages.Resources(), idle_seconds=60.0)
+        runtime: Any = SimpleNamespace(workers_max=lambda _load: 2)
+        around: Any = SimpleNamespace(poller=self.poller)
+        self.group = WorkerGroup(load, self.listening, runtime, around)
+        self.group.workers[one.pid] = one
+        self.group.tick(time.monotonic())  # it lasts
+        self.group.tick(time.monotonic())  # and is watched
+        assert self.wants_another
+
+    @property
+    def wants_another(self) -> bool:
+        return self.group.awaited is not None
+
+    def leave(self, *, with_the_end: bool) -> None:
+        if with_the_end:
+            framing.send(self.filter, messages.Taken())
+        self.filter.close()
+        alarm = select.poll()
+        alarm.register(self.one.connection or -1, select.POLLRDHUP)
+        alarm.poll(1000)
+        self.poller.wait(1)
+
+    def close(self) -> None:
+        self.listening.close()
+        self.filter.close()
+        if self.one.connection is not None:
+            self.one.connection.close()
+
+
+@pytest.fixture
+def lasting(channel: socket.socket, killed: list[int]) -> Iterator[Lasting]:
+    channel.setblocking(False)
+    one = worker(channel, State.BUSY)
+    one.meter = SimpleNamespace(sample=lambda _pid: None)  # type: ignore[assignment]
+    made = Lasting(one)
+    yield made
+    made.close()
+
+
+def test_who_cleans_up_when_the_filter_has_its_end_is_about_to_be_free(lasting: Lasting, killed: list[int]) -> None:
+    lasting.leave(with_the_end=True)
+    assert not lasting.wants_another
+    assert killed == []
+    left_at = lasting.one.taken_at
+    assert lasting.group.due == pytest.approx(left_at + SHORT_SECONDS)
+    lasting.group.tick(left_at + SHORT_SECONDS)
+    assert lasting.wants_another, "it takes long over that as well"
+    assert killed == []
+    lasting.group.tick(left_at + CLEAN_UP_SECONDS)
+    assert killed == [PID]
+
+
+def test_a_filter_that_leaves_without_its_end_cancels_at_once(lasting: Lasting, killed: list[int]) -> None:
+    lasting.leave(with_the_end=False)
+    assert killed == [PID]
+    assert lasting.wants_another
