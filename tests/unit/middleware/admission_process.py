@@ -7,6 +7,7 @@
     try <account>                      -> taken | full
     spin <seconds> <account> ...       -> spun <count>     takes and frees slots of the accounts by three tasks each
     pairs <seconds> <account> ...      -> spun <count>     the same with two slots at a time
+    absent <seconds>                   -> absent           after so long without a sign a waiter is passed over
 
 Answers come in the order in which things happen, each with the account.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import eventlet
 
+from storlet_middleware import admission_table
 from storlet_middleware.admission import Admission, Slot
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import parse
@@ -88,6 +90,9 @@ def main() -> None:
                 say("spun", spin(admission, float(words[0]), words[1:], "g"))
             elif command == "pairs":
                 say("spun", spin(admission, float(words[0]), words[1:], "g", "h"))
+            elif command == "absent":
+                admission_table._ABSENT_SECONDS = float(words[0])  # type: ignore[misc]
+                say("absent")
             else:
                 return
             eventlet.sleep(0)
