@@ -95,11 +95,14 @@ def test_all_sandboxes_of_the_node_are_below_one_group_with_totals(
     assert tenant.is_well()
     assert tenant_of_neighbour.is_well()
     parent = hardening.cgroup_parent(host.node_id, docker_host).lstrip("/")
+    seen = set()
     for sandbox in host.sandboxes():
         # sandboxd may end one of its self-test's at this moment.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for path in Cgroups().directories(sandbox.pid).values():
                 assert path.parent.name == parent
+                seen.add(sandbox.account)
+    assert seen >= {tenant.account, tenant_of_neighbour.account}
     groups = {name: path.parent for name, path in Cgroups().directories(host.sandbox(tenant.account).pid).items()}
     assert {"memory", "pids", "cpu"} <= set(groups)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
