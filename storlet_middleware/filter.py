@@ -48,6 +48,7 @@ from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import (
     ObjectPath,
     account_of,
+    has_storlet_headers,
     parse,
     parse_object_path,
     refuse_unknown,
@@ -95,11 +96,9 @@ class ProxyFilter:
         try:
             place = of_path(environ["PATH_INFO"])
             handler = self._rules.handler(environ, place, self._handler(environ, place))
-            if handler is None:
-                handler = self._pass
-            answer = handler(environ)
+            answer: Any = self._pass if handler is None else handler(environ)
             if answer is self._app:
-                answer = self._pass(environ)
+                answer = self._pass
             if isinstance(answer, Run):
                 run = answer
                 answer = run.answer()
@@ -128,13 +127,15 @@ class ProxyFilter:
         # Swift compares a referrer's host without regard to case.
         if "storlets" in environ.get("HTTP_REFERER", "").lower():
             return _refuse_referrer
-        if place is None or place.container is None:
+        if place is None:
+            return self._tell if environ["PATH_INFO"] == "/info" else None
+        if place.container is None:
             return None
         method = environ["REQUEST_METHOD"]
         if place.name is not None:
             if "HTTP_X_RUN_STORLET" in environ:
                 return self._run
-            if any(key.startswith("HTTP_X_STORLET_") for key in environ):
+            if has_storlet_headers(environ):
                 return _refuse_headers_without_storlet
             if place.container in self._own_containers and method in ("PUT", "POST", "DELETE"):
                 return self._write_code
@@ -153,19 +154,21 @@ class ProxyFilter:
             return False
         return target.container in self._own_containers
 
-    def _pass(self, environ: dict[str, Any]) -> WSGIApp:
+    def _pass(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """What is not ours, unless it reads what a rule of whatever account closes to the caller."""
-        if environ["PATH_INFO"] == "/info":
-            _publish_self_test(self._config)
-        return self._guarded if GUARD in environ else self._app
-
-    def _guarded(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        if GUARD not in environ:
+            return self._app(environ, start_response)
         try:
             return self._rules.hand_on(environ, start_response)
         except StorletError as error:
             return self._error(environ, error, None)(environ, start_response)  # type: ignore[no-any-return]
 
     # --- handlers ------------------------------------------------------------------------------------------------
+
+    def _tell(self, _environ: dict[str, Any]) -> WSGIApp:
+        """``/info``."""
+        _publish_self_test(self._config)
+        return self._app
 
     def _run(self, environ: dict[str, Any]) -> Run:
         path = _object_parts(environ)

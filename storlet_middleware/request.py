@@ -77,6 +77,11 @@ def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     return [key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")]
 
 
+def has_storlet_headers(environ: Mapping[str, Any]) -> bool:
+    """Whether :func:`storlet_headers` has any: every request for an object is asked, so without a step for each key."""
+    return "HTTP_X_STORLET_" in "\n".join(environ) and bool(storlet_headers(environ))
+
+
 def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
     """A fault for each name in ``headers`` that is not in ``known``."""
     exact = [name for name in known if not name.endswith("-")]

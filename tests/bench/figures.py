@@ -2,7 +2,8 @@
 
 A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: samples are taken in pairs (neighbours in time), drawn
 anew with replacement some hundred times, and the 2.5th and 97.5th percentile of the ratios are shown.  Pairs keep what
-both had to suffer, such as a busy moment of the machine, out of the spread.
+both had to suffer, such as a busy moment of the machine, out of the spread.  Where samples share more than their pair, such as
+the start of the processes that answered them, they are drawn by the block that shares it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Figure:
     :param is_rate: whether more is better.
     :param quantile: which one of the samples stands for all; ``None``: their mean, where figures are to add up
         or many samples that differ much are to tell little.
+    :param block: so many samples that follow one another are drawn together.
     :param notes: what a reader has to know beside the number.
     """
 
@@ -55,6 +57,7 @@ class Figure:
     plain: list[float] = field(default_factory=list)
     is_rate: bool = False
     quantile: float | None = 0.5
+    block: int = 1
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -68,7 +71,7 @@ class Figure:
 
     def value(self) -> Value:
         """The ratio, or the quantile where there is nothing to compare with."""
-        return _value(tuple(self.treated), tuple(self.plain), self.quantile)
+        return _value(tuple(self.treated), tuple(self.plain), self.quantile, self.block)
 
     def sides(self) -> tuple[float, float | None]:
         """The quantile of the treated samples and, where there are any, of the plain ones."""
@@ -87,8 +90,8 @@ class Figure:
 
 # The terminal, the verdict, the file, the table and the plots ask for the same.
 @lru_cache(maxsize=512)
-def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float | None) -> Value:
-    at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share))
+def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float | None, block: int) -> Value:
+    at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share, block))
     return Value(at, quantile(draws, 0.025), quantile(draws, 0.975)) if draws else Value(at, at, at)
 
 
@@ -101,14 +104,15 @@ def _standing_for(samples: Sequence[float], share: float | None) -> float:
     return statistics.fmean(samples) if share is None else quantile(sorted(samples), share)
 
 
-def _drawn(treated: Sequence[float], plain: Sequence[float], share: float | None) -> list[float]:
+def _drawn(treated: Sequence[float], plain: Sequence[float], share: float | None, block: int) -> list[float]:
     count = len(treated)
-    if count < 2:
+    blocks = [range(at, min(at + block, count)) for at in range(0, count, block)]
+    if len(blocks) < 2:
         return []
     dice = random.Random(count)  # noqa: S311 - the same report from the same samples
     found = []
     for _ in range(_DRAWS):
-        chosen = dice.choices(range(count), k=min(count, _DRAWN_MAX))
+        chosen = [at for drawn in dice.choices(blocks, k=min(len(blocks), _DRAWN_MAX)) for at in drawn]
         beside = [plain[at] for at in chosen] if len(plain) == count else plain
         found.append(_measure([treated[at] for at in chosen], beside, share))
     return found

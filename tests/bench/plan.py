@@ -46,7 +46,7 @@ _FEW: Final = (1, 5, 20)
 
 FULL: Final = Plan(
     "full", small=600, large=10, load_rounds=5, load_seconds=2.0, isolation_large=330, isolation_rounds=40,
-    isolation_seconds=0.5, first=10, traffic_swaps=4, traffic_small=600, traffic_large=10, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
+    isolation_seconds=0.5, first=10, traffic_swaps=16, traffic_small=300, traffic_large=4, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
     study_points=(
         (1_000, _MANY), (10_000, _MANY), (100_000, _MANY), (5_000_000, _FEW), (20_000_000, _FEW), (100_000_000, _FEW)
     ),

@@ -49,23 +49,23 @@ class Row:
 
 
 ROWS: Final = (
-    Row("driver", "what the benchmark's own client costs", driver.measure, 15, 3),
+    Row("driver", "what the benchmark's own client costs", driver.measure, 12, 3),
     # First: memory is counted by parts, and sandboxes of other rows would share it.
-    Row("memory", "memory of an idle sandbox", memory.measure, 15, 15),
-    Row("latency", "GET of 1 KiB through a no-op", latency.measure, 25, 10),
-    Row("breakdown", "where the time of a GET of 1 KiB goes", breakdown.measure, 30),
-    Row("stream", "GET of 100 MiB through identity", stream.get, 30, 12),
-    Row("put", "PUT of 100 MiB through identity", stream.put, 40, 15),
-    Row("copy", "COPY of 100 MiB through identity", stream.copy, 70, 30),
-    Row("load", "requests a second with 16 and 64 clients", load.measure, 110, 35),
-    Row("first", "first calls", first.measure, 80, 35),
+    Row("memory", "memory of an idle sandbox", memory.measure, 12, 12),
+    Row("latency", "GET of 1 KiB through a no-op", latency.measure, 15, 10),
+    Row("breakdown", "where the time of a GET of 1 KiB goes", breakdown.measure, 20),
+    Row("stream", "GET of 100 MiB through identity", stream.get, 15, 12),
+    Row("put", "PUT of 100 MiB through identity", stream.put, 30, 15),
+    Row("copy", "COPY of 100 MiB through identity", stream.copy, 50, 30),
+    Row("load", "requests a second with 16 and 64 clients", load.measure, 125, 35),
+    Row("first", "first calls", first.measure, 60, 35),
     Row("isolation", "the same daemon in a sandbox and without one", isolation.measure, 110),
-    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 20),
+    Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 12),
     Row("scan", "a filter that keeps 1% of an object", scan.measure, 110),
-    Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 120),
-    Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 230),
-    Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 50),
-    Row("tenants", "many tenants, few sandboxes", tenants.measure, 120),
+    Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 90),
+    Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 300),
+    Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 40),
+    Row("tenants", "many tenants, few sandboxes", tenants.measure, 80),
     Row("study", "IBM's study of its Storlet Engine", study.measure, 870, 80, only_named=True),
 )
 

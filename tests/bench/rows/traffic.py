@@ -2,7 +2,9 @@
 
 One percent is less than what two equal processes differ by, because their memory lies differently.  So there are two
 clusters side by side, requests go to one and the other in turn, and after each round the filter changes sides: its
-processes are started anew.  A ratio over all rounds has each cluster as often on the one side as on the other.
+processes are started anew.  A ratio over all rounds has each cluster as often on the one side as on the other, and each side
+as often as the one that is started first, whose requests take one percent longer, whichever it is.  What a start gives to all
+of its requests is told by other starts only, so there are many, and the spread is that of starts.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _KINDS: Final = {
 def measure(bench: Bench) -> Iterator[Figure]:
     """Milliseconds; the spread tells whether one percent could be seen."""
     figures = {
-        key: Figure(f"traffic.{key}", f"plain {title}, with against without the filter", "ms")
+        key: Figure(f"traffic.{key}", f"plain {title}, with against without the filter", "ms", block=_count(bench, key))
         for key, title in _KINDS.items()
     }
     swaps = bench.plan.traffic_swaps
@@ -38,8 +40,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for swap in range(swaps):
             if swap:
                 sides.reverse()
-                sides[0].set_filter("1")
-                sides[1].set_filter("0")
+                switches = [(sides[0], "1"), (sides[1], "0")]
+                for side, switch in reversed(switches) if swap // 2 % 2 else switches:
+                    side.set_filter(switch)
             for key, figure in figures.items():
                 _pairs(bench, sides, key, figure)
                 bench.progress.step(swap + 1, swaps, key)
@@ -77,17 +80,20 @@ class _Side:
 
 def _pairs(bench: Bench, sides: list[_Side], key: str, figure: Figure) -> None:
     """``sides[0]`` has the filter."""
-    small = key.endswith("small")
-    count = bench.plan.traffic_small if small else bench.plan.traffic_large
     calls: list[tuple[list[float], Callable[[], float]]] = []
     for side, samples in zip(sides, (figure.treated, figure.plain), strict=True):
         calls.append((samples, _timed(side, side.request(key))))
-    for _ in range(WARM_UP if small else 1):
+    for _ in range(WARM_UP if key.endswith("small") else 1):
         for _, call in calls:
             call()
-    for number in range(count):
+    for number in range(_count(bench, key)):
         for samples, call in calls if number % 2 else reversed(calls):
             samples.append(call())
+
+
+def _count(bench: Bench, key: str) -> int:
+    """Pairs of requests after one start."""
+    return bench.plan.traffic_small if key.endswith("small") else bench.plan.traffic_large
 
 
 def _timed(side: _Side, request: Request) -> Callable[[], float]:
