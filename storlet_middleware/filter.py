@@ -118,7 +118,7 @@ class ProxyFilter:
         except Exception:
             self._logger.exception("ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
             answer = self._error(environ, InternalError("Internal server error"), run)
-        return answer(environ, start_response)
+        return answer(environ, start_response)  # type: ignore[no-any-return]
 
     # --- routing -------------------------------------------------------------------------------------------------
 
@@ -127,10 +127,8 @@ class ProxyFilter:
         # Swift compares a referrer's host without regard to case.
         if "storlets" in environ.get("HTTP_REFERER", "").lower():
             return _refuse_referrer
-        if place is None:
+        if place is None or place.container is None:
             return self._tell if environ["PATH_INFO"] == "/info" else None
-        if place.container is None:
-            return None
         method = environ["REQUEST_METHOD"]
         if place.name is not None:
             if "HTTP_X_RUN_STORLET" in environ:

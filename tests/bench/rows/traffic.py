@@ -93,7 +93,8 @@ def _pairs(bench: Bench, sides: list[_Side], key: str, figure: Figure) -> None:
 
 def _count(bench: Bench, key: str) -> int:
     """Pairs of requests after one start."""
-    return bench.plan.traffic_small if key.endswith("small") else bench.plan.traffic_large
+    plan = bench.plan
+    return {"get.small": plan.traffic_gets, "put.small": plan.traffic_puts}.get(key, plan.traffic_large)
 
 
 def _timed(side: _Side, request: Request) -> Callable[[], float]:

@@ -61,6 +61,22 @@ def figure(key: str, treated: list[float], plain: list[float] | None = None, uni
     return Figure(key, key, unit, treated=treated, plain=plain or [])
 
 
+def test_samples_that_share_a_start_are_drawn_together() -> None:
+    starts = [1.0, 1.1] * 5
+    treated = [sample for start in starts for sample in [start] * 100]
+    plain = [1.0] * len(treated)
+    one_by_one = Figure("x", "x", "ms", treated, plain, quantile=None).value()
+    by_start = Figure("x", "x", "ms", treated, plain, quantile=None, block=100).value()
+    assert one_by_one.at == by_start.at == pytest.approx(1.05)
+    assert one_by_one.high - one_by_one.low < 0.01
+    assert 0.02 < by_start.high - by_start.low < 0.1
+
+
+def test_one_block_has_no_spread() -> None:
+    value = Figure("x", "x", "ms", [1.0, 2.0, 3.0], [1.0, 1.0, 1.0], block=3).value()
+    assert value.low == value.at == value.high
+
+
 def test_a_ratio_is_that_of_the_quantiles_and_lies_in_its_spread() -> None:
     plain = [1.0 + number / 100 for number in range(100)]
     value = figure("x.y", [2 * sample for sample in plain], plain).value()

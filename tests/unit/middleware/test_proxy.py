@@ -70,7 +70,7 @@ def test_a_request_that_is_not_ours_reaches_swift_as_it_is(proxy: Proxy, swift: 
     assert [seen.method for seen in swift.seen] == ["HEAD", "GET"]
 
 
-@pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/info", "/v2/a/c/o"])
+@pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/healthcheck", "/v2/a/c/o"])
 def test_a_path_that_is_no_object_is_left_to_swift(proxy: Proxy, swift: FakeSwift, path: str) -> None:
     environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_X_RUN_STORLET": "up.py"}
     assert proxy.filter._handler(environ, of_path(path)) is None
@@ -425,6 +425,10 @@ def test_storlet_headers_without_a_storlet_are_refused_by_name(proxy: Proxy) -> 
     answer = proxy.call("GET", "c/o", {"X-Storlet-Range": "bytes=0-1", "X-Storlet-Foo": "1"})
     assert answer.status == 400
     assert "X-Storlet-Range: means nothing without X-Run-Storlet" in answer.data.decode()
+
+
+def test_headers_that_only_look_like_those_of_storlets_are_not_ours(proxy: Proxy) -> None:
+    assert proxy.call("GET", "c/o", {"X-Http-X-Storlet-Range": "bytes=0-1"}).status == 200
 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 405), ("DELETE", 405), ("POST", 401), ("OPTIONS", 405)])
