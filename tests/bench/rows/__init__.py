@@ -52,7 +52,7 @@ ROWS: Final = (
     Row("driver", "what the benchmark's own client costs", driver.measure, 12, 3),
     # First: memory is counted by parts, and sandboxes of other rows would share it.
     Row("memory", "memory of an idle sandbox", memory.measure, 12, 12),
-    Row("latency", "GET of 1 KiB through a no-op", latency.measure, 15, 10),
+    Row("latency", "GET of 1 KiB through a no-op", latency.measure, 30, 10),
     Row("breakdown", "where the time of a GET of 1 KiB goes", breakdown.measure, 20),
     Row("stream", "GET of 100 MiB through identity", stream.get, 15, 12),
     Row("put", "PUT of 100 MiB through identity", stream.put, 30, 15),
