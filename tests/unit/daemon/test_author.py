@@ -33,15 +33,18 @@ class Target:
     """An output, what it announced, and what came through its pipe."""
 
     def __init__(self, metadata_max: int = 4096) -> None:
-        self.reading, writing = os.pipe()
-        self.announced: list[Mapping[str, str]] = []
-        self.out = author.StorletOutputFile(writing, metadata_max, self._announce)
+        reading, writing = os.pipe()
+        announced: list[Mapping[str, str]] = []
 
-    def _announce(self, metadata: Mapping[str, str]) -> None:
-        os.set_blocking(self.reading, False)
-        with pytest.raises(BlockingIOError):
-            os.read(self.reading, 1)  # never after data
-        self.announced.append(metadata)
+        # No method: the output would hold this, and both would wait for the collector, which may end the output first.
+        def announce(metadata: Mapping[str, str]) -> None:
+            os.set_blocking(reading, False)
+            with pytest.raises(BlockingIOError):
+                os.read(reading, 1)  # never after data
+            announced.append(metadata)
+
+        self.reading, self.announced = reading, announced
+        self.out = author.StorletOutputFile(writing, metadata_max, announce)
 
     def so_far(self) -> bytes:
         os.set_blocking(self.reading, False)
@@ -268,15 +271,17 @@ def test_fileno_lets_out_what_was_gathered_first() -> None:
 
 
 def test_the_pipe_is_made_wide() -> None:
-    assert fcntl.fcntl(Target().out.fileno(), fcntl.F_GETPIPE_SZ) >= author.READ_BYTES
+    target = Target()
+    assert fcntl.fcntl(target.out.fileno(), fcntl.F_GETPIPE_SZ) >= author.READ_BYTES
 
 
 @pytest.mark.parametrize(
     "forbidden", [lambda f: f.read(), lambda f: f.readline(), lambda f: f.readlines(), next, lambda f: f.seek(0)]
 )
 def test_what_an_output_cannot(forbidden: Callable[[Any], Any]) -> None:
+    target = Target()
     with pytest.raises(NotImplementedError):
-        forbidden(Target().out)
+        forbidden(target.out)
 
 
 def test_the_librarys_writers_take_an_output() -> None:
