@@ -48,7 +48,6 @@ from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
 from storlet_middleware.request import (
     ObjectPath,
     account_of,
-    has_storlet_headers,
     parse,
     parse_object_path,
     refuse_unknown,
@@ -128,12 +127,12 @@ class ProxyFilter:
         if "storlets" in environ.get("HTTP_REFERER", "").lower():
             return _refuse_referrer
         if place is None or place.container is None:
-            return self._tell if environ["PATH_INFO"] == "/info" else None
+            return None
         method = environ["REQUEST_METHOD"]
         if place.name is not None:
             if "HTTP_X_RUN_STORLET" in environ:
                 return self._run
-            if has_storlet_headers(environ):
+            if storlet_headers(environ):
                 return _refuse_headers_without_storlet
             if place.container in self._own_containers and method in ("PUT", "POST", "DELETE"):
                 return self._write_code
@@ -155,6 +154,8 @@ class ProxyFilter:
     def _pass(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """What is not ours, unless it reads what a rule of whatever account closes to the caller."""
         if GUARD not in environ:
+            if environ["PATH_INFO"] == "/info":
+                _publish_self_test(self._config)
             return self._app(environ, start_response)
         try:
             return self._rules.hand_on(environ, start_response)
@@ -162,11 +163,6 @@ class ProxyFilter:
             return self._error(environ, error, None)(environ, start_response)  # type: ignore[no-any-return]
 
     # --- handlers ------------------------------------------------------------------------------------------------
-
-    def _tell(self, _environ: dict[str, Any]) -> WSGIApp:
-        """``/info``."""
-        _publish_self_test(self._config)
-        return self._app
 
     def _run(self, environ: dict[str, Any]) -> Run:
         path = _object_parts(environ)

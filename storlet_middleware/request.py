@@ -74,12 +74,10 @@ def account_of(value: str) -> str:
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
+    # Nearly all requests have none, and every one for an object is asked: all keys at once take less than one by one.
+    if "HTTP_X_STORLET_" not in "\n".join(environ):
+        return []
     return [key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")]
-
-
-def has_storlet_headers(environ: Mapping[str, Any]) -> bool:
-    """Whether :func:`storlet_headers` has any: every request for an object is asked, so without a step for each key."""
-    return "HTTP_X_STORLET_" in "\n".join(environ) and bool(storlet_headers(environ))
 
 
 def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:

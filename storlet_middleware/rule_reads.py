@@ -91,8 +91,7 @@ def of_url(url: str) -> Read | None:
 
 def _of_text(path: str) -> Read | None:
     parts = path.split("/", 4)
-    if len(parts) < 5:
-        parts += [""] * (5 - len(parts))
+    parts += [""] * (5 - len(parts))
     root, version, account, container, name = parts
     if root or not version.startswith("v1") or not account or (name and not container):
         return None
