@@ -26,10 +26,9 @@ class Plan:
     isolation_seconds: float
     #: First calls of tenants and of storlets.
     first: int
-    #: Starts with the filter on the one side or the other, four of which make it even, and pairs of requests after each.
+    #: Starts with the filter on the one side or the other, four of which make it even, and pairs of PUTs after each.
     traffic_swaps: int
-    traffic_gets: int
-    traffic_puts: int
+    traffic_small: int
     traffic_large: int
     #: Whole scans of the object that is filtered, and its size.
     scans: int
@@ -49,13 +48,13 @@ _FEW: Final = (1, 5, 20)
 
 FULL: Final = Plan(
     "full", small=600, latency=1800, large=10, load_rounds=5, load_seconds=2.0, isolation_large=330, isolation_rounds=40,
-    isolation_seconds=0.5, first=10, traffic_swaps=12, traffic_gets=1200, traffic_puts=300, traffic_large=4, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
+    isolation_seconds=0.5, first=10, traffic_swaps=12, traffic_small=300, traffic_large=4, scans=5, scan_bytes=_GIB, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
     study_points=(
         (1_000, _MANY), (10_000, _MANY), (100_000, _MANY), (5_000_000, _FEW), (20_000_000, _FEW), (100_000_000, _FEW)
     ),
 )  # fmt: skip
 QUICK: Final = Plan(
     "quick", small=100, latency=100, large=3, load_rounds=2, load_seconds=1.0, isolation_large=30, isolation_rounds=4,
-    isolation_seconds=0.5, first=3, traffic_swaps=2, traffic_gets=100, traffic_puts=100, traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
+    isolation_seconds=0.5, first=3, traffic_swaps=2, traffic_small=100, traffic_large=2, scans=2, scan_bytes=_GIB // 4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
     study_points=((10_000, (1, 200)), (20_000_000, (1, 20))),
 )  # fmt: skip
