@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -33,7 +33,7 @@ from swift.common.swob import HTTPLengthRequired, Range, Request, Response, Wsgi
 from swift.common.utils import close_if_possible, drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import access, grants, limits, metrics, names, placement
+from storlet_middleware import access, grants, limits, metrics, names, placement, stored_headers
 from storlet_middleware.admission import ROOM, Slot
 from storlet_middleware.answer import Answer
 from storlet_middleware.backend import BackendInvocation
@@ -686,7 +686,7 @@ class Run:
         source, plan = self._source_answer.headers, self._plan
         is_withheld = plan is not None and plan.withholds
         headers = HeaderKeyDict({} if self._used_grants else self._passed_on(source))
-        _set_metadata(headers, result.metadata)
+        stored_headers.set_metadata(headers, result.metadata)
         headers.setdefault("Content-Type", self._inherited_type(UNKNOWN_TYPE))
         if result.span and not is_withheld:
             headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
@@ -756,6 +756,7 @@ class Run:
         environ["wsgi.input"] = body
         request = Request(environ)
         self._set_stored_headers(request, result)
+        stored_headers.require_storable(request, result.metadata)
         try:
             answer = request.get_response(self._proxy.app)
         finally:
@@ -778,7 +779,7 @@ class Run:
                 request.headers.update({key: value for key, value in inherited.items() if key.lower() not in own})
             if "content-type" not in own:
                 request.headers["Content-Type"] = self._inherited_type("")
-        _set_metadata(request.headers, result.metadata)
+        stored_headers.set_metadata(request.headers, result.metadata)
         if self._plan is not None and self._plan.reverse:
             request.headers[names.REVERSE_SYSMETA] = self._plan.reverse
 
@@ -943,19 +944,6 @@ def _require_length(environ: dict[str, Any]) -> None:
         raise BadRequest(str(error)) from None
     if length is None and "HTTP_TRANSFER_ENCODING" not in environ:
         raise HTTPLengthRequired(request=request)
-
-
-def _set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:
-    """Put a storlet's metadata into ``headers`` (WSGI strings): ``Content-Type`` is itself, any other key user metadata.
-
-    An empty value withholds what the source has under that key.
-    """
-    for key, value in metadata.items():
-        name = wsgi("Content-Type" if key.lower() == "content-type" else names.OBJECT_META + key)
-        if value:
-            headers[name] = wsgi(value)
-        else:
-            headers.pop(name, None)
 
 
 def user_metadata_wsgi(headers: Any) -> dict[str, str]:

@@ -1,0 +1,160 @@
+"""What a storlet says of its output never makes an object server refuse a PUT, which Swift's proxy would blame on the node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.functional.client import Answer, Client
+from tests.functional.tools import Tool, unique
+from tests.support.cluster import Cluster
+
+#: A PUT that an object server answered with a client's error, and what a proxy logs when it counts an error of a node.
+REFUSED_BY_NODE = re.compile(r'"PUT [^"]*" 4\d\d ')
+COUNTED_BY_PROXY = re.compile(r"ERROR|error.limit|Handoff requested", re.IGNORECASE)
+SERVERS = ("object-1", "object-2")
+
+#: Names and values near what HTTP, Swift and UTF-8 treat in a special way.
+ODD = st.sampled_from(
+    [
+        "",
+        " ",
+        "\t",
+        " x",
+        "x ",
+        "é",
+        "à",
+        "\x85",
+        "\xa0",
+        "ß",
+        "ÿ",
+        "漢",
+        "\u2028",
+        "_",
+        "-",
+        ";",
+        ":",
+        ",",
+        '"',
+        "=",
+        "%00",
+    ]
+)
+WORDS = st.lists(ODD | st.sampled_from(["a", "text/plain", "swift_bytes=1", "boundary=b"]), max_size=4).map("".join)
+TYPES = st.sampled_from(["message/rfc822", "multipart/mixed; boundary=b", "a/b; swift_bytes=9", "a/b;c", "text/à", "/"])
+LONG = st.sampled_from([128, 129, 256, 257]).map("n".__mul__)
+METADATA = st.fixed_dictionaries(
+    {}, optional={"Content-Type": WORDS | TYPES | LONG, "content-type": WORDS, "Transfer-Encoding": WORDS, "X-Timestamp": WORDS}
+).flatmap(
+    lambda fixed: st.dictionaries(WORDS.filter(bool) | LONG, WORDS | LONG, max_size=4).map(lambda free: {**free, **fixed})
+)  # fmt: skip
+
+
+def errors_of_nodes(cluster: Cluster, lengths: dict[str, int] | None = None) -> list[str]:
+    """Lines that the servers logged behind ``lengths`` about PUTs that a node refused."""
+    lines = []
+    for name in (*SERVERS, "proxy"):
+        pattern = COUNTED_BY_PROXY if name == "proxy" else REFUSED_BY_NODE
+        logged = read_log(cluster, name)[(lengths or {}).get(name, 0) :]
+        lines += [line for line in logged.splitlines() if pattern.search(line)]
+    return lines
+
+
+def read_log(cluster: Cluster, name: str) -> str:
+    return Path(cluster.process(name).log).read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.fixture
+def new_errors(cluster: Cluster) -> Callable[[], list[str]]:
+    """Lines about refused PUTs since the test began."""
+    lengths = {name: len(read_log(cluster, name)) for name in (*SERVERS, "proxy")}
+    return lambda: errors_of_nodes(cluster, lengths)
+
+
+@pytest.mark.parametrize("method", ["PUT", "COPY"])
+@pytest.mark.parametrize(
+    "metadata",
+    [{"Content-Type": " "}, {"content-type": "   "}],
+    ids=["space", "lower case"],
+)
+def test_a_blank_content_type_is_none_and_harms_no_node(
+    any_tool: Tool, plain: str, container: str, new_errors: Callable[[], list[str]], metadata: dict[str, str], method: str
+) -> None:  # fmt: skip
+    for number in range(20):
+        path = f"{container}/made-{number}.txt"
+        answer = store(any_tool, method, plain, path, metadata)
+        assert answer.status == 201, answer
+        assert any_tool.client.get(plain).status == 200
+    assert any_tool.client.head(path).headers["Content-Type"] == "text/plain", (
+        "Swift guesses by the name what it is not told"
+    )
+    assert new_errors() == []
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(metadata=METADATA, method=st.sampled_from(["PUT", "COPY"]))
+@example(metadata={f"k{number}": "v" for number in range(91)}, method="PUT")
+@example(metadata={"ü": "x", "Content-Type": "message/rfc822"}, method="COPY")
+@example(metadata={f"k{number}": "v" * 50 for number in range(80)}, method="COPY")
+def test_no_metadata_of_a_storlet_makes_a_node_refuse_a_put(
+    any_tool: Tool, plain: str, container: str, cluster: Cluster, metadata: dict[str, str], method: str
+) -> None:
+    lengths = {name: len(read_log(cluster, name)) for name in (*SERVERS, "proxy")}
+    path = f"{container}/{unique('made')}"
+    answer = store(any_tool, method, plain, path, metadata)
+    assert answer.status in (201, 422), answer
+    assert errors_of_nodes(cluster, lengths) == []
+    stored = any_tool.client.head(path)
+    if answer.status == 422:
+        assert answer.error in ("storlet.failed", "storlet.limit.metadata"), answer
+        assert stored.status == 404, "a refused result must not be stored"
+        return
+    expected = {key.lower(): value.strip(" \t") for key, value in metadata.items() if key.lower() != "content-type"}
+    for key, value in expected.items():
+        if key.isascii():
+            assert (stored.meta(key) or "") == value, (key, stored)
+
+
+def test_a_clients_headers_that_no_node_takes_are_refused_by_name(
+    any_tool: Tool, owner: Client, container: str, new_errors: Callable[[], list[str]]
+) -> None:
+    many = {f"X-Unused-{number}": "x" for number in range(180)}
+    answer = any_tool.put(f"{container}/o", b"x", headers=many)
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert "too many headers" in answer.text
+    assert owner.head(f"{container}/o").status == 404
+    assert new_errors() == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "said"),
+    [
+        ({"a" * 129: "v", "b": "v" * 257}, "storlet.limit.metadata", ["name of 129 bytes", "b: a value of 257 bytes"]),
+        ({f"k{number}": "v" for number in range(91)}, "storlet.limit.metadata", ["91 items of metadata, 90 are allowed"]),
+        ({"Content-Type": "a/b; swift_bytes=1"}, "storlet.failed", ["Content-Type", "swift_"]),
+    ],
+    ids=["too long", "too many", "reserved"],
+)  # fmt: skip
+def test_all_faults_of_metadata_are_named_and_nothing_is_stored(
+    any_tool: Tool, owner: Client, container: str, metadata: dict[str, str], code: str, said: list[str]
+) -> None:
+    path = f"{container}/o"
+    assert owner.put(path, b"before").status == 201
+    answer = store(any_tool, "PUT", path, path, metadata)
+    assert (answer.status, answer.error) == (422, code), answer
+    for part in said:
+        assert part in answer.text
+    assert owner.get(path).body == b"before"
+
+
+def store(tool: Tool, method: str, source: str, target: str, metadata: dict[str, str]) -> Answer:
+    """Store the output of a storlet that says ``metadata`` of it."""
+    said = {f"set_{key}": value for key, value in metadata.items()}
+    if method == "PUT":
+        return tool.put(target, b"some bytes " * 100_000, **said)
+    return tool.copy(source, target, **said)
