@@ -30,10 +30,12 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.text import MAX_BYTES
 from storlet_daemon.protocol import messages
-from storlet_middleware import access, grants, limits, names, rule_s3, self_test
-from storlet_middleware.admission import ROOM
-from storlet_middleware.catalog import object_path
+from storlet_middleware import names, self_test
+from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
+from storlet_middleware.enforcement import s3
+from storlet_middleware.enforcement.ruling import GUARD, Handler, Rules
+from storlet_middleware.engine import limits
 from storlet_middleware.errors import (
     REASONS,
     AccessDenied,
@@ -43,9 +45,11 @@ from storlet_middleware.errors import (
     RuleRefused,
     StorletError,
 )
-from storlet_middleware.object import ObjectNode
-from storlet_middleware.proxy import Proxy, Run, SwiftRefusal
-from storlet_middleware.request import (
+from storlet_middleware.object_server.node import ObjectNode
+from storlet_middleware.proxy.run import Proxy, Run
+from storlet_middleware.ruleset.store import RULES
+from storlet_middleware.wsgi import authorization, grants
+from storlet_middleware.wsgi.storlet_request import (
     ObjectPath,
     account_of,
     parse,
@@ -54,9 +58,8 @@ from storlet_middleware.request import (
     storlet_headers,
     text,
 )
-from storlet_middleware.rule_reads import Read, of_path
-from storlet_middleware.rule_store import RULES
-from storlet_middleware.ruled import GUARD, Handler, Rules
+from storlet_middleware.wsgi.subrequest import SwiftRefusal, object_path
+from storlet_middleware.wsgi.swift_paths import Read, of_path
 
 _PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status")
 _GRANT_KEYS: Final = frozenset(
@@ -222,7 +225,7 @@ class ProxyFilter:
 
     def _may_write(self, environ: dict[str, Any], version: str, account: str, target: ObjectPath) -> bool:
         path = object_path(version, account, target.container, target.name)
-        return access.ask(environ, self._app, "PUT", path).refusal is None
+        return authorization.ask(environ, self._app, "PUT", path).refusal is None
 
     def _with_source_metadata(self, request: Any, version: str, account: str, source: ObjectPath) -> Mapping[str, str]:
         """The metadata that a copy will have: the source's, under what the request sets."""
@@ -293,7 +296,7 @@ class ProxyFilter:
     # --- errors --------------------------------------------------------------------------------------------------
 
     def _error(self, environ: Mapping[str, Any], error: StorletError, run: Run | None) -> Response:
-        rule_s3.tell(environ, error)
+        s3.tell(environ, error)
         status = error.status
         if self._is_legacy:
             legacy = error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put

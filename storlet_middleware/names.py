@@ -22,7 +22,7 @@ EXTRA_RESOURCES: Final = "X-Storlet-Extra-Resources"
 GENERATE_LOG: Final = "X-Storlet-Generate-Log"
 GRANT_USER: Final = "X-Storlet-Container-Read"
 GRANT_STORLET: Final = "X-Storlet-Name"
-#: ``X-Storlet-Limit-Memory`` and the like: names of :data:`storlet_middleware.limits.TABLE`; they lower, never raise.
+#: ``X-Storlet-Limit-Memory`` and the like: names of :data:`storlet_middleware.engine.limits.TABLE`; they lower, never raise.
 LIMIT_PREFIX: Final = "X-Storlet-Limit-"
 REVOKE_USER: Final = "X-Remove-Storlet-Container-Read"
 
@@ -74,7 +74,7 @@ META_DEPENDENCY_VERSION: Final = STORLET_META + "Dependency-Version"
 META_DEPENDENCY_PERMISSIONS: Final = STORLET_META + "Dependency-Permissions"
 #: Prefix of one system metadata item a grant: who may read the container's objects through which storlet.
 CONTAINER_GRANT: Final = "X-Container-Sysmeta-Storlet-Grant-"
-#: Which rules are in force in an account; see :mod:`storlet_middleware.rule_pointer`.
+#: Which rules are in force in an account; see :mod:`storlet_middleware.ruleset.pointer`.
 ACCOUNT_RULES: Final = "X-Account-Sysmeta-Storlet-Rules"
 #: The rule whose storlet made what is stored, and which says what undoes that.
 REVERSE_SYSMETA: Final = "X-Object-Sysmeta-Storlet-Reverse"

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from storlet_daemon import selftest
 from storlet_daemon.protocol import messages
-from storlet_middleware import admission_table
 from storlet_middleware import config as configuration
+from storlet_middleware.admission import shared_table
 from storlet_middleware.cli import node, text
 from storlet_middleware.cli.command import DONE, NOT_WELL, Command, complain, say
 from storlet_middleware.config import Config
-from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.wording import plain
 from storlet_middleware.self_test import FAIL, UNTESTED
 
@@ -68,7 +68,7 @@ COMMAND: Final = Command("sandboxes", "the sandboxes of this node, and their sel
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def _sandboxes(config: Config, status: messages.NodeStatus, usage: Mapping[str, admission_table.Usage]) -> str:
+def _sandboxes(config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]) -> str:
     if not status.sandboxes:
         return f"node {config.sandbox.node_id}: no sandboxes; the first request for a storlet starts one"
     now = time.time()
@@ -171,7 +171,7 @@ def _waiting(what: str) -> Iterator[None]:
 # --- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, admission_table.Usage]) -> dict[str, Any]:
+def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]) -> dict[str, Any]:
     return {
         "node": config.sandbox.node_id,
         "sandboxes": [_sandbox_data(sandbox, usage) for sandbox in status.sandboxes],
@@ -189,7 +189,7 @@ def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, ad
     }
 
 
-def _sandbox_data(sandbox: messages.Sandbox, usage: Mapping[str, admission_table.Usage]) -> dict[str, Any]:
+def _sandbox_data(sandbox: messages.Sandbox, usage: Mapping[str, shared_table.Usage]) -> dict[str, Any]:
     data = {**dataclasses.asdict(sandbox), "storlets": [dataclasses.asdict(group) for group in sandbox.groups]}
     del data["groups"]
     used = usage.get(tenant_key(sandbox.account))
@@ -197,9 +197,9 @@ def _sandbox_data(sandbox: messages.Sandbox, usage: Mapping[str, admission_table
     return {**data, "running": used.running if used else 0, "waiting": used.waiting if used else 0}
 
 
-def _usage(config: Config) -> Mapping[str, admission_table.Usage]:
+def _usage(config: Config) -> Mapping[str, shared_table.Usage]:
     try:
-        return admission_table.snapshot(config.sandbox.run_dir)
-    except (OSError, admission_table.TableFault) as error:
+        return shared_table.snapshot(config.sandbox.run_dir)
+    except (OSError, shared_table.TableFault) as error:
         complain(f"storlet: what runs and waits is not known: {error}")
         return {}

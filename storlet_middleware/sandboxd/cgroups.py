@@ -36,6 +36,7 @@ from typing import Final
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware.config import NodeSection
+from storlet_middleware.node_memory import host_memory, memory_total
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PROC: Final = Path("/proc")
@@ -106,19 +107,6 @@ class _Tree:
             if node.cpus:
                 rows.append(_quota(node.cpus, is_unified=self.is_unified))
         return rows
-
-
-def host_memory(proc: Path = PROC) -> int:
-    """Bytes of memory that the host has."""
-    for line in _read(proc / "meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(errno.EINVAL, "no MemTotal in /proc/meminfo")
-
-
-def memory_total(node: NodeSection, host_memory: int) -> int:
-    """``[node] memory`` in bytes: as it is, or that share of the host's."""
-    return node.memory if isinstance(node.memory, int) else int(node.memory * host_memory)
 
 
 def weight_of(shares: int) -> int:

@@ -1,6 +1,6 @@
 """The node's copies of storlet code, kept below ``[sandbox] code_cache_bytes``.
 
-Filters add versions (``storlet_middleware.code``); only sandboxd removes them, because it alone knows which are loaded.  A
+Filters add versions (``storlet_middleware.engine.code_cache``); only sandboxd removes them, because it alone knows which are loaded.  A
 version goes when it is the one used longest ago, when no sandbox has loaded it, and when nobody used it in the last
 :data:`RECENT_SECONDS`: its filter may be about to ask for it.  Used means loaded, and is written down as the time of
 change of the version's folder.

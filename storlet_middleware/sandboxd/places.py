@@ -5,7 +5,7 @@
     <run_dir>/                     root   0755
         sandboxd.lock              root   0644   held (flock) by the live sandboxd, whose pid is in it
         sandboxd.sock              group  0660   requests of the filters
-        admission                  group  0660   see ``storlet_middleware.admission_table``
+        admission                  group  0660   see ``storlet_middleware.admission.shared_table``
         self-test.json             root   0644   which trust classes passed, for ``/info``
         c/                         root   0700   control directories; a sandbox sees only its own, as /run/storlets
             <sandbox key>/         root   0755
@@ -40,9 +40,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from storlet_middleware import admission_table, self_test
+from storlet_middleware import self_test
+from storlet_middleware.admission import shared_table
+from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.errors import PlaceFault, StartupFault
-from storlet_middleware.sandboxd.keys import tenant_key
 
 SOCKET_PATH_MAX: Final = 107
 GROUP_BACKLOG: Final = 1024
@@ -65,7 +66,7 @@ class Places:
         self.request_socket = run_dir / "sandboxd.sock"
         self.lock_file = run_dir / "sandboxd.lock"
         self._self_test = run_dir / self_test.FILE_NAME
-        self.admission_table = run_dir / admission_table.FILE_NAME
+        self.admission_table = run_dir / shared_table.FILE_NAME
         self._control = run_dir / "c"
         self._sockets = run_dir / "s"
         self._notes = run_dir / "a"
@@ -98,7 +99,7 @@ class Places:
         self.make_run_dir()
         self._make_directory(self.state_dir, 0o755, self._owner, None)
         with _fault(self.admission_table):
-            admission_table.create(self.admission_table, self._gid)
+            shared_table.create(self.admission_table, self._gid)
         self._make_directory(self._control, 0o700, self._owner, None)
         self._make_directory(self._sockets, 0o750, self._owner, self._gid)
         self._make_directory(self._notes, 0o700, self._owner, None)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from storlet_middleware.config import ADMIN_CLASS, CLASSES, USER_CLASS, Config, LimitsSection
+from storlet_middleware.keys import sandbox_key
 from storlet_middleware.sandboxd import docker, hardening
 from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PlaceFault, StartupFault
 from storlet_middleware.sandboxd.identity import Identities, Identity
-from storlet_middleware.sandboxd.keys import sandbox_key
 from storlet_middleware.sandboxd.places import Places
 
 #: Whose the sandboxes of the self-test are: no account, because Swift's names of accounts have no slash.

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from storlet_middleware.admission import snapshot
+from storlet_middleware.admission.controller import snapshot
 from tests.functional.client import Client
 from tests.functional.tools import Tool, Toolbox, prepare_account, retry_until, unique
 from tests.support.cluster import Cluster

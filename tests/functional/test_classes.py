@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from storlet_middleware import config as configuration
-from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.keys import tenant_key
 from tests.functional.client import Answer, Client
 from tests.functional.tools import SOURCES, declaration, prepare_account, unique, users_of
 from tests.support.cluster import Cluster, wait_for

@@ -12,7 +12,7 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware import config
 from storlet_middleware.cli import node
-from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.keys import tenant_key
 from tests.functional.client import Client
 from tests.functional.tools import declaration, prepare_account, unique, users_of
 from tests.support.cluster import Cluster, wait_for

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.sandboxd.keys import sandbox_key, tenant_key
+from storlet_middleware.keys import sandbox_key, tenant_key
 from tests.functional.tools import Dependency, declaration, unique
 from tests.probe.conftest import SOURCE, Tenant
 from tests.probe.host import Host, check_numbered, links_of, new_key, remove

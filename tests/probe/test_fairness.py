@@ -17,9 +17,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from storlet_middleware import admission_table
-from storlet_middleware.admission import Admission, Slot, snapshot, tenant_hash
-from storlet_middleware.admission_table import Usage
+from storlet_middleware.admission import shared_table
+from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
+from storlet_middleware.admission.shared_table import Usage
 from storlet_middleware.config import load
 from tests.functional.tools import retry_until, unique
 from tests.probe.conftest import Tenant
@@ -204,8 +204,8 @@ class OtherTable:
         self._folder.chmod(0o755)
         self.conf = self._folder / "storlet.conf"
         (self._folder / "sandboxd.sock").symlink_to(cluster.run_dir / "sandboxd.sock")
-        gid = (cluster.run_dir / admission_table.FILE_NAME).stat().st_gid
-        admission_table.create(self._folder / admission_table.FILE_NAME, gid)
+        gid = (cluster.run_dir / shared_table.FILE_NAME).stat().st_gid
+        shared_table.create(self._folder / shared_table.FILE_NAME, gid)
 
     def follow(self, conf: Path) -> None:
         """Take all other options of ``conf``."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.plan import SELF_TEST_ACCOUNT
 from tests.functional.client import Client
 from tests.functional.conftest import other_cluster  # noqa: F401

@@ -12,7 +12,7 @@ from swift.common.swob import Request, Response
 from swift.proxy.controllers.base import clear_info_cache
 
 from storlet_middleware import names
-from storlet_middleware.rule_store import RuleStore
+from storlet_middleware.ruleset.store import RuleStore
 from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, authorize, make_config
 
 RULES = "storlet_rules/rules.yaml"

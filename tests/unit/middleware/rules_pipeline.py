@@ -24,9 +24,9 @@ from swift.common.request_helpers import resolve_etag_is_at_header, resolve_igno
 from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response
 from swift.common.utils import Timestamp
 
+from storlet_middleware.enforcement.read_guard import Guard
 from storlet_middleware.errors import StorletError
-from storlet_middleware.rule_guard import Guard
-from storlet_middleware.rule_reads import Read, of_path
+from storlet_middleware.wsgi.swift_paths import Read, of_path
 
 _KEPT = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
 _ALLOWED = ("content-type", "x-object-manifest", "x-static-large-object")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from swift.common.swob import Response
 
-from storlet_middleware import errors, limits, metrics, names
+from storlet_middleware import errors, metrics, names
 from storlet_middleware.config import LEAST, OPTIONS, Config, ConfigError, load, parse, read_mounts, sample
+from storlet_middleware.engine import limits
 from tests.unit.middleware.support import Logger
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd.keys import tenant_key
+from storlet_middleware.keys import tenant_key
 from tests.unit.sandboxd.doubles import FakeContainer, FakeDocker, FakeNode, greeting, until, work
 from tests.unit.sandboxd.test_pool import loaded, refused
 

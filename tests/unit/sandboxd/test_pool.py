@@ -15,9 +15,9 @@ from unittest.mock import Mock
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd import backoff, pool, process
 from storlet_middleware.sandboxd.cgroups import Cgroups
-from storlet_middleware.sandboxd.keys import tenant_key
 from storlet_middleware.sandboxd.sandbox import Sandbox
 from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, make_storlet, until, work
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.sandboxd import backoff, control, keys, wording
+from storlet_middleware import keys
+from storlet_middleware.sandboxd import backoff, control, wording
 from storlet_middleware.sandboxd.identity import Identity
 from storlet_middleware.sandboxd.threads import Threads
 

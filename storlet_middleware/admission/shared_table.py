@@ -1,0 +1,328 @@
+"""The shared file in which the Swift processes of a node publish what they run: ``<run_dir>/admission``.
+
+sandboxd makes the file (:func:`create`); every process maps it.  It is read and written without asking anybody, so that
+admission costs microseconds and goes on while sandboxd is restarted.
+
+::
+
+    header    4096 bytes    magic with the version of this format; how many regions have ever been claimed
+    region    one process   pid, number of rows, change counter, when it last took part; its rows
+
+*Who may write what.*  A process owns a region as long as it holds the OFD lock on the region's byte.  The kernel releases
+that when the process ends, however it ends and in whatever pid namespace, so what a dead process left is told from what
+is alive by asking for the lock: no pid is ever compared.  Only its owner writes to a region; but that a region whose owner
+is dead may be emptied by anybody.
+
+*The lock of the table* (an OFD lock on another byte) makes "count, decide, write" one step.  It is held for microseconds,
+never while green threads switch, and never waited for longer than a few milliseconds: a holder that was stopped by a
+debugger must not stop every server of the node.  Numbers that only fall (the end of a run) are written without it: a
+single aligned word, which a reader sees before or after.
+
+A process that forks leaves its region to the parent: see :meth:`Table.abandon`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storlet_middleware.admission.fairness import Row
+
+FILE_NAME: Final = "admission"
+#: Processes of a node that run storlets at the same time; with ``servers_per_port`` there may be hundreds.
+REGIONS: Final = 512
+#: Worker groups that one process has running or waiting.
+ROWS: Final = 512
+
+_MAGIC: Final = b"STADMIT1"
+_HEADER_BYTES: Final = 4096
+_ROW: Final = struct.Struct("=16s16sIIdQddd")
+_REGION_HEADER: Final = struct.Struct("=QIIQd")
+_REGION_HEADER_BYTES: Final = 64
+_REGION_BYTES: Final = _REGION_HEADER_BYTES + ROWS * _ROW.size
+SIZE: Final = _HEADER_BYTES + REGIONS * _REGION_BYTES
+#: Where in the file: words of 4 and 8 bytes that are written or read by themselves.
+_CLAIMED_AT: Final = 8
+_USED_AT: Final = 8
+_CHANGES_AT: Final = 16
+_POLLED_AT: Final = 24
+_RUNNING_AT: Final = 32
+_WAITING_AT: Final = 36
+_OLDEST_AT: Final = 40
+_BEGAN_AT: Final = 64
+_MEAN_AT: Final = 72
+#: Locks are on bytes far behind the data.
+_TABLE_LOCK: Final = 1 << 40
+_FIRST_REGION_LOCK: Final = _TABLE_LOCK + 1
+_FLOCK: Final = struct.Struct("hhqqi4x")
+_LOCK_SECONDS: Final = 0.005
+#: Waiters of a process that did not look for so long hold up nobody.
+_ABSENT_SECONDS: Final = 0.25
+_FILE_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Usage(NamedTuple):
+    """A tenant's invocations on a node."""
+
+    running: int
+    waiting: int
+
+
+class TableFault(Exception):
+    """The file cannot be used; the text says why."""
+
+
+def create(path: Path, gid: int) -> None:
+    """Make the file for the members of ``gid``, unless it is there and right; raises ``OSError``.
+
+    One of another format is replaced by a new one: who has mapped the old one notices it (:meth:`Table.is_current`).
+    """
+    with contextlib.suppress(OSError, TableFault):
+        descriptor = _open(path)
+        try:
+            _set_access(descriptor, gid)
+        finally:
+            os.close(descriptor)
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, _FILE_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        # A file with holes: only regions that are used take memory.
+        os.ftruncate(descriptor, SIZE)
+        os.pwrite(descriptor, _MAGIC, 0)
+        _set_access(descriptor, gid)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _set_access(descriptor: int, gid: int) -> None:
+    status = os.fstat(descriptor)
+    if status.st_gid != gid:
+        os.fchown(descriptor, -1, gid)
+    if stat.S_IMODE(status.st_mode) != 0o660:
+        os.fchmod(descriptor, 0o660)
+
+
+def _open(path: Path) -> int:
+    """A descriptor of a table in this format; raises ``OSError`` or :class:`TableFault`."""
+    descriptor = os.open(path, _FILE_FLAGS)
+    status = os.fstat(descriptor)
+    is_right = stat.S_ISREG(status.st_mode) and status.st_size == SIZE
+    if is_right and os.pread(descriptor, len(_MAGIC), 0) == _MAGIC:
+        return descriptor
+    os.close(descriptor)
+    raise TableFault(f"{path}: no admission table of this version")
+
+
+class Table:
+    """A process's view of the file and its own region in it; raises ``OSError`` or :class:`TableFault`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = _open(path)
+        self._region = -1
+        try:
+            status = os.fstat(self._descriptor)
+            self._identity = (status.st_dev, status.st_ino)
+            self._map = mmap.mmap(self._descriptor, SIZE)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._bytes = memoryview(self._map)
+        self._words, self._longs = self._bytes.cast("I"), self._bytes.cast("Q")
+        self._doubles = self._bytes.cast("d")
+
+    @classmethod
+    def claim(cls, path: Path) -> Table:
+        """The table, with a region of it for this process."""
+        table = cls(path)
+        try:
+            table._claim_region()
+        except BaseException:
+            table.abandon()
+            raise
+        return table
+
+    def _claim_region(self) -> None:
+        region = next((index for index in range(REGIONS) if self._try_region(index)), -1)
+        if region < 0:
+            raise TableFault(f"{self._path}: all {REGIONS} regions are taken")
+        base = self._base(region)
+        # Storing to a hole of a file whose file system is full would be answered with a signal.
+        os.posix_fallocate(self._descriptor, base, _REGION_BYTES)
+        _REGION_HEADER.pack_into(self._bytes, base, os.getpid(), 0, 0, 0, 0.0)
+        if not self.lock():
+            raise TableFault(f"{self._path}: locked")
+        self._words[_CLAIMED_AT // 4] = max(self._claimed(), region + 1)
+        self.unlock()
+        self._region = region
+
+    def _try_region(self, index: int) -> bool:
+        return _try_lock(self._descriptor, fcntl.F_WRLCK, _FIRST_REGION_LOCK + index)
+
+    def is_current(self) -> bool:
+        """Whether the path still leads to the file that is mapped here."""
+        try:
+            status = os.lstat(self._path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def close(self) -> None:
+        """Give the region back."""
+        if self._region >= 0:
+            self._words[(self._base(self._region) + _USED_AT) // 4] = 0
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go without a trace, as a forked child does: its parent still has the region, and with it the lock."""
+        for view in (self._words, self._longs, self._doubles, self._bytes):
+            view.release()
+        self._map.close()
+        os.close(self._descriptor)
+
+    # --- the lock ------------------------------------------------------------------------------------------------
+
+    def lock(self) -> bool:
+        """Take the lock of the table; False when it is not to be had soon.  No green thread may be switched to until
+        :meth:`unlock`."""
+        if _try_lock(self._descriptor, fcntl.F_WRLCK, _TABLE_LOCK):
+            return True
+        give_up = time.monotonic() + _LOCK_SECONDS
+        while time.monotonic() < give_up:
+            # The holder may have been preempted.
+            os.sched_yield()
+            if _try_lock(self._descriptor, fcntl.F_WRLCK, _TABLE_LOCK):
+                return True
+        return False
+
+    def unlock(self) -> None:
+        """Let others decide."""
+        _try_lock(self._descriptor, fcntl.F_UNLCK, _TABLE_LOCK)
+
+    # --- this process's rows -------------------------------------------------------------------------------------
+
+    def write(self, index: int, row: Row) -> None:
+        """Publish a row; the lock is held."""
+        base = self._base(self._region)
+        _ROW.pack_into(self._bytes, base + _REGION_HEADER_BYTES + index * _ROW.size, *row)
+        used = (base + _USED_AT) // 4
+        if self._words[used] <= index:
+            self._words[used] = index + 1
+        self._longs[(base + _CHANGES_AT) // 8] += 1
+
+    def lower(self, index: int, row: Row) -> None:
+        """Publish that some have ended or wait no longer; needs no lock, because others only gain by it."""
+        base = self._base(self._region)
+        at = base + _REGION_HEADER_BYTES + index * _ROW.size
+        self._words[(at + _RUNNING_AT) // 4] = row.running
+        self._words[(at + _WAITING_AT) // 4] = row.waiting
+        self._doubles[(at + _OLDEST_AT) // 8] = row.oldest
+        self._doubles[(at + _BEGAN_AT) // 8] = row.began
+        self._doubles[(at + _MEAN_AT) // 8] = row.mean
+        self._longs[(base + _CHANGES_AT) // 8] += 1
+
+    def is_last(self, index: int) -> bool:
+        """Whether no row behind ``index`` is published."""
+        return self._words[(self._base(self._region) + _USED_AT) // 4] == index + 1
+
+    def keep(self, count: int) -> None:
+        """Publish the first ``count`` rows only."""
+        self._words[(self._base(self._region) + _USED_AT) // 4] = count
+
+    def take_part(self, now: float) -> None:
+        """Tell that the waiters of this process are looked after."""
+        self._doubles[(self._base(self._region) + _POLLED_AT) // 8] = now
+
+    # --- the others' ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> int:
+        """A number that changes when anything does."""
+        step, first = _REGION_BYTES // 8, (_HEADER_BYTES + _CHANGES_AT) // 8
+        return sum(self._longs[first : first + self._claimed() * step : step])
+
+    def others(self, now: float) -> Iterator[tuple[bool, Iterator[Row]]]:
+        """Each other process's rows (as plain tuples), and whether its waiters are looked after; the lock is held."""
+        for index in range(self._claimed()):
+            base = self._base(index)
+            if self._words[(base + _USED_AT) // 4] and index != self._region:
+                yield self._doubles[(base + _POLLED_AT) // 8] > now - _ABSENT_SECONDS, self._rows(index)
+
+    def forget_dead(self) -> bool:
+        """Empty the regions of processes that have ended; True when there were any.  The lock is held."""
+        has_found = False
+        for index in range(self._claimed()):
+            used = (self._base(index) + _USED_AT) // 4
+            if index != self._region and self._words[used] and not _is_locked(self._descriptor, index):
+                self._words[used] = 0
+                self._longs[(self._base(index) + _CHANGES_AT) // 8] += 1
+                has_found = True
+        return has_found
+
+    def usage(self) -> dict[str, Usage]:
+        """Per tenant, of the processes that live."""
+        total: dict[str, Usage] = {}
+        for index in range(self._claimed()):
+            if index == self._region or _is_locked(self._descriptor, index):
+                for row in self._rows(index):
+                    if row[2] or row[3]:
+                        before = total.get(row[0].hex(), Usage(0, 0))
+                        total[row[0].hex()] = Usage(before.running + row[2], before.waiting + row[3])
+        return total
+
+    def _rows(self, region: int) -> Iterator[Row]:
+        """A process's rows, as plain tuples."""
+        base = self._base(region)
+        used = min(self._words[(base + _USED_AT) // 4], ROWS)
+        first = base + _REGION_HEADER_BYTES
+        return _ROW.iter_unpack(self._bytes[first : first + used * _ROW.size])  # type: ignore[return-value]
+
+    def _claimed(self) -> int:
+        return min(self._words[_CLAIMED_AT // 4], REGIONS)
+
+    def _base(self, region: int) -> int:
+        return _HEADER_BYTES + region * _REGION_BYTES
+
+
+def snapshot(run_dir: str | Path) -> dict[str, Usage]:
+    """What runs and waits on the node, by tenant key; empty where no table is.  For operators: asks nobody and changes
+    nothing.  Raises ``OSError`` or :class:`TableFault`."""
+    try:
+        table = Table(Path(run_dir) / FILE_NAME)
+    except FileNotFoundError:
+        return {}
+    try:
+        return table.usage()
+    finally:
+        table.abandon()
+
+
+def _try_lock(descriptor: int, kind: int, byte: int) -> bool:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _is_locked(descriptor: int, region: int) -> bool:
+    """Whether another open file holds the lock of a region."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _FIRST_REGION_LOCK + region, 1, 0)
+    kind = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+    return bool(kind != fcntl.F_UNLCK)

@@ -1,0 +1,5 @@
+"""Storlets and dependencies as objects of an account.
+
+``storlets``    upload checks, access, and resolution of a name to one exact version
+``manifests``   what a tenant declares about a storlet or a dependency
+"""

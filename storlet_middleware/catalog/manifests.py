@@ -1,0 +1,160 @@
+"""What a tenant declares about a storlet or a dependency, checked at upload and read again at every resolution.
+
+The declaration is the user metadata of the uploaded object (``X-Object-Meta-Storlet-*``).  Objects can reach the
+containers without passing our checks (container sync, an operator's tools, uploads from before the filter was there), so
+reading it never assumes that it was checked: names are refused that could leave a directory, on every path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from storlet_middleware import names
+from storlet_middleware.engine import limits
+
+#: Versions by language.
+Languages = Mapping[str, tuple[str, ...]]
+_MAIN: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_JAVA_MAIN: Final = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*")
+MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
+
+
+class ManifestError(ValueError):
+    """The declaration is not valid; ``faults`` lists every reason."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A storlet's declaration.  ``main`` is ``module.Class`` (Python) or the class's full name (Java); ``limits`` are its
+    own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
+
+    language: str
+    main: str
+    dependencies: tuple[str, ...] = ()
+    language_version: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DependencyManifest:
+    """A dependency's declaration; ``permissions`` are the owner's bits, such as ``0o700``."""
+
+    version: str
+    permissions: int
+
+
+def file_name_faults(name: str, what: str) -> list[str]:
+    """Why ``name`` cannot be a file's name in a directory of ours; empty when it can."""
+    faults = []
+    if not name or name in (".", "..") or "/" in name or name.startswith(("-", ".")):
+        faults.append(f"{what} name {name!r} is not a plain file name (no '/', no leading '-' or '.')")
+    if any(ord(char) < 32 or ord(char) == 127 for char in name) or ":" in name or "," in name:
+        faults.append(f"{what} name {name!r} has a control character, ':' or ','")
+    if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        faults.append(f"{what} name is longer than {MAX_NAME_BYTES} bytes")
+    return faults
+
+
+def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Manifest:
+    """The manifest in ``meta`` (header name to text, any case); raises :class:`ManifestError` with all faults."""
+    values = {key.lower(): value.strip() for key, value in meta.items()}
+
+    def value(header: str) -> str:
+        return values.get(header.lower(), "")
+
+    mandatory = (names.META_LANGUAGE, names.META_INTERFACE_VERSION, names.META_OBJECT_METADATA, names.META_MAIN)
+    faults = [
+        f"Mandatory parameter is missing: {header.removeprefix(names.STORLET_META)}"
+        for header in mandatory
+        if not value(header)
+    ]
+    faults += file_name_faults(name, "Storlet")
+    language = value(names.META_LANGUAGE).lower()
+    if language and language not in languages:
+        faults.append(f"Unsupported Language: {language} (this cluster has {', '.join(languages)})")
+    if language == "python":
+        versions = languages.get(language, ())
+        faults += _python_version_faults(value(names.META_LANGUAGE_VERSION), versions)
+        faults += _python_faults(name, value(names.META_MAIN))
+    elif language == "java":
+        faults += _java_faults(name, value(names.META_MAIN))
+    dependencies = tuple(part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip())
+    faults += _dependency_faults(name, dependencies)
+    own, more = limits.declared(meta, language)
+    faults += more
+    if faults:
+        raise ManifestError(faults)
+    version = value(names.META_LANGUAGE_VERSION) if language == "python" else ""
+    return Manifest(language, value(names.META_MAIN), dependencies, version, own)
+
+
+def _python_version_faults(version: str, supported: tuple[str, ...]) -> list[str]:
+    if not version:
+        return []
+    if not re.fullmatch(r"\d+(\.\d+)?", version):
+        return ["Language-Version is invalid"]
+    if version != "3" and version not in supported:
+        return [f"Not supported version specified: this cluster has Python {', '.join(supported)}"]
+    return []
+
+
+def _python_faults(name: str, main: str) -> list[str]:
+    faults = []
+    if not name.endswith(".py"):
+        faults.append("Storlet name is incorrect: a Python storlet is a .py file")
+        return faults
+    module = name[: -len(".py")]
+    if main and not main.startswith(module + "."):
+        faults.append(f"Main class should be included in storlet file: want {module}.<class>")
+    elif main and main.count(".") != 1:
+        faults.append("Submodule is currently not supported")
+    elif main and not _MAIN.fullmatch(main):
+        faults.append(f"Main {main!r} is not module.Class")
+    return faults
+
+
+def _java_faults(name: str, main: str) -> list[str]:
+    faults = []
+    if "-" not in name or "." not in name:
+        faults.append("Storlet name is incorrect: a Java storlet is named <name>-<version>.jar")
+    if main and not _JAVA_MAIN.fullmatch(main):
+        faults.append(f"Main {main!r} is not a class name")
+    return faults
+
+
+def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:
+    faults = []
+    if name in dependencies:
+        faults.append("Using the same name for storlet and dependency is not allowed")
+    if len(set(dependencies)) < len(dependencies):
+        faults.append("Duplicated name in dependencies")
+    for dependency in dict.fromkeys(dependencies):
+        faults += file_name_faults(dependency, "Dependency")
+    return faults
+
+
+def read_dependency(name: str, meta: Mapping[str, str]) -> DependencyManifest:
+    """The declaration of a dependency; raises :class:`ManifestError` with all faults."""
+    values = {key.lower(): value.strip() for key, value in meta.items()}
+    faults = file_name_faults(name, "Dependency")
+    version = values.get(names.META_DEPENDENCY_VERSION.lower(), "")
+    if not version:
+        faults.append("Mandatory parameter is missing: Dependency-Version")
+    raw = values.get(names.META_DEPENDENCY_PERMISSIONS.lower()) or "0600"
+    permissions = 0o600
+    if not re.fullmatch(r"(0o)?[0-7]{1,5}", raw):
+        faults.append("Dependency permission is incorrect: want octal digits such as 0600 or 0700")
+    else:
+        permissions = int(raw.removeprefix("0o"), 8) & 0o700
+        if permissions & 0o600 != 0o600:
+            faults.append("The owner should have rw permission")
+    if faults:
+        raise ManifestError(faults)
+    return DependencyManifest(version, permissions)

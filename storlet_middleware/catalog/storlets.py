@@ -1,0 +1,324 @@
+"""Storlets and dependencies as objects of the tenant: upload checks, access, and resolution to one exact version.
+
+*Access* is Swift's own: the container's read ACL, given to ``swift.authorize``.  *Resolution* turns a name into a
+:class:`~storlet_middleware.engine.code_cache.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
+remembered in Swift's memcached under a *generation* of the account, which every write to the two containers replaces
+before and after it happens: a new upload takes effect for every request that begins after it was answered.  Without
+memcached every request asks Swift.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from swift.common.swob import Request
+from swift.common.utils import cache_from_env, close_if_possible, drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+from swift.proxy.controllers.base import get_cache_key
+
+from storlet_middleware import names
+from storlet_middleware.catalog.manifests import ManifestError, read_dependency, read_storlet
+from storlet_middleware.concurrency import spawn
+from storlet_middleware.config import Config
+from storlet_middleware.engine import limits
+from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
+from storlet_middleware.errors import (
+    BackendFailed,
+    CodeReplaced,
+    InternalError,
+    RegistrationInvalid,
+    StorletDenied,
+    StorletError,
+    StorletNotFound,
+    Unprocessable,
+)
+from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.bodies import ObjectBody
+from storlet_middleware.wsgi.subrequest import object_path
+from storlet_middleware.wsgi.user_metadata import user_metadata
+
+#: Bounds how long a stale entry can live when a writer could not reach memcached.
+_ENTRY_SECONDS: Final = 60
+_GENERATION_SECONDS: Final = 86400
+#: Longer than a Swift request may last: while this mark stands nothing is remembered.
+_WRITING_SECONDS: Final = 120
+#: What makes an object a link to others, whatever it holds itself.
+_LINKS: Final = ("X-Symlink-Target", "X-Object-Manifest")
+
+
+class Catalog:
+    """The storlets of all accounts, as seen by one proxy.
+
+    :param app: the rest of the proxy pipeline, which answers for objects.
+    """
+
+    def __init__(self, app: Any, config: Config) -> None:
+        self._app = app
+        self._config = config.storlet
+        self._class_of = config.class_of
+        self.containers = (config.storlet.storlet_container, config.storlet.dependency_container)
+
+    # --- uploads -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def refuse_links(headers: Mapping[str, str]) -> None:
+        """Refuse an upload that would be a link: code is read with our rights, and a link may lead anywhere."""
+        links = [name for name in _LINKS if headers.get(name)]
+        if links:
+            raise RegistrationInvalid(
+                f"{', '.join(links)}: a storlet or a dependency cannot be a link to other objects"
+            )
+
+    def check_upload(self, account: str, container: str, name: str, headers: Mapping[str, str]) -> None:
+        """Refuse an object in the storlet or dependency container whose declaration is not valid."""
+        meta = user_metadata(headers, names.STORLET_META)
+        faults = []
+        try:
+            if container == self._config.storlet_container:
+                # What else would do no harm is not asked of storlets that are there already.
+                faults += limits.misspelt(meta) + self._excess(account, name, meta)
+                read_storlet(name, meta, self._config.languages)
+            else:
+                read_dependency(name, meta)
+        except ManifestError as error:
+            faults = error.faults + faults
+        if faults:
+            raise RegistrationInvalid("; ".join(faults))
+
+    def _excess(self, account: str, name: str, meta: Mapping[str, str]) -> list[str]:
+        values, _ = limits.declared(meta)
+        return limits.too_much(values, names.STORLET_META, self._class_of(account, name))
+
+    # --- access --------------------------------------------------------------------------------------------------
+
+    def authorize(self, environ: dict[str, Any], version: str, account: str, storlet: str, container: str) -> bool:
+        """Raise unless the caller may read the storlet, by the ACL of the container that holds it.
+
+        Returns whether the caller owns the account, and so may see the storlet's traceback.
+
+        :param container: of the object that the request is about, of which Swift needs to know next.
+        """
+        self._memory(environ, account).look_ahead(storlet, container)
+        path = object_path(version, account, self._config.storlet_container, storlet)
+        verdict = authorization.ask(environ, self._app, "GET", path)
+        if verdict.refusal is not None:
+            raise StorletDenied(
+                "Failed to verify access to the storlet. Either the storlet does not exist or you are not authorized"
+                " to run the storlet.",
+                status=verdict.refusal.status_int,
+            )
+        return verdict.is_owner
+
+    # --- resolution ----------------------------------------------------------------------------------------------
+
+    def resolve(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+        """The version of ``storlet`` that a request which begins now runs; the caller's right was checked before."""
+        memory = self._memory(environ, account)
+        generation, known = memory.get(storlet)
+        if known is not None:
+            return StorletVersion.from_text(known)
+        return self._read_and_remember(environ, memory, generation, version, storlet)
+
+    def resolve_anew(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+        """The same, whatever is remembered: what was resolved before is not there any more."""
+        memory = self._memory(environ, account)
+        generation, _ = memory.get(storlet)
+        return self._read_and_remember(environ, memory, generation, version, storlet)
+
+    def _read_and_remember(
+        self, environ: dict[str, Any], memory: _Memory, generation: str | None, version: str, storlet: str
+    ) -> StorletVersion:
+        resolved = self._read(environ, version, memory.account, storlet)
+        memory.put(storlet, generation, resolved.text)
+        return resolved
+
+    def changing(self, environ: dict[str, Any], account: str) -> _Memory:
+        """The account's memory, to be told (:meth:`_Memory.writing`, :meth:`_Memory.written`) about a write."""
+        return self._memory(environ, account)
+
+    def _memory(self, environ: dict[str, Any], account: str) -> _Memory:
+        return _Memory(environ, account, self._config.storlet_container)
+
+    def _read(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+        path = (version, account, self._config.storlet_container)
+        answer = self._head(environ, path, storlet)
+        if answer.status_int == 404:
+            raise StorletNotFound(f"there is no storlet {storlet} in container {self._config.storlet_container}")
+        _require_success(answer, f"storlet {storlet}")
+        _require_own_bytes(answer, object_path(*path, storlet), f"storlet {storlet}")
+        try:
+            manifest = read_storlet(storlet, user_metadata(answer.headers), self._config.languages)
+        except ManifestError as error:
+            raise Unprocessable(f"storlet {storlet} is not usable: {error}", code="storlet.load") from error
+        path = (version, account, self._config.dependency_container)
+        tasks = [spawn(self._head, environ, path, name) for name in manifest.dependencies]
+        answers = [task.wait() for task in tasks]
+        files = [_code_file(self._config.storlet_container, storlet, answer, 0o444)]
+        faults = []
+        for name, dependency in zip(manifest.dependencies, answers, strict=True):
+            try:
+                files.append(self._dependency(path, name, dependency))
+            except Unprocessable as error:
+                faults.append(str(error))
+        if faults:
+            raise Unprocessable("; ".join(faults), code="storlet.load")
+        return StorletVersion(
+            account, storlet, manifest.language, manifest.language_version, manifest.main, tuple(files), manifest.limits
+        )
+
+    def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:
+        if answer.status_int == 404:
+            raise Unprocessable(
+                f"dependency {name} is not in container {self._config.dependency_container}", code="storlet.load"
+            )
+        _require_success(answer, f"dependency {name}")
+        _require_own_bytes(answer, object_path(*path, name), f"dependency {name}")
+        try:
+            permissions = read_dependency(name, user_metadata(answer.headers)).permissions
+        except ManifestError as error:
+            raise Unprocessable(f"dependency {name} is not usable: {error}", code="storlet.load") from error
+        # The sandbox is "other" to the file's owner, and the mount is read-only: what the owner may do, all may, but write.
+        mode = 0o555 if permissions & 0o100 else 0o444
+        return _code_file(self._config.dependency_container, name, answer, mode)
+
+    def _head(self, environ: dict[str, Any], path: tuple[str, str, str], name: str) -> Any:
+        request = make_pre_authed_request(
+            environ,
+            method="HEAD",
+            path=object_path(*path, name),
+            headers={"X-Newest": "true"},
+            swift_source=names.SWIFT_SOURCE,
+        )
+        answer = request.get_response(self._app)
+        drain_and_close(answer)
+        return answer
+
+
+class _Memory:
+    """What memcached knows of an account's storlets; every method works, remembering nothing, without memcached.
+
+    All of it is on the server on which Swift has what it knows of the container of storlets, so that one round trip reads
+    everything that is asked before a storlet runs; where there is one server, also what Swift asks next: about the object's
+    container.  (Of several servers another one has that; ours may have what it took while it stood in for that one.)
+    """
+
+    def __init__(self, environ: dict[str, Any], account: str, container: str) -> None:
+        self._memcache = cache_from_env(environ)
+        self._of_request: dict[str, Any] = environ.setdefault("swift.infocache", {})
+        self.account = account
+        self._container_key = get_cache_key(account, container)
+        self._generation_key = f"storlets-generation/{account}"
+
+    def look_ahead(self, storlet: str, container: str = "") -> None:
+        """Read what the next :meth:`get` of this request gives, and for Swift what it knows of the containers."""
+        if self._memcache:
+            entry_key = self._entry_key(storlet)
+            keys = [self._generation_key, entry_key, self._container_key]
+            if container and len(getattr(self._memcache, "memcache_servers", ())) == 1:
+                keys.append(get_cache_key(self.account, container))
+            generation, entry, *containers = self._memcache.get_multi(keys, self._container_key) or (None, None)
+            for key, info in zip(keys[2:], containers, strict=False):
+                if info:
+                    self._of_request.setdefault(key, info)
+            self._of_request[entry_key] = generation, entry
+
+    def get(self, storlet: str) -> tuple[str | None, str | None]:
+        """The account's generation (``None``: do not remember), and the entry when it is of that generation."""
+        if not self._memcache:
+            return None, None
+        if self._entry_key(storlet) not in self._of_request:
+            self.look_ahead(storlet)
+        generation, entry = self._of_request.pop(self._entry_key(storlet))
+        if generation is None:
+            generation = secrets.token_hex(8)
+            self._store(self._generation_key, generation, _GENERATION_SECONDS)
+        if generation == "writing":
+            return None, None
+        if isinstance(entry, dict) and entry.get("generation") == generation:
+            return generation, entry["version"]
+        return generation, None
+
+    def put(self, storlet: str, generation: str | None, version: str) -> None:
+        """Remember ``version``; ignored by readers when a write changed the generation meanwhile."""
+        if self._memcache and generation:
+            self._store(self._entry_key(storlet), {"generation": generation, "version": version}, _ENTRY_SECONDS)
+
+    def writing(self) -> None:
+        """A write begins: remember nothing until :meth:`written`, also when the writer dies."""
+        if self._memcache:
+            self._store(self._generation_key, "writing", _WRITING_SECONDS)
+
+    def written(self) -> None:
+        """A write ended, well or not: everything remembered before is of an older generation."""
+        if self._memcache:
+            self._store(self._generation_key, secrets.token_hex(8), _GENERATION_SECONDS)
+
+    def _entry_key(self, storlet: str) -> str:
+        # Named by the form of the entry, so that proxies of two releases, one of which has another, may share a memcached.
+        return f"storlets-version-text/{self.account}/{storlet}"
+
+    def _store(self, key: str, value: Any, seconds: int) -> None:
+        self._memcache.set_multi({key: value}, self._container_key, time=seconds)
+
+
+def _code_file(container: str, name: str, answer: Any, mode: int) -> CodeFile:
+    segmented = "X-Static-Large-Object" in answer.headers
+    size = answer.content_length
+    if size is None:
+        raise InternalError(f"Swift gave no length for {container}/{name}")
+    etag = (answer.headers.get("Etag") or "").strip('"')
+    # Of the bytes: a POST changes the other two, and with them only the metadata.
+    times = ("X-Backend-Data-Timestamp", "X-Timestamp", "Last-Modified")
+    timestamp = next((answer.headers[header] for header in times if answer.headers.get(header)), "")
+    return CodeFile(container, name, etag, timestamp, size, mode, segmented)
+
+
+def _require_success(answer: Any, what: str) -> None:
+    if not 200 <= answer.status_int < 300:
+        raise BackendFailed(f"{what} cannot be read now: Swift answered {answer.status_int}")
+
+
+def _require_own_bytes(answer: Any, path: str, what: str) -> None:
+    """Refuse what Swift read elsewhere: we ask with rights of our own, which the tenant does not have there.
+
+    A static large object is no link in this sense: Swift read its segments with the rights of who made it.  In a container
+    with versions Swift names the version of the object itself.
+    """
+    place = str(answer.headers.get("Content-Location") or path).partition("?")[0]
+    if unquote(place) != unquote(path.partition("?")[0]) or "X-Object-Manifest" in answer.headers:
+        raise Unprocessable(f"{what} is a link to other objects, which code cannot be", code="storlet.load")
+
+
+class ProxyFetcher:
+    """Fetches code through the proxy's own pipeline."""
+
+    def __init__(self, app: Any, environ: dict[str, Any], version: str) -> None:
+        self._app = app
+        self._environ = environ
+        self._version = version
+
+    def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
+        """See :class:`~storlet_middleware.engine.code_cache.Fetcher`."""
+        request: Request = make_pre_authed_request(
+            self._environ,
+            method="GET",
+            path=object_path(self._version, account, file.container, file.name),
+            headers={"X-Newest": "true", "If-Match": file.etag},
+            swift_source=names.SWIFT_SOURCE,
+        )
+        answer = request.get_response(self._app)
+        try:
+            if answer.status_int != 200:
+                raise code_unavailable(file, answer.status_int)
+            yield from ObjectBody(answer)
+        finally:
+            close_if_possible(answer.app_iter)
+
+
+def code_unavailable(file: CodeFile, status: int) -> StorletError:
+    """The error when code cannot be had: it was replaced this very moment, or Swift has a problem."""
+    kind = CodeReplaced if status in (404, 412) else BackendFailed
+    return kind(f"code {file.container}/{file.name} cannot be read now: Swift answered {status}", retry_after=1)

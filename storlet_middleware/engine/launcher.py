@@ -1,0 +1,185 @@
+"""Starts an invocation on this node: code, sandbox, worker, in the order that is quickest.
+
+First of all the node lets the invocation in (:mod:`storlet_middleware.admission.controller`), which may take its time.  Then a warm
+start is one connection to a known socket.  A cold one asks sandboxd to begin starting the sandbox, fetches the
+code meanwhile, has it loaded, and connects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.admission.controller import ROOM, Admission, Beats, Slot
+from storlet_middleware.admission.fairness import Claim
+from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
+from storlet_middleware.config import Config
+from storlet_middleware.engine import limits
+from storlet_middleware.engine.code_cache import CodeCache, Fetcher, StorletVersion
+from storlet_middleware.engine.invocation import Invocation, Task
+from storlet_middleware.engine.limits import Effective
+from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.errors import CodeMissing
+
+#: sandboxd's own deadline for a start comes first and has the better reason.
+_ANSWER_MARGIN_SECONDS: Final = 15.0
+_MAX_VERSIONS: Final = 256
+
+#: A storlet, and what its worker group may use.
+Place = tuple[StorletVersion, messages.Resources]
+
+
+class Launcher:
+    """One per server process; ``room`` is for its admission."""
+
+    def __init__(self, config: Config, logger: Any, room: int = ROOM) -> None:
+        self._config = config
+        self._admission = Admission(config, logger, room)
+        self._client = SandboxClient(
+            config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
+        )
+        self._code = CodeCache(config.limits.code_bytes)
+        #: What holds for a version where a request says nothing of limits.
+        self._effective: dict[str, Effective] = {}
+
+    def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
+        """What holds for this storlet in this request, by this node's own configuration."""
+        trust_class = self._config.class_of(version.account, version.name)
+        if requested:
+            return limits.effective(trust_class, version.limits, requested)
+        known = self._effective.get(version.text)
+        if known is None:
+            if len(self._effective) >= _MAX_VERSIONS:
+                self._effective.clear()
+            known = self._effective[version.text] = limits.effective(trust_class, version.limits, {})
+        return known
+
+    @staticmethod
+    def task(invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool) -> Task:
+        """The description of an invocation within the limits that hold for it."""
+        return Task(
+            id=invocation_id,
+            parameters=parameters,
+            deadlines=effective.deadlines,
+            limits=effective.limits,
+            wants_log=wants_log,
+            resources=effective.resources,
+        )
+
+    def start(
+        self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, slot: Slot | None = None
+    ) -> None:
+        """Hand ``invocation`` to a worker; waits for whatever is not there yet.  ``slot`` as in :meth:`start_patiently`."""
+        for _ in self.start_patiently(invocation, version, fetcher, None, slot):
+            pass
+
+    def start_patiently(
+        self,
+        invocation: Invocation,
+        version: StorletVersion,
+        fetcher: Fetcher,
+        beats: Beats | None,
+        slot: Slot | None = None,
+    ) -> Iterator[None]:
+        """The same, yielding at each of ``beats`` while it waits, so that the caller can show that it lives.
+
+        :param slot: where the node has let it in already; it is the invocation's from here on.
+        """
+        resources = invocation.task.resources
+        wanted = version.load_request(limits.group_of(version.key, resources), resources)
+        if slot is None:
+            claim = self._admission.claim(version.account, wanted.version, resources.memory_bytes)
+            slot = yield from self._admission.acquire(claim, beats)
+        invocation.admitted(slot.waited_seconds, slot.release)
+        try:
+            yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
+        except BaseException:
+            # The caller may try once more with the same invocation.
+            slot.release()
+            raise
+
+    def admit_at_once(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
+        """A slot for an invocation of ``version``, or ``None`` where it would have to wait."""
+        group = limits.group_of(version.key, resources)
+        return self._admission.acquire_at_once(self._admission.claim(version.account, group, resources.memory_bytes))
+
+    def admit_together(self, wanted: Sequence[Place]) -> list[Slot]:
+        """Slots for several that run at the same time; waits, and holds none of them meanwhile."""
+        return _outcome(self._admission.acquire_together(self._claims(wanted), None))
+
+    def admit_together_at_once(self, wanted: Sequence[Place]) -> list[Slot] | None:
+        """The same, or ``None`` where it would have to wait."""
+        return self._admission.acquire_together_at_once(self._claims(wanted))
+
+    def _claims(self, wanted: Sequence[Place]) -> list[Claim]:
+        return [
+            self._admission.claim(version.account, limits.group_of(version.key, resources), resources.memory_bytes)
+            for version, resources in wanted
+        ]
+
+    def _start_admitted(
+        self,
+        invocation: Invocation,
+        version: StorletVersion,
+        wanted: messages.Storlet,
+        fetcher: Fetcher,
+        beats: Beats | None,
+    ) -> Iterator[None]:
+        if self._client.knows(version.account, wanted.version):
+            invocation.prepare()
+        connection = self._client.connect_warm(version.account, wanted.version)
+        if connection is None:
+            starting = spawn(self._try_prepare, version, wanted, fetcher)
+            try:
+                pause = beats[0] if beats else None
+                while beats is not None and pause is not None and not wait_task(starting, pause):
+                    pause = beats[1]
+                    yield
+                connection = _value(starting.wait())
+            except BaseException:
+                # A task that is killed closes what it holds; one that has just ended left its connection to us.
+                end(starting)
+                _close_result(starting)
+                raise
+        invocation.start(connection)
+
+    def _try_prepare(
+        self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
+    ) -> socket.socket | Exception:
+        """The connection, or the exception: a green task that raises has its traceback printed."""
+        try:
+            return self._prepare(version, wanted, fetcher)
+        except Exception as error:  # noqa: BLE001
+            return error
+
+    def _prepare(self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher) -> socket.socket:
+        code_dir = self._client.prepare(version.account, version.name)
+        self._code.ensure(code_dir, version, fetcher)
+        try:
+            return self._client.connect_cold(version.account, wanted)
+        except CodeMissing:
+            # sandboxd made room in the code cache between our look and its own.
+            self._code.ensure(code_dir, version, fetcher)
+            return self._client.connect_cold(version.account, wanted)
+
+
+def _outcome(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end_of_it:
+            return list(end_of_it.value)
+
+
+def _close_result(starting: GreenTask) -> None:
+    with contextlib.suppress(Exception, Killed):
+        _value(starting.wait()).close()
+
+
+def _value(outcome: socket.socket | Exception) -> socket.socket:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

@@ -1,0 +1,105 @@
+"""The objects that hold an account's rules: ``rules.yaml``, and each version that ever came into force.
+
+::
+
+    storlet_rules/rules.yaml                                            what was uploaded last
+    storlet_rules/versions/20260314T091500.000000Z-0123456789ab.yaml    the same, for good
+
+They are read and written with our own right, by callers that have asked whether the client may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from swift.common.utils import close_if_possible, drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+
+from rules import parse
+from rules.text import MAX_BYTES
+from storlet_middleware import names
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.ruleset.pointer import VERSIONS, Pointer
+from storlet_middleware.wsgi.bodies import ObjectBody
+from storlet_middleware.wsgi.subrequest import object_path
+
+RULES: Final = "rules.yaml"
+CONTENT_TYPE: Final = "application/yaml"
+#: Version of the interface and account, as text.
+Place = tuple[str, str]
+
+
+def is_ours(name: str) -> bool:
+    """Whether an object of the rules' container is one of those described here."""
+    return name == RULES or name.startswith(VERSIONS)
+
+
+class Versions:
+    """The rules' container of any account.
+
+    :param app: the rest of the proxy's pipeline.
+    """
+
+    def __init__(self, app: Any, container: str) -> None:
+        self._app = app
+        self._container = container
+
+    def path(self, place: Place, name: str) -> str:
+        """Quoted, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
+        return object_path(*place, self._container, name)
+
+    def text_of(self, environ: dict[str, Any], place: Place, pointer: Pointer) -> bytes:
+        """The rules as they were uploaded; raises :class:`BackendFailed` when Swift does not have exactly them.
+
+        They are kept twice, and either copy will do.
+        """
+        problems = []
+        for name in (pointer.name, RULES):
+            text, status = self.read(environ, place, name)
+            if text is not None and parse.version_of(text) == pointer.version:
+                return text
+            said = f"Swift answered {status}" if text is None else "has other rules than those in force"
+            problems.append(f"{name}: {said}")
+        raise BackendFailed("; ".join(problems))
+
+    def read(self, environ: dict[str, Any], place: Place, name: str) -> tuple[bytes | None, int]:
+        """The bytes, or ``None`` and why not: Swift's status.  Raises :class:`BackendFailed` when they break off."""
+        # A version has one state only.
+        request = self._request(environ, "GET", place, name, {"X-Newest": "true"} if name == RULES else {})
+        answer = request.get_response(self._app)
+        try:
+            if answer.status_int != 200:
+                return None, answer.status_int
+            if (answer.content_length or 0) > MAX_BYTES:
+                raise BackendFailed(f"{name} has {answer.content_length} bytes")
+            return b"".join(ObjectBody(answer)), 200
+        finally:
+            close_if_possible(answer.app_iter)
+
+    def write(self, environ: dict[str, Any], place: Place, name: str, text: bytes, headers: Mapping[str, str]) -> Any:
+        """Store ``text``; Swift's answer, without its body."""
+        request = self._request(environ, "PUT", place, name, {"Content-Type": CONTENT_TYPE, **headers}, text)
+        return self._answer(request)
+
+    def remove(self, environ: dict[str, Any], place: Place, name: str) -> Any:
+        """Swift's answer, without its body."""
+        return self._answer(self._request(environ, "DELETE", place, name, {}))
+
+    def _request(
+        self, environ: dict[str, Any], method: str, place: Place, name: str, headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> Any:  # fmt: skip
+        return make_pre_authed_request(
+            environ,
+            method=method,
+            path=self.path(place, name),
+            headers=headers,
+            body=body,
+            swift_source=names.SWIFT_SOURCE,
+        )
+
+    def _answer(self, request: Any) -> Any:
+        answer = request.get_response(self._app)
+        drain_and_close(answer)
+        return answer

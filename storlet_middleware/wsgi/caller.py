@@ -1,0 +1,80 @@
+"""The caller of a request: what the authentication middlewares say of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rules.facts import Caller
+
+#: As whom Swift's middlewares ask for what they need to know themselves, and formpost to upload.
+_PRE_AUTHORISED: Final = ".wsgi.pre_authed"
+_FORMPOST: Final = "FP"
+_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+
+
+def caller_of(environ: Mapping[str, Any]) -> Caller:
+    """Who asks, as the authentication middleware says: Keystone's identity, or the groups of TempAuth."""
+    remote = str(environ.get("REMOTE_USER") or "")
+    if is_signed(environ):
+        return Caller(is_signed=True)
+    if not remote:
+        return Caller(is_anonymous=True)
+    if remote.startswith(".wsgi."):
+        # Swift's own: it is nobody of whom a rule could speak.
+        return Caller()
+    identity = environ.get("keystone.identity")
+    if identity:
+        return Caller(
+            user=lenient(identity["user"][1] or identity["user"][0] or "") or None,
+            project=lenient(identity["tenant"][1] or identity["tenant"][0] or "") or None,
+            domain=lenient(_domain(environ, identity)) or None,
+            roles=frozenset(lenient(role) for role in identity.get("roles") or () if role),
+        )
+    return _of_groups(remote, user_of(environ))
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_groups(groups: str, name: str) -> Caller:
+    """Of TempAuth."""
+    roles = frozenset(lenient(group.strip()) for group in groups.split(",") if group.strip())
+    user = lenient(name)
+    return Caller(user=user or None, project=user.partition(":")[0] or None, roles=roles)
+
+
+def _domain(environ: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    _, name = identity.get("user_domain") or (None, None)
+    # The headers are the token's: Keystone's middleware drops what a client sends under these names.
+    return str(name or environ.get("HTTP_X_USER_DOMAIN_NAME") or "")
+
+
+def user_of(environ: Mapping[str, Any]) -> str:
+    """The caller's name: Keystone's when Keystone said it, else the group that is TempAuth's ``account:user``."""
+    # X-User-Name without Keystone's mark is a header that the client sent.
+    if environ.get("keystone.identity"):
+        # Names are unique in a domain only; as in Swift's own ACLs they count in the default one, elsewhere the id does.
+        is_default = environ.get("HTTP_X_USER_DOMAIN_ID", "default") == "default"
+        return str(environ.get("HTTP_X_USER_NAME" if is_default else "HTTP_X_USER_ID") or "")
+    groups = str(environ.get("REMOTE_USER") or "").split(",")
+    return next((group for group in groups if ":" in group), groups[0])
+
+
+def is_signed(environ: Mapping[str, Any]) -> bool:
+    """Whether nobody is logged in and a signature allows the request: a signed URL or form, or another cluster's container sync."""
+    user = environ.get("REMOTE_USER")
+    if user == _PRE_AUTHORISED:
+        return environ.get("swift.source") == _FORMPOST
+    # Container sync puts nobody in the place of the user whom the auth middlewares do not look for then.
+    return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
+
+
+def is_swifts_own(environ: Mapping[str, Any]) -> bool:
+    """Whether one of Swift's middlewares looks something up for itself, such as a container's keys."""
+    return environ.get("REMOTE_USER") == _PRE_AUTHORISED and not is_signed(environ)
+
+
+def lenient(value: Any) -> str:
+    """A WSGI string as text; what is not UTF-8 can be no operand of a rule, so it need only stay different from all that can."""
+    string = str(value)
+    return string if string.isascii() else string.encode("latin-1", "replace").decode("utf-8", "surrogateescape")

@@ -1,0 +1,175 @@
+"""Which object a path within Swift stands for: its own, an old version's, or an archived one's.
+
+==========================================  ======================================================================
+path                                        stands for
+==========================================  ======================================================================
+``c/o``                                     the object
+``\\0versions\\0c/\\0o\\0<inverted time>``      a version of the object ``o`` of ``c`` (``object_versioning``)
+``archive/003abc/1640995200.00000``         itself, and what ``abc`` was in some container (``versioned_writes``)
+``c`` (a listing)                           any object of ``c``
+==========================================  ======================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from swift.common.request_helpers import get_reserved_name, split_reserved_name
+from swift.common.utils import Timestamp
+
+from storlet_middleware.wsgi.storlet_request import text
+from storlet_middleware.wsgi.subrequest import object_path
+
+RESERVED: Final = "\0"
+#: With it Swift answers us of hidden versions.
+ALLOWS_RESERVED: Final = "X-Backend-Allow-Reserved-Names"
+#: As ``versioned_writes`` says how long a name is, in bytes: four digits are for names that few clusters allow.
+_LENGTH_DIGITS: Final = (3, 4)
+_HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
+_TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
+_TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
+
+
+class Read(NamedTuple):
+    """What is read, or asked for, as text: some object where ``name`` is ``None``, of some container where ``container`` is."""
+
+    version: str
+    account: str
+    container: str | None = None
+    name: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Quoted, with an empty query."""
+        return object_path(self.version, self.account, self.container or "", self.name or "")
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether only Swift itself may ask for it."""
+        return RESERVED in f"{self.container}{self.name}"
+
+    def of(self, container: str | None, name: str | None) -> Read:
+        """Another one of the account."""
+        return Read(self.version, self.account, container, name)
+
+
+class Judge(Protocol):
+    """The rules of all accounts, asked as of one client's request; both raise ``StorletError`` when they cannot be known."""
+
+    def covers(self, account: str, container: str, name: str) -> str | None:
+        """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
+
+    def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
+        """Of the one that may: of whatever object where there is no name, in whatever container where there is none."""
+
+
+def asked(judge: Judge, read: Read) -> str | None:
+    """The mandatory rule that covers, or may cover, what is read."""
+    if read.container is None or read.name is None:
+        return judge.may_cover(read.account, read.container, read.name)
+    return judge.covers(read.account, read.container, read.name)
+
+
+def of_path(path: str) -> Read | None:
+    """Of ``PATH_INFO``; ``None`` for what Swift does not store (``/info``, ``/healthcheck``, an object of no container)."""
+    try:
+        return _of_text(text(path))
+    except UnicodeDecodeError:
+        return None  # Swift refuses it
+
+
+def of_url(url: str) -> Read | None:
+    """Of a quoted path, with or without a query."""
+    try:
+        return _of_text(unquote(url.partition("?")[0], errors="strict"))
+    except UnicodeDecodeError:
+        return None
+
+
+def _of_text(path: str) -> Read | None:
+    parts = path.split("/", 4)
+    parts += [""] * (5 - len(parts))
+    root, version, account, container, name = parts
+    if root or not version.startswith("v1") or not account or (name and not container):
+        return None
+    return Read(version, account, container or None, name or None)
+
+
+def origins(read: Read) -> Iterable[Read]:
+    """What rules have to be asked about for the bytes of the object ``read``."""
+    container, name = read.container, read.name
+    if read.is_hidden:
+        # What this version has of metadata is not what the object has now; so all that it may be is asked about.
+        return (read.of(_visible(container), None),)
+    archived = archived_name(name or "")
+    if archived is not None:
+        return read, read.of(None, archived)
+    return (read,)
+
+
+def listed(read: Read, prefix: str) -> Iterable[Read]:
+    """What rules have to be asked about where a container's listing tells of objects whose names begin with ``prefix``."""
+    if read.is_hidden:
+        return (read.of(_visible(read.container), None),)
+    if may_be_archived(prefix):
+        return read, read.of(None, None)
+    return (read,)
+
+
+def visible(read: Read) -> Read | None:
+    """The object of which a hidden one is a version; ``None`` for what is not hidden, or no version."""
+    container = _visible(read.container)
+    parts = split_reserved_name(read.name) if read.name and read.name.startswith(RESERVED) else []
+    return read.of(container, parts[0]) if container and len(parts) == 2 else None
+
+
+def _visible(container: str | None) -> str | None:
+    """The container whose versions are kept in a hidden one; ``None`` where that cannot be told."""
+    parts = split_reserved_name(container) if container and container.startswith(RESERVED) else []
+    return parts[1] if len(parts) == 2 and parts[0] == "versions" else None
+
+
+def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str]:
+    """Container and name of a version; raises ``ValueError`` for what is no version's id."""
+    return get_reserved_name("versions", container), get_reserved_name(name, (~Timestamp(version_id)).internal)
+
+
+def archived_name(name: str) -> str | None:
+    """What the object was called whose archived version has this name, if it is one (``X-Versions-Location``).
+
+    The container is not part of it: any container of the account may keep its versions there.
+    """
+    data = name.encode("utf-8", "surrogateescape")
+    for digits in _LENGTH_DIGITS:
+        length = _length(data[:digits], digits)
+        end = digits + (length or 0)
+        if length and data[end : end + 1] == b"/" and _TIME.fullmatch(data, end + 1):
+            return data[digits:end].decode("utf-8", "surrogateescape")
+    return None
+
+
+def may_be_archived(prefix: str) -> bool:
+    """Whether names that begin so could be those of archived versions."""
+    data = prefix.encode("utf-8", "surrogateescape")
+    return any(_may_be_archived(data, digits) for digits in _LENGTH_DIGITS)
+
+
+def _may_be_archived(data: bytes, digits: int) -> bool:
+    if len(data) < digits:
+        return _HEXADECIMAL.issuperset(data)
+    length = _length(data[:digits], digits)
+    if not length:
+        return False
+    rest = data[digits + length :]
+    return not rest or (rest.startswith(b"/") and _TIME_CHARACTERS.issuperset(rest[1:]))
+
+
+def _length(data: bytes, digits: int) -> int | None:
+    if len(data) < digits or not _HEXADECIMAL.issuperset(data):
+        return None
+    length = int(data, 16)
+    # Swift writes no more digits than it needs, but three.
+    return length if f"{length:03x}".encode() == data else None

@@ -1,0 +1,41 @@
+"""User metadata of objects: the one place that knows which headers it is, and what of it storlets see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from storlet_middleware import names
+
+
+def user_metadata(headers: Mapping[str, str], prefix: str = names.OBJECT_META) -> dict[str, str]:
+    """``X-Object-Meta-*`` of an answer as text, keys with the prefix; bytes that are not UTF-8 are replaced."""
+    return {
+        key: value.encode("latin-1").decode("utf-8", "replace")
+        for key, value in headers.items()
+        if key.lower().startswith(prefix.lower())
+    }
+
+
+def user_metadata_wsgi(headers: Any) -> dict[str, str]:
+    """The user metadata of an object as WSGI headers, without what storlets declare about themselves."""
+    skipped = names.STORLET_META.lower()
+    return {
+        key: value
+        for key, value in headers.items()
+        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+    }
+
+
+def storlet_metadata(headers: Any) -> dict[str, str]:
+    """What a storlet sees of an object's user metadata: keys without prefix; storlets' own declarations left out."""
+    skipped = names.STORLET_META.lower()
+    return {
+        _text(key[len(names.OBJECT_META) :]): _text(value)
+        for key, value in headers.items()
+        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+    }
+
+
+def _text(value: str) -> str:
+    return value.encode("latin-1").decode("utf-8", "replace")

@@ -1,0 +1,102 @@
+"""A server process of a node, for the tests of admission: takes slots of a table as it is told on its standard input.
+
+::
+
+    take <account> <group> <memory>    -> taken | refused <code> <retry_after>     (waits; each in a green task)
+    free <account>                     -> freed            the slot that was taken first
+    try <account>                      -> taken | full
+    spin <seconds> <account> ...       -> spun <count>     takes and frees slots of the accounts by three tasks each
+    pairs <seconds> <account> ...      -> spun <count>     the same with two slots at a time
+    absent <seconds>                   -> absent           after so long without a sign a waiter is passed over
+
+Answers come in the order in which things happen, each with the account.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import eventlet
+
+from storlet_middleware.admission import shared_table
+from storlet_middleware.admission.controller import Admission, Slot
+from storlet_middleware.concurrency import spawn
+from storlet_middleware.config import parse
+from storlet_middleware.errors import StorletError
+from tests.unit.middleware.support import Logger
+
+SLOTS: dict[str, list[Slot]] = {}
+
+
+def say(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def take(admission: Admission, account: str, group: str = "g", memory: str = "1048576") -> None:
+    waiting = admission.acquire(admission.claim(account, group, int(memory)), None)
+    try:
+        next(waiting)
+    except StopIteration as end:
+        SLOTS.setdefault(account, []).append(end.value)
+        say("taken", account)
+    except StorletError as error:
+        say("refused", account, error.code, error.retry_after)
+
+
+def spin(admission: Admission, seconds: float, accounts: list[str], *groups: str) -> int:
+    """How often a slot was taken, or one of each of ``groups``."""
+    end = time.monotonic() + seconds
+
+    def turn(account: str) -> int:
+        count = 0
+        while time.monotonic() < end:
+            claims = [admission.claim(account, group, 1048576) for group in groups]
+            waiting = (
+                admission.acquire_together(claims, None) if len(claims) > 1 else admission.acquire(claims[0], None)
+            )
+            try:
+                next(waiting)
+            except StopIteration as got:
+                eventlet.sleep(0.002)
+                for slot in got.value if len(claims) > 1 else [got.value]:
+                    slot.release()
+                count += 1
+        return count
+
+    return sum(task.wait() for task in [spawn(turn, account) for account in accounts * 3])
+
+
+def main() -> None:
+    admission = Admission(parse(Path(sys.argv[1]).read_text(encoding="utf-8")), Logger())
+    say("ready")
+    while True:
+        eventlet.hubs.trampoline(0, read=True)
+        for line in os.read(0, 65536).decode().splitlines():
+            command, *words = line.split()
+            if command == "take":
+                spawn(take, admission, *words)
+            elif command == "try":
+                slot = admission.acquire_at_once(admission.claim(words[0], "g", 1048576))
+                if slot is not None:
+                    SLOTS.setdefault(words[0], []).append(slot)
+                say("taken" if slot else "full", *words)
+            elif command == "free":
+                SLOTS[words[0]].pop(0).release()
+                say("freed", *words)
+            elif command == "spin":
+                say("spun", spin(admission, float(words[0]), words[1:], "g"))
+            elif command == "pairs":
+                say("spun", spin(admission, float(words[0]), words[1:], "g", "h"))
+            elif command == "absent":
+                shared_table._ABSENT_SECONDS = float(words[0])  # type: ignore[misc]
+                say("absent")
+            else:
+                return
+            eventlet.sleep(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,636 @@
+"""Slots of a node: several real processes that share a table, and one process with its waiters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import eventlet
+import pytest
+
+from storlet_middleware.admission import shared_table
+from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
+from storlet_middleware.admission.shared_table import Table, TableFault, Usage
+from storlet_middleware.concurrency import spawn
+from storlet_middleware.config import NodeSection
+from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
+from storlet_middleware.node_memory import host_memory, memory_total
+from tests.unit.middleware.support import Logger, make_config, open_descriptors, wait_until
+
+MIB = 1 << 20
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    shared_table.create(tmp_path / shared_table.FILE_NAME, os.getgid())
+    return tmp_path
+
+
+def usage(run_dir: Path) -> dict[str, Usage]:
+    """By account, of those that the tests use."""
+    names = {tenant_hash(name).hex(): name for name in ("a", "b", "c", "d")}
+    return {names[key]: value for key, value in snapshot(run_dir).items()}
+
+
+def new(run_dir: Path, **options: str) -> Admission:
+    return Admission(make_config(run_dir, **{"admission__invocations": "8", **options}), Logger())
+
+
+def take(admission: Admission, account: str = "a", group: str = "g", memory: int = MIB) -> Slot:
+    """A slot, however long it takes; raises what it is refused with."""
+    waiting = admission.acquire(admission.claim(account, group, memory), None)
+    try:
+        next(waiting)
+    except StopIteration as end:
+        slot: Slot = end.value
+        return slot
+    raise AssertionError("it yields at beats only")
+
+
+# --- one process -------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_is_given_back_once(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = [take(one), take(one, "b")]
+    assert usage(run_dir) == {"a": (1, 0), "b": (1, 0)}
+    for slot in slots * 2:
+        slot.release()
+    assert usage(run_dir) == {}
+
+
+def test_a_tenant_alone_gets_half_and_the_next_waits_until_one_is_given_back(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = [take(one) for _ in range(4)]
+    assert one.acquire_at_once(one.claim("a", "g", MIB)) is None
+    waiting = spawn(take, one)
+    eventlet.sleep(0.02)
+    assert usage(run_dir) == {"a": (4, 1)}
+    slots.pop().release()
+    late = waiting.wait()
+    assert usage(run_dir) == {"a": (4, 0)}
+    assert late.waited_seconds > 0.01
+    assert one._logger.stats == ["storlet.admission.waited"]
+
+
+def test_waiters_of_a_tenant_go_first_come_first_served(run_dir: Path) -> None:
+    one, order = new(run_dir, admission__invocations="2"), []
+
+    def wait(number: int) -> Slot:
+        slot = take(one, group=f"group {number % 3}")
+        order.append(number)
+        return slot
+
+    slot = take(one)
+    waiting = [spawn(wait, number) for number in range(6)]
+    eventlet.sleep(0.01)
+    for task in waiting:
+        slot.release()
+        slot = task.wait()
+    assert order == list(range(6))
+
+
+def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(run_dir: Path) -> None:
+    one = new(run_dir, admission__queue="2048", admission__queue_per_tenant="2048", admission__invocations="100")
+    before = [take(one) for _ in range(50)]
+
+    def refused(number: int) -> StorletError | None:
+        try:
+            take(one, group=f"group {number}")
+        except StorletError as error:
+            return error
+        return None
+
+    waiting = [spawn(refused, number) for number in range(shared_table.ROWS)]
+    eventlet.sleep(0.01)
+    assert 0 < usage(run_dir)["a"].waiting < shared_table.ROWS // 2
+    late = [task.wait() for task in waiting[-10:]]
+    assert all(isinstance(error, TenantBusy) for error in late)
+    take(one, "b")
+    for task in waiting:
+        task.kill()
+    for slot in before:
+        slot.release()
+
+
+def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None:
+    one = Admission(make_config(run_dir, admission__invocations="8"), Logger(), room=6)
+    slots = [take(one) for _ in range(4)]
+    waiting = [spawn(take, one), spawn(take, one)]
+    eventlet.sleep(0.01)
+    for account in ("a", "b"):
+        assert one.acquire_at_once(one.claim(account, "g", MIB)) is None
+        with pytest.raises(NodeBusy, match="too many invocations wait"):
+            take(one, account)
+    waiting.pop().kill()
+    take(one, "b").release()
+    slots.pop(0).release()
+    slots.append(waiting.pop().wait())
+    for slot in slots * 2:
+        slot.release()
+    slots = [take(one, account) for account in "aabb"]
+    for slot in slots:
+        slot.release()
+    assert (usage(run_dir), one._held) == ({}, 0)
+
+
+def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None:
+    one, order = new(run_dir, admission__invocations="16", admission__weights="b:2, c:3"), []
+    slots = [take(one, "c") for _ in range(12)]
+    take(one, "a")
+    take(one, "b")
+
+    def wait(account: str) -> None:
+        take(one, account)
+        order.append(account)
+
+    waiting = [spawn(wait, name) for name in ("a", "b")]
+    eventlet.sleep(0.01)
+    assert not order, "the last eighth is for others"
+    for _ in waiting:
+        slots.pop().release()
+        eventlet.sleep(0.01)
+    assert order == ["b", "a"]
+
+
+def test_a_wait_has_beats(run_dir: Path) -> None:
+    one = new(run_dir, admission__invocations="1")
+    slot = take(one)
+    waiting = one.acquire(one.claim("b", "g", MIB), (0.01, 0.02))
+    began = time.monotonic()
+    next(waiting)
+    next(waiting)
+    assert 0.03 <= time.monotonic() - began < 1
+    eventlet.spawn_after(0.01, slot.release)
+    for _ in waiting:
+        assert time.monotonic() - began < 5
+    assert usage(run_dir) == {"b": (1, 0)}
+
+
+def test_whoever_leaves_gives_up_its_place(run_dir: Path) -> None:
+    """By closing the generator, by the end of its task, and at the very moment when a slot comes."""
+    one = new(run_dir, admission__invocations="1")
+    slot = take(one)
+    closed = one.acquire(one.claim("b", "g", MIB), (0.01, 0.01))
+    next(closed)
+    killed, late = spawn(take, one, "b"), spawn(take, one, "c")
+    eventlet.sleep(0.01)
+    assert usage(run_dir) == {"a": (1, 0), "b": (0, 2), "c": (0, 1)}
+    closed.close()
+    killed.kill()
+    assert usage(run_dir) == {"a": (1, 0), "c": (0, 1)}
+    slot.release()
+    assert usage(run_dir) == {"c": (1, 0)}, "handed on, but not yet taken"
+    late.kill()
+    assert usage(run_dir) == {}
+    take(one, "d").release()
+
+
+def test_a_wait_ends_in_429_at_the_own_share_and_else_in_503(run_dir: Path) -> None:
+    one = new(run_dir, invocation__queue_seconds="0.05", admission__invocations="4")
+    held = [take(one), take(one), take(one, "b")]
+    with pytest.raises(TenantBusy, match=r"share of this node's invocations") as caught:
+        take(one)
+    assert (caught.value.status, caught.value.retry_after) == (429, 1)
+    held.append(take(one, "c"))
+    with pytest.raises(NodeBusy, match="no room") as refused:
+        take(one, "d")
+    assert (refused.value.status, refused.value.code) == (503, "node.busy")
+    assert usage(run_dir) == {"a": (2, 0), "b": (1, 0), "c": (1, 0)}
+    assert one._logger.stats == ["storlet.admission.refused"] * 2
+
+
+def test_queues_are_bounded_for_a_tenant_and_for_the_node(run_dir: Path) -> None:
+    one = new(run_dir, admission__invocations="1", admission__queue_per_tenant="2", admission__queue="3")
+    slot = take(one)
+    tasks = [spawn(take, one, name) for name in ("a", "a", "b")]
+    eventlet.sleep(0.01)
+    with pytest.raises(TenantBusy, match="too many of its"):
+        take(one)
+    with pytest.raises(NodeBusy, match="too many invocations"):
+        take(one, "c")
+    for task in tasks:
+        task.kill()
+    slot.release()
+    assert usage(run_dir) == {}
+
+
+def test_retry_after_grows_with_the_queue_and_with_what_runs_take(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("storlet_middleware.admission.controller.monotonic", lambda: clock[0])
+    one = new(run_dir, admission__invocations="4", admission__queue_per_tenant="3")
+    for _ in range(3):
+        slot = take(one)
+        clock[0] += 6.0
+        slot.release()
+    held = [take(one), take(one)]
+    tasks = [spawn(take, one) for _ in range(3)]
+    eventlet.sleep(0.01)
+    with pytest.raises(TenantBusy) as caught:
+        take(one)
+    assert caught.value.retry_after == 12, "four to go, two at a time, six seconds each"
+    for task in tasks:
+        task.kill()
+    for slot in held:
+        slot.release()
+
+
+def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:
+    one = new(run_dir, node__memory="100M", limits__memory_bytes="100M")
+    held = [take(one, "a", "x", 40 * MIB), take(one, "a", "x", 40 * MIB), take(one, "b", "x", 40 * MIB)]
+    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None
+    held[1].release()
+    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None, "the group still runs"
+    held[0].release()
+    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is not None
+
+
+def test_the_node_has_the_memory_that_the_operator_says() -> None:
+    assert memory_total(NodeSection(5, 0, 256, 1), host_memory()) == 5
+    assert memory_total(NodeSection(0.5, 0, 256, 1), host_memory()) == pytest.approx(
+        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2, rel=0.02
+    )
+
+
+def test_what_is_published_shrinks_again(run_dir: Path) -> None:
+    """Others read all that is published: a burst must not cost them for ever."""
+    one = new(run_dir, admission__invocations="64", node__memory="1G")
+    held = [take(one, group=f"{number}") for number in range(20)]
+    assert one._table is not None
+    assert one._table.is_last(19)
+    for slot in held[:-1]:
+        slot.release()
+    assert take(one, group="again") is not None
+    held[-1].release()
+    assert one._table.is_last(0)
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_is_right_is_left_as_it_is(run_dir: Path) -> None:
+    path = run_dir / shared_table.FILE_NAME
+    before = path.stat()
+    slot = take(new(run_dir))
+    shared_table.create(path, os.getgid())
+    after = path.stat()
+    assert (after.st_ino, after.st_mode & 0o777, after.st_size) == (before.st_ino, 0o660, shared_table.SIZE)
+    assert usage(run_dir) == {"a": (1, 0)}
+    slot.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, b"OLDTABLE" + bytes(shared_table.SIZE - 8)])
+def test_a_table_of_another_format_is_replaced(run_dir: Path, content: bytes) -> None:
+    path = run_dir / shared_table.FILE_NAME
+    path.unlink()
+    path.write_bytes(content)
+    with pytest.raises(TableFault):
+        snapshot(run_dir)
+    shared_table.create(path, os.getgid())
+    assert snapshot(run_dir) == {}
+    assert [entry.name for entry in run_dir.iterdir()] == [path.name]
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_bytes(b"mine")
+    link = tmp_path / shared_table.FILE_NAME
+    link.symlink_to(target)
+    with pytest.raises(OSError, match="symbolic"):
+        Table(link)
+    shared_table.create(link, os.getgid())
+    assert (target.read_bytes(), link.is_symlink()) == (b"mine", False)
+
+
+def test_without_a_table_a_process_counts_for_itself_and_says_so_once(tmp_path: Path) -> None:
+    one = new(tmp_path)
+    held = [take(one) for _ in range(4)]
+    assert one.acquire_at_once(one.claim("a", "g", MIB)) is None
+    assert [line.partition(":")[0] for line in one._logger.lines] == ["admission"]
+    assert snapshot(tmp_path) == {}
+    waiting = spawn(take, one)
+    eventlet.sleep(0.01)
+    held.pop().release()
+    waiting.wait().release()
+
+
+def test_a_table_that_comes_later_or_anew_has_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storlet_middleware.admission.controller._REOPEN_SECONDS", 0.0)
+    one, path = new(tmp_path), tmp_path / shared_table.FILE_NAME
+    slot = take(one)
+    before = open_descriptors()
+    for _ in range(2):
+        path.unlink(missing_ok=True)
+        shared_table.create(path, os.getgid())
+        take(one, "b").release()
+        assert usage(tmp_path) == {"a": (1, 0)}
+    slot.release()
+    assert usage(tmp_path) == {}
+    assert open_descriptors() == before + 2, "the file and its mapping, once"
+
+
+def test_a_locked_table_does_not_stop_anybody_for_long(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its holder was stopped at the worst moment."""
+    monkeypatch.setattr("storlet_middleware.admission.controller._LOCKED_OUT_SECONDS", 0.2)
+    one, stopped = new(run_dir), Table.claim(run_dir / shared_table.FILE_NAME)
+    take(one).release()
+    assert stopped.lock()
+    began = time.monotonic()
+    slot = take(one)
+    assert 0.1 < time.monotonic() - began < 5
+    assert "locked" in one._logger.text
+    stopped.unlock()
+    slot.release()
+    assert usage(run_dir) == {}
+    stopped.close()
+
+
+def test_garbage_in_a_region_is_no_error(run_dir: Path) -> None:
+    """What a process was about to write when it was killed, and worse."""
+    other, one = Table.claim(run_dir / shared_table.FILE_NAME), new(run_dir, invocation__queue_seconds="0.01")
+    for seed in range(200):
+        garbage = random.Random(seed).randbytes(shared_table._ROW.size * 3)  # noqa: S311 - the same each time
+        other._bytes[4096 + 64 : 4096 + 64 + len(garbage)] = garbage
+        other.keep(3 + (seed % 7 == 0) * 10_000)
+        with contextlib.suppress(NodeBusy, TenantBusy):
+            take(one).release()
+    other.close()
+    take(one).release()
+
+
+def test_a_region_is_free_again_when_its_owner_lets_go(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_table, "REGIONS", 2)
+    path = run_dir / shared_table.FILE_NAME
+    tables = [Table.claim(path), Table.claim(path)]
+    with pytest.raises(TableFault, match="all 2 regions"):
+        Table.claim(path)
+    tables[0].close()
+    Table.claim(path).close()
+    tables[1].close()
+
+
+def test_a_fork_has_nothing_and_leaves_its_parents_alone(run_dir: Path) -> None:
+    one = new(run_dir)
+    slot = take(one)
+    child = os.fork()
+    if not child:
+        own = take(one, "b")
+        is_right = usage(run_dir) == {"a": (1, 0), "b": (1, 0)}
+        slot.release()  # its parent's
+        is_right = is_right and usage(run_dir) == {"a": (1, 0), "b": (1, 0)}
+        del own
+        os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert usage(run_dir) == {"a": (1, 0)}
+    slot.release()
+
+
+# --- several at a time -------------------------------------------------------------------------------------------
+
+
+def take_together(admission: Admission, count: int, account: str = "a") -> list[Slot]:
+    claims = [admission.claim(account, f"g{index}", MIB) for index in range(count)]
+    waiting = admission.acquire_together(claims, None)
+    try:
+        next(waiting)
+    except StopIteration as end:
+        slots: list[Slot] = end.value
+        return slots
+    raise AssertionError("it yields at beats only")
+
+
+def test_all_are_taken_or_none(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = take_together(one, 3)
+    assert usage(run_dir) == {"a": (3, 0)}
+    claims = [one.claim("a", f"g{index}", MIB) for index in range(2)]
+    assert one.acquire_together_at_once(claims) is None
+    assert (usage(run_dir), one._held) == ({"a": (3, 0)}, 3)
+    for slot in slots * 2:
+        slot.release()
+    assert (usage(run_dir), one._groups) == ({}, {})
+
+
+def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(run_dir: Path) -> None:
+    one, order = new(run_dir), []
+    slots = take_together(one, 4)
+
+    def wait(name: str, count: int) -> list[Slot]:
+        got = take_together(one, count) if count > 1 else [take(one)]
+        order.append(name)
+        return got
+
+    tasks = [spawn(wait, "three", 3), spawn(wait, "one", 1)]
+    eventlet.sleep(0.02)
+    assert usage(run_dir) == {"a": (4, 2)}
+    for left in (3, 2):
+        slots.pop().release()
+        eventlet.sleep(0.02)
+        assert usage(run_dir) == {"a": (left, 2)}
+    slots.pop().release()
+    eventlet.sleep(0.02)
+    assert (order, usage(run_dir)) == (["three"], {"a": (4, 1)})
+    slots += tasks[0].wait()
+    slots.pop().release()
+    slots += tasks[1].wait()
+    for slot in slots:
+        slot.release()
+    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+
+
+def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path) -> None:
+    one = new(run_dir)
+    slots = take_together(one, 4)
+    waiting, late = spawn(take_together, one, 2), spawn(take_together, one, 2)
+    eventlet.sleep(0.01)
+    waiting.kill()
+    assert usage(run_dir) == {"a": (4, 1)}
+    for slot in slots:
+        slot.release()
+    assert usage(run_dir) == {"a": (2, 0)}, "handed on, but not yet taken"
+    late.kill()
+    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+
+
+def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:
+    one = new(run_dir)
+    with pytest.raises(
+        TenantBusy, match=r"share of this node's invocations, 4,.*for 5 storlets that run at the same time"
+    ):
+        take_together(one, 5)
+    assert usage(run_dir) == {}
+
+
+# --- several processes -------------------------------------------------------------------------------------------
+
+
+class Process:
+    """See ``admission_process``."""
+
+    def __init__(self, conf: Path) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.unit.middleware.admission.admission_process", str(conf)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._heard = b""
+        assert self.hear() == "ready"
+
+    def tell(self, *lines: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self._child.stdin.flush()
+
+    def hear(self, seconds: float = 10) -> str:
+        """The next line."""
+        assert self._child.stdout is not None
+        while b"\n" not in self._heard:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._child.stdout, selectors.EVENT_READ)
+                assert selector.select(seconds), "it says nothing"
+            self._heard += os.read(self._child.stdout.fileno(), 65536)
+        line, self._heard = self._heard.split(b"\n", 1)
+        return line.decode()
+
+    def ask(self, line: str) -> str:
+        self.tell(line)
+        return self.hear()
+
+    def end(self, signum: signal.Signals = signal.SIGKILL) -> None:
+        self._child.send_signal(signum)
+        self._child.communicate(timeout=10)
+
+
+@pytest.fixture
+def processes(run_dir: Path) -> Iterator[Callable[..., list[Process]]]:
+    made: list[Process] = []
+
+    def start(count: int, **options: Any) -> list[Process]:
+        conf = run_dir / "storlet.conf"
+        section = "\n".join(f"{key} = {value}" for key, value in {"invocations": 8, **options}.items())
+        conf.write_text(f"[sandbox]\nrun_dir = {run_dir}\n[admission]\n{section}\n[invocation]\nqueue_seconds = 20\n")
+        made.extend(Process(conf) for _ in range(count))
+        return made
+
+    yield start
+    for process in made:
+        process.end()
+
+
+def test_processes_count_together(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+    one, two = processes(2)
+    assert [one.ask("try a"), two.ask("try a"), one.ask("try a"), two.ask("try a")] == ["taken a"] * 4
+    assert [one.ask("try a"), two.ask("try a")] == ["full a"] * 2
+    assert two.ask("try b") == "taken b"
+    assert usage(run_dir) == {"a": (4, 0), "b": (1, 0)}
+    assert one.ask("free a") == "freed a"
+    assert usage(run_dir) == {"a": (3, 0), "b": (1, 0)}
+
+
+def test_a_slot_goes_to_whoever_waits_longest_in_any_process(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
+    one, two, three = processes(3, invocations=1)
+    # One that the machine does not let run for a quarter of a second would rightly be passed over.
+    assert [process.ask("absent 60") for process in (one, two, three)] == ["absent"] * 3
+    assert one.ask("try a") == "taken a"
+    for number, process in enumerate((two, three, two), 1):
+        process.tell("take b")
+        assert wait_until(lambda number=number: usage(run_dir).get("b", (0, 0))[1] == number, 10)  # type: ignore[misc]
+    assert usage(run_dir) == {"a": (1, 0), "b": (0, 3)}
+    for giver, name, taker in ((one, "a", two), (two, "b", three), (three, "b", two)):
+        assert giver.ask(f"free {name}") == f"freed {name}"
+        assert taker.hear() == "taken b"
+    two.ask("free b")
+    assert usage(run_dir) == {}
+
+
+def test_what_a_killed_process_held_comes_back(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+    one, two = processes(2, invocations=2)
+    assert [one.ask("try a"), one.ask("try b")] == ["taken a", "taken b"]
+    one.tell("take c")
+    assert wait_until(lambda: usage(run_dir).get("c") == (0, 1))
+    assert two.ask("try d") == "full d"
+    two.tell("take d")
+    assert wait_until(lambda: usage(run_dir).get("d") == (0, 1))
+    one.end(signal.SIGKILL)
+    assert two.hear() == "taken d"
+    assert usage(run_dir) == {"d": (1, 0)}
+    assert two.ask("try a") == "taken a"
+
+
+def test_waiters_of_a_stopped_process_hold_up_nobody(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+    one, two = processes(2, invocations=1)
+    assert two.ask("try a") == "taken a"
+    one.tell("take b")
+    assert wait_until(lambda: usage(run_dir).get("b") == (0, 1))
+    two.tell("take c")
+    assert wait_until(lambda: usage(run_dir).get("c") == (0, 1))
+    one._child.send_signal(signal.SIGSTOP)
+    eventlet.sleep(shared_table._ABSENT_SECONDS + 0.1)
+    two.tell("free a")
+    assert [two.hear(), two.hear()] == ["freed a", "taken c"]
+    one._child.send_signal(signal.SIGCONT)
+    two.ask("free c")
+    assert one.hear(2) == "taken b"
+
+
+def test_never_more_than_the_bounds_whoever_comes(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+    """Three processes take and free as quickly as they can; the table never shows more than the node runs."""
+    started = processes(3, invocations=6)
+    for process in started:
+        process.tell("spin 1.5 a b c d")
+    most, end = 0, time.monotonic() + 1.4
+    while time.monotonic() < end:
+        most = max(most, sum(one.running for one in usage(run_dir).values()))
+        eventlet.sleep(0.001)
+    counts = [int(process.hear().removeprefix("spun ")) for process in started]
+    assert min(counts) > 20
+    assert 3 <= most <= 6
+    assert usage(run_dir) == {}
+
+
+def test_who_needs_two_at_a_time_gets_them_beside_others_who_need_one(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
+    """Six accounts' tasks in three processes for six slots, two of the processes want two at a time."""
+    started = processes(3, invocations=6)
+    for process, command in zip(started, ("pairs", "pairs", "spin"), strict=True):
+        process.tell(f"{command} 1.5 a b")
+    most, end = 0, time.monotonic() + 1.4
+    while time.monotonic() < end:
+        most = max(most, sum(one.running for one in usage(run_dir).values()))
+        eventlet.sleep(0.001)
+    counts = [int(process.hear().removeprefix("spun ")) for process in started]
+    assert min(counts) > 20
+    assert most <= 6
+    assert usage(run_dir) == {}
+
+
+def test_a_flood_of_long_runs_does_not_hold_up_a_newcomer(processes: Callable[..., list[Process]]) -> None:
+    flood, other = processes(2, invocations=64)
+    flood.tell(*(["take a"] * 200))
+    assert [flood.hear() for _ in range(32)] == ["taken a"] * 32
+    for name in "bcd":
+        began = time.monotonic()
+        assert other.ask(f"take {name}") == f"taken {name}"
+        assert time.monotonic() - began < 1
+
+
+def test_errors_keep_their_blame() -> None:
+    assert [TenantBusy("x").status, NodeBusy("x").status] == [429, 503]
+    assert issubclass(TenantBusy, StorletError)

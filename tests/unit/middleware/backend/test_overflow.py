@@ -1,0 +1,324 @@
+"""A full node: who waits, who is sent elsewhere, and that every place is given back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import eventlet
+import pytest
+from swift.common.swob import Request, Response
+
+from storlet_middleware.admission import shared_table
+from storlet_middleware.admission.controller import Admission, Slot, snapshot
+from storlet_middleware.backend import frames
+from storlet_middleware.backend.invocation_header import BackendInvocation
+from storlet_middleware.concurrency import spawn
+from storlet_middleware.engine.invocation import Deadlines, Invocation, Limits, Task
+from storlet_middleware.errors import StorletError
+from storlet_middleware.object_server.node import ObjectNode
+from storlet_middleware.proxy.result import RemoteResult
+from tests.unit.middleware.object_server.test_node import GULP, VERSION, ObjectServer
+from tests.unit.middleware.proxy.test_run import OK, RUN, frame, framed
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    FakeSwift,
+    Logger,
+    Node,
+    Proxy,
+    WorkerRun,
+    make_config,
+    open_descriptors,
+    upper,
+    wait_until,
+)
+
+SMALL = {"admission__invocations": "2", "invocation__queue_seconds": "0.3"}
+
+PATIENT = {"invocation__queue_seconds": "20"}
+
+
+class Full:
+    """Holds all places of the node."""
+
+    def __init__(self, run_dir: Path) -> None:
+        admission = Admission(make_config(run_dir, **SMALL), Logger())
+        self._slots: list[Slot] = []
+        for name in ("x", "y"):
+            slot = admission.acquire_at_once(admission.claim(name, "g", 1))
+            assert slot is not None
+            self._slots.append(slot)
+
+    def end(self) -> None:
+        while self._slots:
+            self._slots.pop().release()
+
+
+@pytest.fixture
+def full(short_dir: Path) -> Iterator[Full]:
+    shared_table.create(short_dir / shared_table.FILE_NAME, os.getgid())
+    made = Full(short_dir)
+    yield made
+    made.end()
+    eventlet.sleep()
+    assert wait_until(lambda: snapshot(short_dir) == {})
+
+
+# --- the object node ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ask(node: Node, short_dir: Path) -> Iterator[Callable[..., Any]]:
+    """Asks an object node to run a storlet on ``hello``; ``overflow`` is what the proxy allows."""
+    path = short_dir / "o.data"
+    path.write_bytes(b"hello")
+    (node.code_dir / VERSION.key).mkdir()
+
+    def object_node(options: dict[str, str]) -> ObjectNode:
+        config = make_config(short_dir, placement__heartbeat_seconds="0.05", **SMALL | options)
+        return ObjectNode(ObjectServer(path), config, Logger())
+
+    usual = object_node({})
+
+    def send(overflow: str = "", **options: str) -> Any:
+        headers = BackendInvocation("tx-1", VERSION, {}, (), False, GULP).to_headers() or {}
+        headers |= {"X-Backend-Storlet-Overflow": overflow} if overflow else {}
+        at = object_node(options) if options else usual
+        return Request.blank("/sda/1/AUTH_test/c/o", headers=headers).get_response(at)
+
+    yield send
+    node.workers.settle()
+
+
+def result_of(answer: Any) -> tuple[bytes, RemoteResult]:
+    result = RemoteResult(answer)
+    try:
+        result.first()
+        return b"".join(result.chunks()), result
+    finally:
+        result.close()
+
+
+@pytest.mark.usefixtures("full")
+def test_a_full_node_gives_the_plain_object_to_a_proxy_that_may_run_it(ask: Callable[..., Any], node: Node) -> None:
+    assert ask("proxy").body == b"hello"
+    before = open_descriptors()
+    answer = ask("proxy")
+    assert (answer.headers["X-Backend-Storlet-Full"], answer.status_int, answer.body) == ("1", 200, b"hello")
+    assert "X-Backend-Storlet-Run" not in answer.headers
+    assert answer.headers["Etag"] == "source"
+    assert open_descriptors() <= before
+    assert node.workers.runs == []
+
+
+@pytest.mark.usefixtures("full")
+def test_a_full_node_sends_a_proxy_on_to_the_next_replica(ask: Callable[..., Any], node: Node) -> None:
+    assert ask("proxy").body == b"hello"
+    before = open_descriptors()
+    answer = ask("replica")
+    # Not 2xx, 3xx or 416, else Swift's proxy would ask nobody else; not 5xx, else it would count against the node; above 404,
+    # else the answer of a handoff would hide it.
+    assert (answer.status_int, answer.headers["X-Backend-Storlet-Full"]) == (409, "1")
+    assert open_descriptors() <= before
+    assert node.workers.runs == []
+
+
+@pytest.mark.parametrize("overflow", ["", "proxy", "replica"])
+def test_a_node_with_room_runs_it_whatever_is_allowed(
+    ask: Callable[..., Any], full: Full, short_dir: Path, overflow: str
+) -> None:
+    full.end()
+    data, result = result_of(ask(overflow))
+    assert (data, result.waited_seconds) == (b"HELLO", 0.0)
+    assert snapshot(short_dir) == {}
+
+
+def test_a_place_is_given_back_when_nobody_reads_the_answer(
+    ask: Callable[..., Any], full: Full, short_dir: Path, node: Node
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 10_000)
+        worker.wait_for_cancel()
+
+    full.end()
+    node.workers.script = script
+    answer = ask("replica")
+    assert [one.running for one in snapshot(short_dir).values()] == [1]
+    answer.app_iter.close()
+    assert snapshot(short_dir) == {}
+
+
+def test_who_waits_is_heard_of_and_tells_how_long_it_was(ask: Callable[..., Any], full: Full) -> None:
+    chunks = iter(ask(**PATIENT).app_iter)
+    body = b""
+    while body.count(bytes(GULP // 2)) <= 2:  # pads
+        body += next(chunks)
+    full.end()
+    body += b"".join(chunks)
+    decoder = frames.Decoder()
+    messages = {kind: payload for kind, payload in decoder.feed(body) if isinstance(payload, dict)}
+    assert 0.1 < messages[frames.START]["waited_seconds"] < 20
+    assert messages[frames.START]["sandbox_seconds"] < messages[frames.START]["waited_seconds"]
+
+
+@pytest.mark.usefixtures("full")
+def test_who_waited_in_vain_is_told_so(ask: Callable[..., Any]) -> None:
+    with pytest.raises(StorletError) as caught:
+        result_of(ask())
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "node.busy", 1)
+
+
+def test_a_place_is_free_when_the_storlet_has_ended_although_its_output_is_read_slowly(
+    ask: Callable[..., Any], full: Full, short_dir: Path, node: Node
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 100_000)
+        worker.succeed()
+
+    full.end()
+    node.workers.script = script
+    chunks = iter(ask().app_iter)
+    assert snapshot(short_dir)
+    while snapshot(short_dir):
+        assert next(chunks)
+        eventlet.sleep(0.01)
+    # Nobody has come to the end of the answer, which would give it back as well.
+    assert list(chunks) == []
+
+
+# --- the proxy ---------------------------------------------------------------------------------------------------
+
+
+def full_nodes(swift: FakeSwift, times: int, answer: Callable[[Any], Any]) -> list[Any]:
+    """The source's GET is answered so often as by full nodes; returns what was asked."""
+    given: list[Any] = []
+
+    def node(request: Any) -> Any:
+        if "X-Backend-Storlet-Invocation" not in request.headers:
+            return None
+        given.append(request.headers.get("X-Backend-Storlet-Overflow"))
+        return answer(request) if len(given) <= times else None
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = node
+    return given
+
+
+def plain(request: Any) -> Any:
+    return Response(status=200, request=request, headers={"X-Backend-Storlet-Full": "1"}, body=b"hello")
+
+
+def refused(request: Any) -> Any:
+    return Response(status=409, request=request, headers={"X-Backend-Storlet-Full": "1"}, body=b"full")
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Storlet-Range": "bytes=1-2"}])
+def test_the_proxy_runs_what_a_full_node_gives_it(
+    make_proxy: Callable[..., Proxy], swift: FakeSwift, headers: dict[str, str]
+) -> None:
+    proxy = make_proxy(placement__overflow="proxy")
+    given = full_nodes(swift, 1, plain)
+    answer = proxy.call("GET", "c/o", RUN | headers)
+    assert (answer.status, answer.data) == (200, b"EL" if headers else b"HELLO")
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+    assert given == ["proxy"]
+    assert "why=overflow" in proxy.logger.text
+    assert swift.unclosed() == 0
+
+
+def test_when_all_replicas_are_full_one_is_asked_to_let_it_wait(
+    make_proxy: Callable[..., Proxy], swift: FakeSwift, node: Node
+) -> None:
+    proxy = make_proxy(placement__overflow="replica")
+    given: list[Any] = []
+
+    def nodes(request: Any) -> Any:
+        given.append(request.headers.get("X-Backend-Storlet-Overflow"))
+        if len(given) == 1:
+            return refused(request)
+        headers = {"X-Backend-Storlet-Run": "1", "Content-Type": "text/plain"}
+        return Response(status=200, request=request, headers=headers, app_iter=iter([frame(b"HELLO", done=OK)]))
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = nodes
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"HELLO", "object")
+    assert given == ["replica", None]
+    assert (node.workers.runs, swift.unclosed()) == ([], 0)
+
+
+@pytest.mark.parametrize(("status", "asked"), [(404, 1), (412, 1), (304, 1), (503, 2)])
+def test_other_refusals_are_asked_for_again_only_where_they_may_hide_a_full_node(
+    make_proxy: Callable[..., Proxy], swift: FakeSwift, status: int, asked: int
+) -> None:
+    proxy = make_proxy(placement__overflow="replica")
+    given = full_nodes(swift, 9, lambda request: Response(status=status, request=request))
+    assert proxy.call("GET", "c/o", RUN).status == status
+    assert len(given) == asked
+
+
+def test_without_overflow_nothing_is_asked_of_the_nodes(proxy: Proxy, swift: FakeSwift) -> None:
+    given = framed(swift, [frame(b"HELLO", done=OK)])
+    assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
+    assert "X-Backend-Storlet-Overflow" not in given[0].headers
+
+
+def test_a_run_at_the_proxy_waits_for_the_proxys_node(
+    make_proxy: Callable[..., Proxy], full: Full, short_dir: Path
+) -> None:
+    def end() -> None:
+        assert wait_until(lambda: any(one.waiting for one in snapshot(short_dir).values()))
+        eventlet.sleep(0.1)
+        full.end()
+
+    proxy = make_proxy(upper, **SMALL | PATIENT)
+    eventlet.spawn(end)
+    answer = proxy.call("GET", "c/o", RUN | {"X-Storlet-Run-On-Proxy": ""})
+    assert answer.data == b"HELLO"
+    waited = float(proxy.logger.text.partition("waited_ms=")[2].split()[0])
+    assert 50 < waited < 20_000
+    told = answer.headers["Server-Timing"].partition("queue;dur=")[2].partition(",")[0]
+    assert float(told) == pytest.approx(waited, abs=0.1)
+    assert wait_until(lambda: snapshot(short_dir) == {})
+
+
+@pytest.mark.usefixtures("full")
+def test_a_put_that_got_no_place_stores_nothing(make_proxy: Callable[..., Proxy], swift: FakeSwift) -> None:
+    proxy = make_proxy(upper, **SMALL)
+    answer = proxy.call("PUT", "c/new", RUN, body=b"hello")
+    assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "node.busy", "1")
+    assert swift.requests("PUT") == []
+    assert proxy.logger.stats[0] == "storlet.admission.refused"
+
+
+# --- the invocation ----------------------------------------------------------------------------------------------
+
+
+def test_an_invocation_leaves_its_node_once_and_waiting_is_not_its_own_time() -> None:
+    left: list[None] = []
+    task = Task("id", {}, Deadlines(10.0, 1.0, 1.0, 5.0), Limits(0, 4096, 0))
+    invocation = Invocation(task, [])
+    began = invocation._began
+    invocation.admitted(4.0, lambda: left.append(None))
+    assert invocation._began == began + 4
+    assert invocation._queue_seconds() == 6.0
+    invocation.close()
+    invocation.close()
+    assert len(left) == 1
+    invocation.admitted(9.0, lambda: left.append(None))
+    assert invocation._queue_seconds() == 1.0, "a last chance"
+
+
+def test_tasks_that_are_killed_while_they_wait_leave_nothing(
+    make_proxy: Callable[..., Proxy], full: Full, short_dir: Path, swift: FakeSwift
+) -> None:
+    proxy = make_proxy(upper, **SMALL | {"invocation__queue_seconds": "20"})
+    waiting = [spawn(proxy.call, "GET", "c/o", RUN | {"X-Storlet-Run-On-Proxy": ""}) for _ in range(3)]
+    assert wait_until(lambda: eventlet.sleep(0.01) or sum(one.waiting for one in snapshot(short_dir).values()) == 3)
+    for task in waiting:
+        task.kill()
+    assert sum(one.waiting for one in snapshot(short_dir).values()) == 0
+    full.end()
+    assert proxy.call("GET", "c/o", RUN | {"X-Storlet-Run-On-Proxy": ""}).data == b"HELLO"
