@@ -3,7 +3,9 @@
 From the request down to the sandbox; a package imports from the lines below it only, and the import-linter contract
 ``storlet_middleware in layers`` checks that:
 
-``filter``          paste entry point and routing
+``filter``          paste entry point; the way of a request through all of this
+``routes``          what the filter itself does with a request
+``error_answers``   the one place that turns errors into answers
 ``enforcement``     what an account's rules do to a request
 ``proxy``           GET, PUT and COPY with a storlet, at the proxy server
 ``object_server``   GET with a storlet, at the object server that holds the data

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from storlet_middleware import names
 from storlet_middleware.engine.code_cache import StorletVersion
-from storlet_middleware.wsgi.storlet_request import ByteRange
+from storlet_middleware.wsgi.byte_ranges import ByteRange
 
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.
 _PIECE: Final = 7000

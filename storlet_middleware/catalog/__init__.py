@@ -1,5 +1,6 @@
 """Storlets and dependencies as objects of an account.
 
-``storlets``    upload checks, access, and resolution of a name to one exact version
-``manifests``   what a tenant declares about a storlet or a dependency
+``storlets``       upload checks, access, and resolution of a name to one exact version
+``code_uploads``   writes into the code containers, checked
+``manifests``      what a tenant declares about a storlet or a dependency
 """

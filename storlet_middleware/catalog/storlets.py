@@ -37,7 +37,7 @@ from storlet_middleware.errors import (
 )
 from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.bodies import ObjectBody
-from storlet_middleware.wsgi.subrequest import object_path
+from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
 #: Bounds how long a stale entry can live when a writer could not reach memcached.

@@ -1,51 +1,51 @@
-"""Asks the rules about every read that Swift does for a client's request beside the one that the filter decided about.
+"""Asks the rules about every read that Swift makes for a client's request beside the one that the filter decided about.
 
 ::
 
     filter --> copy --> slo --> dlo --> versioned_writes --> symlink --> proxy-server --> swift.authorize
-                     segments   listing, segments            targets                      = Guard
+                     segments   listing, segments            targets                      = the authorization chain
 
-A request for one object may become reads of others: segments of large objects, targets of links, sources of copies, old
-versions.  Swift's middlewares make them as sub-requests to the right of our filter, and the proxy server asks
-``swift.authorize`` about each of them, with the path that is read.  So the guard stands in that place: what Swift refuses is
-refused as ever, and of what Swift allows the rules are asked.  They are asked as of the client's request: a sub-request
-lacks most of what they speak of (address, headers, Keystone's identity).
+A request for one object may become reads of others: segments of large objects, targets of links, sources of copies, old versions.
+Swift's middlewares make them as sub-requests to the right of the filter, and the proxy server calls ``swift.authorize`` for each of
+them with the path that is read.  The guard is the last link of the authorization chain (:mod:`~storlet_middleware.wsgi.context`): what
+Swift refuses stays refused, and of what Swift allows the rules are asked.  They are asked as of the client's request, because a
+sub-request lacks most of the facts that rules look at (address, headers, Keystone's identity).
 
-The proxy server (``Application.handle_request``) asks without the container's ACL first.  A refusal stands for writes; reads
-ask again with the ACL.  What has allowed is taken out of the environment until the request has been handled.  So one read may
-be asked about twice, and each refusal is remembered once.
+The proxy server (``Application.handle_request``) first authorizes without the container's ACL.  A refusal then is final for writes;
+reads are authorized again with the ACL.  An authorization that has succeeded is taken out of the environment until the request has
+been handled.  So one read may be checked twice, and each refusal is recorded once.
 
-What the guard does not see, because Swift makes it with its own right, and who looks at it instead:
+The guard does not see what Swift does with its own privileges.  These cases are handled elsewhere:
 
-* an object's current version (``symlink`` follows the link that versioning put in its place): it is the object;
-* **links after such a version.**  Where the version is itself a link, Swift makes the request after the next with the
-  environment of the pre-authorised one before it, so nobody's authorisation is asked about it.  The request between the two
-  is seen here, its headers tell it, and what it leads to is looked up and asked about, Swift's ACLs too (``_beyond``);
-* copies into archives and back (``X-Versions-Location``): the bytes change their container and no rule sees it.  Objects with
-  names of archived versions are asked about as of any container (:mod:`~storlet_middleware.wsgi.swift_paths`), and :func:`moves_bytes` names the
-  settings that do such things;
-* what an answer tells of other objects without reading them: etag and length of a large object are made of its segments', its
-  manifest lists them; a static link tells its target's.  :meth:`Guard.check_answer` looks at that.
+* an object's current version (``symlink`` follows the link that versioning put in its place) is the object itself;
+* **links behind such a version.**  Where the version is itself a link, Swift makes the request after the next from the pre-authorised
+  environment before it, without any authorization.  The request between the two is seen here; its headers tell that case, and the
+  target is looked up and checked, by Swift's ACLs too (``_check_beyond_version``);
+* copies into archives and back (``X-Versions-Location``) move bytes to another container without a rule.  Names of archived versions
+  are checked as of any container (:mod:`~storlet_middleware.wsgi.swift_paths`), and :func:`moves_bytes` names the settings that do this;
+* facts of other objects in an answer without a read: ETag and length of a large object come from its segments, its manifest lists them;
+  a static link tells its target's.  :meth:`ReadGuard.check_answer` checks these.
 
-The guard answers Swift; what Swift makes of a refusal (409 for a segment) is replaced by whoever holds the guard, with the
-first of :attr:`Guard.refused`.  A body that has begun can only break (:meth:`Guard.whole`).
+Swift turns a refusal of the guard into its own answer (409 for a segment).  The filter replaces that answer by the first of
+:attr:`ReadGuard.refused`.  A body that has begun can only break (:meth:`ReadGuard.until_refused`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qsl, quote
+from typing import Any, Final
+from urllib.parse import quote
 
-from swift.common.swob import Response
+from swift.common.swob import HTTPForbidden, Response
 from swift.common.utils import close_if_possible, config_true_value
 
 from storlet_middleware import names
 from storlet_middleware.enforcement.segments import Manifests, end_of_links
 from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
 from storlet_middleware.wsgi import authorization
-from storlet_middleware.wsgi.storlet_request import text
+from storlet_middleware.wsgi.context import Authorize
+from storlet_middleware.wsgi.operation import READS, Operation, query_of
 from storlet_middleware.wsgi.swift_paths import (
     ALLOWS_RESERVED,
     Judge,
@@ -59,9 +59,6 @@ from storlet_middleware.wsgi.swift_paths import (
     visible,
 )
 
-Authorize: TypeAlias = Callable[[Any], Any]
-
-_READS: Final = ("GET", "HEAD")
 #: ``swift.source`` of what is read because a link leads there.
 _OF_LINKS: Final = "SYM"
 #: What is made of other objects may end early, when one of these is refused.
@@ -74,95 +71,97 @@ _IS_VERSION_LINK: Final = "X-Object-Sysmeta-Versions-Symlink"
 _MOVES_BYTES: Final = ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To")
 
 
-class Guard:
-    """Takes the place of ``environ["swift.authorize"]`` for one request of a client.
+class ReadGuard:
+    """The rules' link of the authorization chain of one request; a :class:`~storlet_middleware.wsgi.context.RulesCheck`.
 
-    :param original: what it takes the place of, which decides first; ``None`` where there is no auth middleware.
+    :param operation: the client's request.
     :param judge_of: gives the rules of all accounts, asked as of the client's request.  Most requests need no judge.
-    :param decided: what the filter has asked the rules about: what the request reads.
-    :param environ: a copy of the client's, which Swift changes.
+    :param decided: what the filter has asked the rules about: what the request reads, or else writes.
+    :param swift: the authentication middleware's own check; ``None`` where there is none.
     :param app: the rest of the pipeline.
+    :param rules_container: the container of rules, whose objects are never deleted as segments.
     """
-
-    #: The mandatory rule whose storlet reads: what the same rule of this account covers is read for it as well.
-    under: str | None = None
 
     def __init__(
         self,
-        original: Authorize | None,
-        judge_of: Callable[[dict[str, Any], str], Judge],
+        operation: Operation,
+        judge_of: Callable[[Operation], Judge],
         decided: Read,
-        environ: dict[str, Any],
+        swift: Authorize | None,
         app: Any,
+        rules_container: str,
     ) -> None:
-        self.original = original
-        #: What it refused, in order; those that :meth:`around` made share it.
+        #: What was refused, in order.
         self.refused: list[StorletError] = []
+        #: The mandatory rule whose storlet reads: what that rule covers in this account is read for it as well.
+        self.under: str | None = None
         self._known: dict[Read, StorletError] = {}
+        self._operation = operation
         self._judge_of = judge_of
         self._decided = decided
-        self._environ = environ
+        self._swift = swift
         self._app = app
-        self._method: str = environ["REQUEST_METHOD"]
-        # Nearly all reads are of the path that the client asks for, and nothing but that is ever looked at.
-        is_plain = self._method in _READS and not environ.get("QUERY_STRING")
-        self._own_path: str | None = environ["PATH_INFO"] if is_plain else None
+        self._rules_container = rules_container
+        self._method = operation.method
+        # Nearly all reads are of the path that the client asks for, and are not looked at further.
+        is_plain = self._method in READS and not operation.environ.get("QUERY_STRING")
+        self._own_path: str | None = operation.environ["PATH_INFO"] if is_plain else None
 
     @functools.cached_property
     def _judge(self) -> Judge:
-        return self._judge_of(self._environ, self._decided.version)
+        return self._judge_of(self._operation)
 
     @property
-    def _is_copy(self) -> bool:
-        return self._method == "COPY" or (self._method == "PUT" and bool(self._environ.get("HTTP_X_COPY_FROM")))
-
-    @functools.cached_property
-    def _version_id(self) -> str:
-        """The version of the object that the client asks for; empty for the one that there is now."""
-        version = _query(self._environ).get("version-id", "")
-        return "" if version == "null" else version
-
-    def around(self, other: Authorize | None) -> Guard:
-        """The same guard around another authorize."""
-        guard = Guard.__new__(Guard)
-        guard.__dict__.update(self.__dict__, original=other)
-        return guard
+    def _environ(self) -> dict[str, Any]:
+        """A copy of the client's environment, for sub-requests."""
+        return dict(self._operation.environ)
 
     def __call__(self, request: Any) -> Any:
-        """``swift.authorize``: ``None``, or the answer that refuses."""
-        refusal = None if self.original is None else self.original(request)
-        if refusal is not None:
-            return refusal
+        """``None``, or the answer that refuses a request that Swift allows."""
         environ = request.environ
         if environ["PATH_INFO"] == self._own_path and environ.get("swift.source") != _OF_LINKS:
             return None
+        if self._method == "DELETE":
+            # What Swift reads of a manifest whose segments are deleted, too, does not leave.
+            if not self._deletes_rules(request):
+                return None
+            return HTTPForbidden(
+                request=request, body=f"what is in {self._rules_container} cannot be deleted as a segment\n"
+            )
         try:
             for read in self._reads(request):
                 self._require(read, request.method)
-            return self._beyond(request)
+            return self._check_beyond_version(request)
         except StorletError as error:
             if error not in self.refused:
                 self.refused.append(error)
             return _answer(error, request)
+
+    def _deletes_rules(self, request: Any) -> bool:
+        """Rules are deleted by a request of their own, and never as segments of a manifest elsewhere."""
+        if "multipart-manifest" not in self._operation.query:
+            return False
+        read = of_path(request.environ["PATH_INFO"])
+        return read is not None and read.name is not None and read.container == self._rules_container
 
     # --- what a request reads ------------------------------------------------------------------------------------
 
     def _reads(self, request: Any) -> Iterable[Read]:
         """What the rules have to be asked about before ``request`` may be handled."""
         read = of_path(request.environ["PATH_INFO"])
-        if read is None or self._method == "DELETE":
-            return ()  # what is read of a manifest whose segments are deleted, too, does not leave
+        if read is None:
+            return ()
         if read.name is None:
             # The listing that a client asks for is filtered.  Another one is read for what DLO tells of its segments.
             is_of_segments = request.method == "GET" and read.container is not None and self._decided.name is not None
-            return listed(read, _query(request.environ).get("prefix", "")) if is_of_segments else ()
+            return listed(read, query_of(request.environ).get("prefix", "")) if is_of_segments else ()
         if request.method == "PUT":
             return (read.of(read.container, None),) if self._tells_version(request) else ()
-        return origins(read) if request.method in _READS and not self._is_decided(read, request.method) else ()
+        return origins(read) if request.method in READS and not self._is_decided(read, request.method) else ()
 
     def _tells_version(self, request: Any) -> bool:
         """``PUT`` with ``?version-id`` makes a version the current one, and its answer has that version's etag."""
-        is_restored = self._version_id and self._method == "PUT" and not self._is_copy
+        is_restored = self._operation.version_id and self._method == "PUT"
         return bool(is_restored) and config_true_value(request.headers.get(_IS_VERSION_LINK, "false"))
 
     def _is_decided(self, read: Read, method: str) -> bool:
@@ -172,17 +171,18 @@ class Guard:
         comes of that is not what a storlet makes of the source.
         """
         _, account, container, name = self._decided
-        if container is None or name is None or not (self._method in _READS or (self._is_copy and method == "GET")):
+        is_read = self._method in READS or (self._operation.is_copy and method == "GET")
+        if container is None or name is None or not is_read:
             return False
-        if self._version_id:
+        if self._operation.version_id:
             try:
-                container, name = hidden_version(container, name, self._version_id)
+                container, name = hidden_version(container, name, self._operation.version_id)
             except ValueError:
                 return False
         return (read.account, read.container, read.name) == (account, container, name)
 
-    def _beyond(self, request: Any) -> Any:
-        """Of a link that Swift follows from a version: Swift's refusal of what it reads next, asking nobody."""
+    def _check_beyond_version(self, request: Any) -> Any:
+        """Check what Swift reads without authorization behind a link that is itself a version; Swift's refusal or ``None``."""
         is_link = request.environ.get("swift.source") == _OF_LINKS
         if not is_link or not config_true_value(request.headers.get(ALLOWS_RESERVED, "false")):
             return None
@@ -194,7 +194,7 @@ class Guard:
         for origin in origins(end):
             self._require(origin, request.method)
         path = (shown or end).path
-        return authorization.ask({**self._environ, "swift.authorize": self.original}, self._app, "GET", path).refusal
+        return authorization.ask({**self._environ, "swift.authorize": self._swift}, self._app, "GET", path).refusal
 
     def _end_of_links(self, read: Read) -> Read | None:
         """Where links end that begin at an object; ``None`` when it is none."""
@@ -217,8 +217,8 @@ class Guard:
 
     # --- the answer ----------------------------------------------------------------------------------------------
 
-    def has_to_see(self, headers: Iterable[tuple[str, str]]) -> bool:
-        """Whether :meth:`check_answer` or :meth:`whole` may have something to do with an answer."""
+    def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
+        """Whether :meth:`check_answer` or :meth:`until_refused` has to look at an answer."""
         if self.refused:
             return True
         for key, _ in headers:  # noqa: SIM110 - this is what every plain request pays for rules
@@ -236,7 +236,7 @@ class Guard:
         given = {key.lower(): value for key, value in headers}
         if not _LINK.isdisjoint(given):
             self._check_link(given)
-        if self._method in _READS and config_true_value(given.get("x-static-large-object", "false")):
+        if self._method in READS and config_true_value(given.get("x-static-large-object", "false")):
             self._check_manifest(given)
 
     def _check_link(self, headers: Mapping[str, str]) -> None:
@@ -245,7 +245,7 @@ class Guard:
         if target is None or target.name is None:
             raise BackendFailed("the target of a link cannot be told, and rules may cover it")
         # Who posts to a link was asked about nothing that the link tells.
-        own = of_path(self._environ["PATH_INFO"]) if self._method == "POST" else None
+        own = self._operation.path if self._method == "POST" else None
         for read in (own, target, self._end_of_links(target)):
             if read is not None and not self._is_decided(read, self._method):
                 for origin in origins(read):
@@ -256,29 +256,30 @@ class Guard:
         path = headers.get("x-symlink-target")
         if path is None:
             return of_url(headers.get("location") or "")
-        _, version, account, *_ = text(self._environ["PATH_INFO"]).split("/")
-        return of_url(f"/{version}/{headers.get('x-symlink-target-account') or quote(account)}/{path}")
+        own = self._operation.path
+        return of_url(f"/{own.version}/{headers.get('x-symlink-target-account') or quote(own.account)}/{path}")
 
     def _check_manifest(self, headers: Mapping[str, str]) -> None:
-        manifest = of_path(self._environ["PATH_INFO"])
-        if manifest is None or manifest.name is None:
+        manifest = self._operation.path
+        if manifest.name is None:
             return
-        query = f"version-id={quote(self._version_id)}" if self._version_id else ""
+        version_id = self._operation.version_id
+        query = f"version-id={quote(version_id)}" if version_id else ""
         rule = Manifests(self._app, self._environ, self._judge, query).rule_of(manifest, headers.get("x-timestamp"))
         if rule is not None:
             raise RuleRefused(rule, "the object consists of others, of which the rule covers some")
 
-    def whole(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
+    def until_refused(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
         """An answer's body that breaks at its end when a read was refused after it had begun.
 
-        Swift ends a large object early then, which a client that was told no length (DLO of many segments) takes for the end.
+        Swift then ends a large object early, which a client without a length (DLO of many segments) takes for the end.
         """
         is_large = self._method == "GET" and any(key.lower() in _LARGE for key, _ in headers)
-        return _Whole(chunks, self.refused) if is_large else chunks
+        return _UntilRefused(chunks, self.refused) if is_large else chunks
 
 
-class _Whole:
-    """A body; whoever closes it closes what it is made of, also when nothing of it was read."""
+class _UntilRefused:
+    """A body that raises at its end when something was refused; closing it closes what it reads, also when it was not read."""
 
     def __init__(self, chunks: Iterable[bytes], refused: list[StorletError]) -> None:
         self._chunks = chunks
@@ -293,17 +294,11 @@ class _Whole:
         close_if_possible(self._chunks)
 
 
-def moves_bytes(environ: Mapping[str, Any]) -> str | None:
+def moves_bytes(operation: Operation) -> str | None:
     """The header by which a request lets Swift move a container's objects to where no rule sees them."""
-    if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
+    if operation.method not in ("PUT", "POST"):
         return None
-    return next((name for name in _MOVES_BYTES if environ.get("HTTP_" + name.upper().replace("-", "_"))), None)
-
-
-def _query(environ: Mapping[str, Any]) -> dict[str, str]:
-    """Each parameter's last value, as Swift's middlewares have it."""
-    query = str(environ.get("QUERY_STRING") or "").encode("latin-1").decode("utf-8", "surrogateescape")
-    return dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+    return next((name for name in _MOVES_BYTES if operation.header(name)), None)
 
 
 def _what(read: Read) -> str:

@@ -26,7 +26,7 @@ from rules.facts import UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.caller import caller_of, lenient
-from storlet_middleware.wsgi.storlet_request import wsgi
+from storlet_middleware.wsgi.strings import wsgi
 
 #: A rule's text is seen by more people than a token may be.
 _SECRETS: Final = frozenset(

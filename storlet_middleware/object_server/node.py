@@ -32,8 +32,8 @@ from storlet_middleware.engine.invocation import FileInput, Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
 from storlet_middleware.wsgi.bodies import whole
+from storlet_middleware.wsgi.byte_ranges import resolve_range
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
-from storlet_middleware.wsgi.storlet_request import resolve_range
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Headers that say: these bytes are not the object as its reader knows it.

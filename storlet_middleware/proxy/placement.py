@@ -1,21 +1,48 @@
-"""Where an invocation runs: a pure decision, with its reason."""
+"""Where an invocation runs: a pure decision, and the one table of its reasons."""
 
 from __future__ import annotations
 
+import enum
+from typing import Final
+
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
-OBJECT = "object"
-PROXY = "proxy"
+OBJECT: Final = "object"
+PROXY: Final = "proxy"
 
 
-def decide(request: StorletRequest, default: str) -> tuple[str, str]:
-    """``object`` or ``proxy``, and why (one or two words for the log)."""
+class Reason(enum.StrEnum):
+    """Why a run is placed where it is; the operator's log has it as ``why``."""
+
+    #: ``[placement] run_on``.
+    DEFAULT = "default"
+    #: The request or the rule asks for it.
+    ASKED = "asked"
+    #: A PUT: the input comes to the proxy.
+    INCOMING_BODY = "incoming-body"
+    #: Extra resources are on other nodes.
+    SEVERAL_INPUTS = "several-inputs"
+    #: The description of the invocation does not fit into headers.
+    LONG_DESCRIPTION = "long-description"
+    #: A link that carries its target's hash.
+    LINK = "link"
+    #: The object nodes are full.
+    OVERFLOW = "overflow"
+    #: Not a whole, plain object on the node: a fragment, a manifest, a link, encrypted; or a node without this filter.
+    NOT_PLAIN = "not-plain"
+
+
+def decide(request: StorletRequest, default: str) -> tuple[str, Reason]:
+    """``object`` or ``proxy``, and why.
+
+    :param default: ``[placement] run_on``.
+    """
     if request.source is None:
-        return PROXY, "incoming-body"
+        return PROXY, Reason.INCOMING_BODY
     if request.run_on_proxy:
-        return PROXY, "asked"
+        return PROXY, Reason.ASKED
     if request.extra:
-        return PROXY, "several-inputs"
+        return PROXY, Reason.SEVERAL_INPUTS
     if request.run_on_object:
-        return OBJECT, "asked"
-    return default, "default"
+        return OBJECT, Reason.ASKED
+    return default, Reason.DEFAULT

@@ -1,8 +1,7 @@
 """What a rule wants of a run: the plan, and what of the source may leave with the result.
 
-A client's own run has no plan.  With one, the storlets are the rule's: who may read a signed URL's object may have them run,
-every answer names the rule, and under a mandatory rule (or one that says what passes) the source's metadata and headers stay
-behind unless they are named.
+A run that a client asks for has no plan.  With a plan the storlets are the rule's: a signed URL for the object runs them, every answer
+names the rule, and under a mandatory rule (or one with ``pass``) metadata and headers of the source are withheld unless they are named.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 _METADATA: Final = names.OBJECT_META.lower()
 _STORLETS_OWN: Final = names.STORLET_META.lower()
-#: Of a result of which nobody has said what it is.
+#: The content type of a result without one.
 UNKNOWN_TYPE: Final = "application/octet-stream"
 
 
@@ -43,7 +42,7 @@ class Plan:
 
     @property
     def withholds(self) -> bool:
-        """Whether less of the source leaves than with a run that a client asks for."""
+        """Whether the plan names what of the source may leave."""
         return self.is_mandatory or self.passes is not None
 
     def lets_leave(self, header: str) -> bool:
@@ -54,11 +53,11 @@ class Plan:
         return passes.allows_header(name)
 
     def leaving(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Those of the source's headers that leave."""
+        """The subset of the source's headers that may leave."""
         return {key: value for key, value in headers if self.lets_leave(key)}
 
     def type_that_leaves(self, headers: Mapping[str, str]) -> str:
-        """The result's content type where no storlet has said one."""
+        """The content type of a result whose storlets set none."""
         source_type = headers.get("Content-Type") or ""
         return source_type if source_type and self.lets_leave("Content-Type") else UNKNOWN_TYPE
 

@@ -27,7 +27,7 @@ from swift.proxy.controllers.obj import check_content_type
 
 from storlet_middleware import names
 from storlet_middleware.errors import BadRequest, Unprocessable
-from storlet_middleware.wsgi.storlet_request import wsgi
+from storlet_middleware.wsgi.strings import wsgi
 
 #: Space left for the headers that Swift adds on the way to an object server: its own, and with encryption at rest up to 200 bytes
 #: for each item of user metadata.

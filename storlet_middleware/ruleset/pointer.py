@@ -36,7 +36,7 @@ from swift.proxy.controllers.base import clear_info_cache, get_account_info
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
-from storlet_middleware.wsgi.storlet_request import wsgi
+from storlet_middleware.wsgi.strings import wsgi
 
 #: With an account's name behind it, the key of ``swift.infocache`` where a request keeps the rules that it has begun with;
 MEMO: Final = "storlets-rules/"

@@ -26,8 +26,8 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
 from storlet_middleware.ruleset import check_process
-from storlet_middleware.wsgi.storlet_request import wsgi
-from storlet_middleware.wsgi.subrequest import object_path
+from storlet_middleware.wsgi.strings import wsgi
+from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
 #: Checks at a time in a proxy process, and how long another one waits.

@@ -22,7 +22,7 @@ from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.ruleset.pointer import VERSIONS, Pointer
 from storlet_middleware.wsgi.bodies import ObjectBody
-from storlet_middleware.wsgi.subrequest import object_path
+from storlet_middleware.wsgi.swift_paths import object_path
 
 RULES: Final = "rules.yaml"
 CONTENT_TYPE: Final = "application/yaml"

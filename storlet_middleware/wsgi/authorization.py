@@ -1,4 +1,4 @@
-"""Asks Swift's own authorisation, with a container's own ACL, before Swift itself would: no rights of our making."""
+"""Asks Swift's own authorization, with the container's ACL, before Swift itself would.  The filter grants no rights of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from swift.common.wsgi import make_env
 from swift.proxy.controllers.base import get_cache_key, get_container_info
 
 from storlet_middleware import names
-from storlet_middleware.wsgi.storlet_request import wsgi
+from storlet_middleware.wsgi.context import swift_authorize
+from storlet_middleware.wsgi.strings import wsgi
 
 _ACL: Final = {"GET": "read_acl", "PUT": "write_acl"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``refusal`` is Swift's answer to a caller who may not, else ``None``; ``is_owner``: the caller owns the account;
-    ``container_status``: what Swift says of the container itself (404: there is none)."""
+    """Swift's decision.
+
+    :param refusal: Swift's answer to a caller without access, else ``None``.
+    :param is_owner: the caller owns the account.
+    :param container_status: status of the container itself (404: it does not exist).
+    """
 
     refusal: Any
     is_owner: bool
@@ -28,14 +33,13 @@ class Verdict:
 
 
 def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
-    """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an auth middleware all may."""
+    """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an authentication middleware every caller may."""
     name = unquote(path.removesuffix("?"))
     asked = make_env(environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE)
     asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
     info = _container(asked, app, name)
-    authorize = environ.get("swift.authorize")
-    # Whether Swift would let the caller is one question, what the rules say to the bytes another.
-    authorize = getattr(authorize, "original", authorize)
+    # Whether Swift allows the caller is one question, what the rules say of the bytes another.
+    authorize = swift_authorize(environ)
     if authorize is None:
         return Verdict(None, is_owner=True, container_status=info["status"])
     request = Request(asked)
@@ -47,6 +51,6 @@ def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
 def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any]:
     """What Swift knows of the container of the object ``name``; not to be changed."""
     _, _, account, container, *_ = name.split("/", 4)
-    # What this request has seen already would be copied as a whole, for three values.
+    # get_container_info would copy all that the request has cached, for three values.
     known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(get_cache_key(account, container))
     return known or get_container_info(environ, app, swift_source=names.SWIFT_SOURCE)

@@ -15,14 +15,14 @@ _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 
 
 def caller_of(environ: Mapping[str, Any]) -> Caller:
-    """Who asks, as the authentication middleware says: Keystone's identity, or the groups of TempAuth."""
+    """The caller as rules see it: Keystone's identity, or the groups of TempAuth."""
     remote = str(environ.get("REMOTE_USER") or "")
     if is_signed(environ):
         return Caller(is_signed=True)
     if not remote:
         return Caller(is_anonymous=True)
     if remote.startswith(".wsgi."):
-        # Swift's own: it is nobody of whom a rule could speak.
+        # Swift's own request: no rule can be about it.
         return Caller()
     identity = environ.get("keystone.identity")
     if identity:
@@ -61,11 +61,11 @@ def user_of(environ: Mapping[str, Any]) -> str:
 
 
 def is_signed(environ: Mapping[str, Any]) -> bool:
-    """Whether nobody is logged in and a signature allows the request: a signed URL or form, or another cluster's container sync."""
+    """Whether a signature allows the request in place of a login: a signed URL or form, or container sync of another cluster."""
     user = environ.get("REMOTE_USER")
     if user == _PRE_AUTHORISED:
         return environ.get("swift.source") == _FORMPOST
-    # Container sync puts nobody in the place of the user whom the auth middlewares do not look for then.
+    # With container sync the authentication middlewares set no user.
     return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
 
 
@@ -75,6 +75,6 @@ def is_swifts_own(environ: Mapping[str, Any]) -> bool:
 
 
 def lenient(value: Any) -> str:
-    """A WSGI string as text; what is not UTF-8 can be no operand of a rule, so it need only stay different from all that can."""
+    """A WSGI string as text.  Bytes that are not UTF-8 become surrogates, which no operand of a rule can equal."""
     string = str(value)
     return string if string.isascii() else string.encode("latin-1", "replace").decode("utf-8", "surrogateescape")

@@ -1,10 +1,10 @@
-"""Who may read a container's objects only through a storlet.
+"""Access to a container's objects through one storlet only.
 
-A grant is a pair (user, storlet), kept in the container's system metadata, which no client can write or forge: unlike a
-referrer, which is what a client says it is.  Each grant is an item of its own, so that giving one and taking another back at
-the same moment cannot bring anything back.  The account's owner gives one with ``X-Storlet-Container-Read`` and
-``X-Storlet-Name`` on a POST to the container, takes it back with ``X-Remove-Storlet-Container-Read`` and
-``X-Storlet-Name``, and sees all of them in the answer to HEAD and GET of the container.
+A grant is a pair of user and storlet in the container's system metadata, which no client can write or forge; a referrer, in contrast, is
+whatever the client sends.  Each grant is an item of its own, so that giving one and revoking another concurrently cannot restore a
+revoked one.  The account's owner gives a grant with ``X-Storlet-Container-Read`` and ``X-Storlet-Name`` on a POST to the container,
+revokes it with ``X-Remove-Storlet-Container-Read`` and ``X-Storlet-Name``, and sees all grants in the answer to HEAD and GET of the
+container.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,7 +23,9 @@ from swift.proxy.controllers.base import get_container_info
 
 from storlet_middleware import names
 from storlet_middleware.errors import BadRequest
-from storlet_middleware.wsgi.storlet_request import refuse_unknown, storlet_headers, text
+from storlet_middleware.wsgi.context import Authorize
+from storlet_middleware.wsgi.storlet_request import refuse_unknown, storlet_headers
+from storlet_middleware.wsgi.strings import text
 
 _KNOWN: Final = (names.GRANT_USER, names.GRANT_STORLET)
 _BAD: Final = re.compile(r"[\x00-\x20\x7f,/]")
@@ -33,7 +35,6 @@ MAX_GRANTS: Final = 32
 _MAX_VALUE: Final = 1024
 
 Grant = tuple[str, str]
-Authorize = Callable[[Any], Any]
 
 
 def _value(grant: Grant) -> str:
@@ -45,7 +46,7 @@ def _key(grant: Grant) -> str:
 
 
 def stored(grant: Grant, *, is_given: bool) -> dict[str, str]:
-    """The container header that gives or takes back ``grant``."""
+    """The container header that gives or revokes ``grant``."""
     value = _value(grant)
     if len(value) > _MAX_VALUE:
         raise BadRequest("user and storlet are too long for a grant")
@@ -74,7 +75,10 @@ def as_header(headers: Iterable[tuple[str, str]]) -> str:
 
 
 def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
-    """The grant that a POST names, and whether it is to be given (or taken back); raises with all faults."""
+    """The grant that a POST names, and whether it is given (or revoked).
+
+    :raises BadRequest: with all faults.
+    """
     faults = refuse_unknown(storlet_headers(environ), _KNOWN, "unknown header")
     given = environ.get("HTTP_X_STORLET_CONTAINER_READ")
     taken = environ.get("HTTP_X_REMOVE_STORLET_CONTAINER_READ")
@@ -99,40 +103,46 @@ def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
 
 @dataclass(frozen=True)
 class Reader:
-    """Who reads, for which storlet of which account (all as text)."""
+    """The user who reads, and the storlet of ``account`` that the bytes are for; all as text."""
 
     user: str
     account: str
     storlet: str
 
 
-def authorize_with_grants(original: Authorize, app: Any, reader: Reader, used: list[bool]) -> Authorize:
-    """An ``authorize`` for reads that feed a storlet: what Swift refuses is allowed where a grant says so.
+class GrantedReads:
+    """The link of the authorization chain that allows reads through a storlet; a :class:`~.context.Grant`.
 
-    A grant names a storlet of the container's own account: one of the same name in another account, from which a symlink
-    may lead here, is somebody else's code.  It looks at the container of every request that it is asked about, so that a
-    manifest in a granted container opens no other container.  ``used`` receives an item when a grant decided.
+    A grant names a storlet of the container's own account: a storlet of the same name in another account, from which a symlink may
+    lead here, is different code.  The container of each request is looked at, so a manifest in a granted container opens no other
+    container.
+
+    :param app: the rest of the pipeline, for the container's metadata.
+    :param used: receives an item each time that a grant decided.
     """
 
-    def authorize(request: Any) -> Any:
-        refusal = original(request)
-        if refusal is None or request.method not in ("GET", "HEAD"):
-            return refusal
+    def __init__(self, reader: Reader, app: Any, used: list[bool]) -> None:
+        self._reader = reader
+        self._app = app
+        self._used = used
+
+    def allows(self, request: Any, swift: Authorize) -> bool:
+        """Whether Swift allows ``request`` by the container's ACL, or a grant does."""
+        if request.method not in ("GET", "HEAD") or not self._reader.user:
+            return False
         try:
             version, account, container, _ = Request(request.environ).split_path(4, 4, True)
         except ValueError:
-            return refusal
-        if not reader.user or text(account) != reader.account:
-            return refusal
+            return False
+        if text(account) != self._reader.account:
+            return False
         environ = {**request.environ, "PATH_INFO": f"/{version}/{account}/{container}", "REQUEST_METHOD": "HEAD"}
-        info = get_container_info(environ, app, swift_source=names.SWIFT_SOURCE)
-        # The proxy asks first without the container's ACL: what that allows needs no grant.
+        info = get_container_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
+        # Swift's proxy asks first without the container's ACL; what the ACL allows needs no grant.
         request.acl = info["read_acl"]
-        if original(request) is None:
-            return None
-        if not is_granted(info.get("sysmeta", {}), (reader.user, reader.storlet)):
-            return refusal
-        used.append(True)
-        return None
-
-    return authorize
+        if swift(request) is None:
+            return True
+        if not is_granted(info.get("sysmeta", {}), (self._reader.user, self._reader.storlet)):
+            return False
+        self._used.append(True)
+        return True

@@ -1,12 +1,11 @@
-"""What a client asked for, parsed once at the edge into a frozen :class:`StorletRequest`.
+"""A client's request for a storlet, parsed once at the edge into a frozen :class:`StorletRequest`.
 
-Every fault of a request is found and reported in one answer.  A header that begins with ``X-Storlet-`` and is not known
-is refused by name with the nearest known one: ignored, it would look as if it had worked.
+All faults of a request are reported in one answer.  An unknown ``X-Storlet-*`` header is refused by name, with the nearest known one: if it
+were ignored, the request would look as if it had worked.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,11 +15,11 @@ from storlet_middleware import names
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import AccessDenied, BadRequest, MethodNotAllowed, PreconditionFailed
+from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.strings import text
+from storlet_middleware.wsgi.swift_paths import Read
 
-#: ``(first, last)`` as written: ``(5, None)`` is ``5-``, ``(None, 5)`` is ``-5``.
-ByteRange = tuple[int | None, int | None]
-
-_RANGE_SPEC: Final = re.compile(r"\s*(\d*)\s*-\s*(\d*)\s*")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
 
@@ -55,16 +54,6 @@ class StorletRequest:
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
-def text(value: str) -> str:
-    """A WSGI string (Latin-1 view of UTF-8 bytes) as text; raises ``UnicodeDecodeError``."""
-    return value if value.isascii() else value.encode("latin-1").decode("utf-8")
-
-
-def wsgi(value: str) -> str:
-    """The reverse of :func:`text`."""
-    return value if value.isascii() else value.encode().decode("latin-1")
-
-
 def account_of(value: str) -> str:
     """An account as Swift reads it from a header (quoted); raises :class:`BadRequest`."""
     try:
@@ -75,7 +64,7 @@ def account_of(value: str) -> str:
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
-    # Nearly all requests have none, and every one for an object is asked: all keys at once take less than one by one.
+    # Runs for every object request, nearly all without such headers: one search in all keys is faster than one for each key.
     if "HTTP_X_STORLET_" not in "\n".join(environ):
         return []
     return [key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")]
@@ -92,33 +81,13 @@ def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> 
     ]
 
 
-def parse_ranges(value: str) -> tuple[ByteRange, ...]:
-    """``bytes=a-b``, ``bytes=a-``, ``bytes=-n`` and lists of them; raises ``ValueError`` saying what is wrong."""
-    unit, equals, specs = value.partition("=")
-    if unit.strip() != "bytes" or not equals:
-        raise ValueError("want bytes=a-b, bytes=a- or bytes=-n, or several with commas")
-    ranges: list[ByteRange] = []
-    for spec in specs.split(","):
-        match = _RANGE_SPEC.fullmatch(spec)
-        if not match or not (match[1] or match[2]) or len(match[1]) > 18 or len(match[2]) > 18:
-            raise ValueError(f"{spec.strip()!r} is not a range")
-        first = int(match[1]) if match[1] else None
-        last = int(match[2]) if match[2] else None
-        if first is not None and last is not None and first > last:
-            raise ValueError(f"{spec.strip()!r} ends before it begins")
-        ranges.append((first, last))
-    return tuple(ranges)
-
-
-def resolve_range(wanted: ByteRange, size: int) -> tuple[int, int] | None:
-    """Inclusive first and last byte of ``wanted`` in ``size`` bytes, clipped; ``None`` when it lies outside."""
-    first, last = wanted
-    if first is None:
-        first = max(0, size - (last or 0))
-        return (first, size - 1) if last and size else None
-    if first >= size:
-        return None
-    return first, size - 1 if last is None else min(last, size - 1)
+def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
+    """The error for a request with ``X-Storlet-*`` headers and without ``X-Run-Storlet``."""
+    headers = storlet_headers(environ)
+    faults = refuse_unknown(headers, names.CLIENT_HEADERS, "unknown header")
+    known = [header for header in headers if not any(fault.startswith(header + ":") for fault in faults)]
+    faults += [f"{header}: means nothing without {names.RUN_STORLET}" for header in known]
+    return BadRequest("; ".join(faults))
 
 
 def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
@@ -132,45 +101,45 @@ def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
     return ObjectPath(container, name)
 
 
-def parse(environ: Mapping[str, Any], path: tuple[str, str, str, str], config: Config) -> StorletRequest:
-    """The request in ``environ``, which carries ``X-Run-Storlet``; raises the error that it deserves.
+def parse(operation: Operation, config: Config) -> StorletRequest:
+    """The request for a storlet in ``operation``, which carries ``X-Run-Storlet``.
 
-    :param path: version, account, container and object from the URL, as text.
-    :param config: has the maxima of limits.
+    :param config: has the maxima of the limits.
+    :raises BadRequest: with all faults of the request at once.
+    :raises StorletError: the method or the copy cannot run a storlet.
     """
-    return _Parser(environ, path, config).parse()
+    return _Parser(operation, config).parse()
 
 
 class _Parser:
-    """Collects faults while it reads one request."""
+    """Collects the faults of one request while it reads it."""
 
-    def __init__(self, environ: Mapping[str, Any], path: tuple[str, str, str, str], config: Config) -> None:
-        self._environ = environ
+    def __init__(self, operation: Operation, config: Config) -> None:
+        self._operation = operation
         self._config = config
-        self._version, self._account, container, name = path
-        self._here = ObjectPath(container, name)
-        #: Most requests have no headers of ours but the one that names the storlet.
-        self._given = storlet_headers(environ)
+        #: Most requests have no header of ours but ``X-Run-Storlet``.
+        self._given = storlet_headers(operation.environ)
         self._faults: list[str] = []
 
     def parse(self) -> StorletRequest:
-        method = self._environ["REQUEST_METHOD"]
-        if method == "POST":
-            # What clients of OpenStack Storlets get; there, only ACLs are posted.
+        operation = self._operation
+        if operation.method == "POST":
+            # The answer of OpenStack Storlets, where a POST changes ACLs only.
             raise AccessDenied("Unauthorized to get or modify the container ACL", status=401)
-        if method not in ("GET", "PUT", "COPY"):
-            raise MethodNotAllowed(f"{method} cannot run a storlet: use GET, PUT or COPY")
-        source, target = self._source_and_target(method)
+        if operation.method not in ("GET", "PUT", "COPY"):
+            raise MethodNotAllowed(f"{operation.method} cannot run a storlet: use GET, PUT or COPY")
+        if operation.is_copy:
+            self._check_copy()
         storlet = self._storlet()
         request = StorletRequest(
-            method="COPY" if source and target else method,
-            version=self._version,
-            account=self._account,
+            method=operation.method,
+            version=operation.path.version,
+            account=operation.path.account,
             storlet=storlet,
-            source=source,
-            target=target,
+            source=_object_of(operation.source),
+            target=_object_of(operation.target),
             parameters=self._parameters(),
-            ranges=self._ranges(method),
+            ranges=self._ranges(),
             extra=self._extra(),
             run_on_proxy=self._run_on_proxy(),
             wants_log=self._flag(names.GENERATE_LOG),
@@ -183,8 +152,7 @@ class _Parser:
         return request
 
     def _header(self, name: str) -> str | None:
-        value = self._environ.get("HTTP_" + name.upper().replace("-", "_"))
-        return None if value is None else str(value)
+        return self._operation.header(name)
 
     def _storlet(self) -> str:
         try:
@@ -195,36 +163,22 @@ class _Parser:
             self._faults.append(f"{names.RUN_STORLET}: want the name of an object in the storlet container")
         return name
 
-    def _source_and_target(self, method: str) -> tuple[ObjectPath | None, ObjectPath | None]:
-        copy_from = self._header("X-Copy-From") if method == "PUT" else None
-        if method == "COPY" or copy_from is not None:
-            self._faults += [
-                f"Storlet on copy with {name} is not supported"
-                for name in _REFUSED_WITH_COPY
-                if self._header(name) is not None
-            ]
-        if method == "GET":
-            return self._here, None
-        if copy_from is not None:
-            if self._environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in self._environ:
-                self._faults.append("Copy requests require a zero byte body")
-            return self._path("X-Copy-From", copy_from), self._here
-        if method == "PUT":
-            return None, self._here
-        destination = self._header("Destination")
-        if destination is None:
-            raise PreconditionFailed("Destination header required")
-        return self._here, self._path("Destination", destination)
-
-    def _path(self, header: str, value: str) -> ObjectPath | None:
-        try:
-            return parse_object_path(value, needs_slash=False)
-        except ValueError:
-            raise PreconditionFailed(f"{header} header must be of the form <container name>/<object name>") from None
+    def _check_copy(self) -> None:
+        operation = self._operation
+        if operation.fault:
+            raise PreconditionFailed(operation.fault)
+        self._faults += [
+            f"Storlet on copy with {name} is not supported"
+            for name in _REFUSED_WITH_COPY
+            if self._header(name) is not None
+        ]
+        has_body = operation.environ.get("CONTENT_LENGTH") not in (None, "", "0")
+        if operation.sent_method == "PUT" and (has_body or self._header("Transfer-Encoding") is not None):
+            self._faults.append("Copy requests require a zero byte body")
 
     def _parameters(self) -> dict[str, str]:
         parameters: dict[str, str] = {}
-        query = self._environ.get("QUERY_STRING")
+        query = self._operation.environ.get("QUERY_STRING")
         if query:
             try:
                 parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
@@ -246,13 +200,13 @@ class _Parser:
         ]
         return parameters
 
-    def _ranges(self, method: str) -> tuple[ByteRange, ...]:
+    def _ranges(self) -> tuple[ByteRange, ...]:
         if self._header("Range") is not None:
             self._faults.append(f"Storlet execution with range header is not supported: use {names.RANGE}")
         value = self._header(names.RANGE)
         if value is None:
             return ()
-        if method == "PUT" and self._header("X-Copy-From") is None:
+        if self._operation.source is None:
             self._faults.append(f"{names.RANGE}: a PUT has no range to read")
         try:
             return parse_ranges(value)
@@ -281,7 +235,7 @@ class _Parser:
         if not given:
             return {}
         values, faults = limits.requested(given)
-        trust_class = self._config.class_of(self._account, storlet)
+        trust_class = self._config.class_of(self._operation.path.account, storlet)
         self._faults += faults + limits.too_much(values, names.LIMIT_PREFIX, trust_class)
         return values
 
@@ -290,3 +244,7 @@ class _Parser:
         if value not in ("true", "1", "yes", "on", "t", "y", "false", "0", "no", "off", "f", "n"):
             self._faults.append(f"{name}: want true or false")
         return value in ("true", "1", "yes", "on", "t", "y")
+
+
+def _object_of(place: Read | None) -> ObjectPath | None:
+    return None if place is None else ObjectPath(place.container or "", place.name or "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
+
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.strings import wsgi
 
 #: ``X-Storlet-Error`` of an answer that is Swift's own.
 _SWIFT_CODES: Final = {401: "access.denied", 403: "access.denied", 404: "input.not_found", 412: "precondition.failed"}
@@ -20,8 +23,15 @@ class SwiftRefusal(Exception):
         )
 
 
-def object_path(version: str, account: str, container: str, name: str = "") -> str:
-    """A quoted path with an empty query, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
-    path = f"/{version}/{account}/{container}" + (f"/{name}" if name else "")
-    # The question mark: without a query of its own a sub-request inherits the client's, whose parameters are the storlet's.
-    return quote(path) + "?"
+#: Headers by which the client asked for the run; nothing of them reaches the rest of the pipeline.
+_OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_COPY_FROM", "HTTP_DESTINATION")
+
+
+def client_environ(environ: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the client's request without the headers that are for this filter; for a sub-request in the caller's name."""
+    return {key: value for key, value in environ.items() if not key.startswith(_OURS)}
+
+
+def path_info(request: StorletRequest, path: ObjectPath) -> str:
+    """``PATH_INFO`` of an object in the account of ``request``."""
+    return wsgi(f"/{request.version}/{request.account}/{path.container}/{path.name}")

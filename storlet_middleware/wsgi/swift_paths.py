@@ -15,26 +15,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from swift.common.request_helpers import get_reserved_name, split_reserved_name
 from swift.common.utils import Timestamp
 
-from storlet_middleware.wsgi.storlet_request import text
-from storlet_middleware.wsgi.subrequest import object_path
+from storlet_middleware.wsgi.strings import text
 
 RESERVED: Final = "\0"
-#: With it Swift answers us of hidden versions.
+#: With this header Swift answers requests for hidden versions.
 ALLOWS_RESERVED: Final = "X-Backend-Allow-Reserved-Names"
-#: As ``versioned_writes`` says how long a name is, in bytes: four digits are for names that few clusters allow.
+#: Digits in which ``versioned_writes`` writes the length of a name in bytes; few clusters allow names that need four.
 _LENGTH_DIGITS: Final = (3, 4)
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
 _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 
+def object_path(version: str, account: str, container: str, name: str = "") -> str:
+    """A quoted path with an empty query, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
+    path = f"/{version}/{account}/{container}" + (f"/{name}" if name else "")
+    # The question mark: without a query of its own a sub-request inherits the client's, whose parameters are the storlet's.
+    return quote(path) + "?"
+
+
 class Read(NamedTuple):
-    """What is read, or asked for, as text: some object where ``name`` is ``None``, of some container where ``container`` is."""
+    """What is read or written, as text: any object of the container where ``name`` is ``None``, of any container where ``container`` is."""
 
     version: str
     account: str
@@ -52,18 +58,18 @@ class Read(NamedTuple):
         return RESERVED in f"{self.container}{self.name}"
 
     def of(self, container: str | None, name: str | None) -> Read:
-        """Another one of the account."""
+        """Another container or object of the same account."""
         return Read(self.version, self.account, container, name)
 
 
 class Judge(Protocol):
-    """The rules of all accounts, asked as of one client's request; both raise ``StorletError`` when they cannot be known."""
+    """The rules of all accounts, asked as of one client's request; both methods raise ``StorletError`` when the rules are unavailable."""
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """Of the one that may: of whatever object where there is no name, in whatever container where there is none."""
+        """The same for any object where there is no name, in any container where there is none."""
 
 
 def asked(judge: Judge, read: Read) -> str | None:
@@ -74,7 +80,7 @@ def asked(judge: Judge, read: Read) -> str | None:
 
 
 def of_path(path: str) -> Read | None:
-    """Of ``PATH_INFO``; ``None`` for what Swift does not store (``/info``, ``/healthcheck``, an object of no container)."""
+    """Parse ``PATH_INFO``; ``None`` where Swift stores nothing (``/info``, ``/healthcheck``, an object without a container)."""
     try:
         return _of_text(text(path))
     except UnicodeDecodeError:
@@ -82,7 +88,7 @@ def of_path(path: str) -> Read | None:
 
 
 def of_url(url: str) -> Read | None:
-    """Of a quoted path, with or without a query."""
+    """Parse a quoted path, with or without a query."""
     try:
         return _of_text(unquote(url.partition("?")[0], errors="strict"))
     except UnicodeDecodeError:
@@ -99,10 +105,10 @@ def _of_text(path: str) -> Read | None:
 
 
 def origins(read: Read) -> Iterable[Read]:
-    """What rules have to be asked about for the bytes of the object ``read``."""
+    """What the rules have to be asked about before the bytes of ``read`` may leave."""
     container, name = read.container, read.name
     if read.is_hidden:
-        # What this version has of metadata is not what the object has now; so all that it may be is asked about.
+        # The metadata of this version may differ from the object's, so the rules are asked about any object of the container.
         return (read.of(_visible(container), None),)
     archived = archived_name(name or "")
     if archived is not None:
@@ -111,7 +117,7 @@ def origins(read: Read) -> Iterable[Read]:
 
 
 def listed(read: Read, prefix: str) -> Iterable[Read]:
-    """What rules have to be asked about where a container's listing tells of objects whose names begin with ``prefix``."""
+    """What the rules have to be asked about before a listing of names that begin with ``prefix`` may leave."""
     if read.is_hidden:
         return (read.of(_visible(read.container), None),)
     if may_be_archived(prefix):
@@ -138,9 +144,9 @@ def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str
 
 
 def archived_name(name: str) -> str | None:
-    """What the object was called whose archived version has this name, if it is one (``X-Versions-Location``).
+    """The name of the object whose archived version has this name, if it is one (``X-Versions-Location``).
 
-    The container is not part of it: any container of the account may keep its versions there.
+    The container is not part of the name: any container of the account may keep its versions there.
     """
     data = name.encode("utf-8", "surrogateescape")
     for digits in _LENGTH_DIGITS:
@@ -152,7 +158,7 @@ def archived_name(name: str) -> str | None:
 
 
 def may_be_archived(prefix: str) -> bool:
-    """Whether names that begin so could be those of archived versions."""
+    """Whether names with this prefix could be those of archived versions."""
     data = prefix.encode("utf-8", "surrogateescape")
     return any(_may_be_archived(data, digits) for digits in _LENGTH_DIGITS)
 
@@ -171,5 +177,5 @@ def _length(data: bytes, digits: int) -> int | None:
     if len(data) < digits or not _HEXADECIMAL.issuperset(data):
         return None
     length = int(data, 16)
-    # Swift writes no more digits than it needs, but three.
+    # Swift writes at least three digits, and no more than it needs.
     return length if f"{length:03x}".encode() == data else None

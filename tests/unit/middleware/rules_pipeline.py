@@ -24,9 +24,11 @@ from swift.common.request_helpers import resolve_etag_is_at_header, resolve_igno
 from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response
 from swift.common.utils import Timestamp
 
-from storlet_middleware.enforcement.read_guard import Guard
+from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.errors import StorletError
-from storlet_middleware.wsgi.swift_paths import Read, of_path
+from storlet_middleware.wsgi.context import AuthorizationChain
+from storlet_middleware.wsgi.operation import parse
+from storlet_middleware.wsgi.swift_paths import Read
 
 _KEPT = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
 _ALLOWED = ("content-type", "x-object-manifest", "x-static-large-object")
@@ -264,13 +266,12 @@ class Guarded:
             path if path.startswith("/v1") else f"/v1/AUTH_a/{path}", environ, headers=headers, method=method, **more
         )
         environ = request.environ
-        place = of_path(environ["PATH_INFO"])
-        if decided is not None:
-            place = Read("v1", *decided)
-        assert place is not None
-        self.guard = Guard(environ.get("swift.authorize"), lambda *_: judge, place, dict(environ), pipeline.app)
+        operation = parse(environ)
+        assert operation is not None
+        place = operation.subject if decided is None else Read("v1", *decided)
+        self.guard = ReadGuard(operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules")
         self.guard.under = under
-        environ["swift.authorize"] = self.guard
+        environ["swift.authorize"] = AuthorizationChain(authorize, rules=self.guard)
         status, self.headers, chunks = request.call_application(pipeline.app)
         self.status = int(status.split()[0])
         self.refusal: StorletError | None = None
@@ -284,7 +285,7 @@ class Guarded:
             return
         pieces: list[bytes] = []
         try:
-            pieces.extend(self.guard.whole(self.headers, chunks))
+            pieces.extend(self.guard.until_refused(self.headers, chunks))
         except StorletError as error:
             self.broken = error
         self.body = b"".join(pieces)

@@ -13,6 +13,7 @@ from storlet_middleware.config import ConfigError
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.filter import filter_factory
 from storlet_middleware.wsgi import caller, grants
+from storlet_middleware.wsgi.context import AuthorizationChain
 from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Memcache, Node, Proxy, authorize
 
 Make = Callable[..., Proxy]
@@ -356,7 +357,8 @@ def test_a_manifest_or_symlink_opens_only_what_was_granted_for_this_accounts_sto
 
     used: list[bool] = []
     reader = grants.Reader("test:bob", account, "up.py")
-    ask = grants.authorize_with_grants(authorize, Info("/v1/AUTH_test/c"), reader, used)
+    granted = grants.GrantedReads(reader, Info("/v1/AUTH_test/c"), used)
+    ask = AuthorizationChain(authorize).with_grants(granted)
     request = Request.blank(path, environ={"REMOTE_USER": "test:bob"})
     assert (ask(request) is None) == is_allowed
     assert bool(used) == is_allowed

@@ -6,21 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from swift.common.swob import Request, Response
 
 from storlet_middleware import names
-from storlet_middleware.enforcement.read_guard import Guard
-from storlet_middleware.enforcement.ruling import Rules
+from storlet_middleware.enforcement import passing
+from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.errors import RuleRefused
 from storlet_middleware.ruleset.pointer import Pointer
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_account import AccountSwift, InfoCache
 from tests.unit.middleware.rules_pipeline import Judge
-from tests.unit.middleware.support import ACCOUNT, Answer, Logger, Node, Proxy, make_config
+from tests.unit.middleware.support import ACCOUNT, Answer, Node, Proxy, make_config
 
 BOB = "test:bob"
 CONTENT = b"a secret in lower case"
@@ -419,19 +418,19 @@ class Body:
 class HandedOn:
     """What a server gets of the answer of ``app``."""
 
-    def __init__(self, app: Callable[..., Any], directory: Path) -> None:
-        proxy: Any = SimpleNamespace(client_timeout_seconds=60)
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self.app = app
         self.environ = Request.blank(OBJECT).environ
-        self.guard = Guard(None, lambda *_: Judge(), Read("v1", ACCOUNT, "c", "o"), dict(self.environ), app)
-        self.environ["storlets.guard"] = self.guard
-        self.rules = Rules(app, make_config(directory), Logger(), proxy, lambda _: None)
+        operation = parse(self.environ)
+        assert operation is not None
+        self.guard = ReadGuard(operation, lambda _: Judge(), operation.subject, None, app, "storlet-rules")
         self.started: list[tuple[str, Any]] = []
 
     def start(self, status: str, headers: Any, exc_info: Any = None) -> None:
         self.started.append((status, headers))
 
     def body(self) -> bytes:
-        chunks: Any = self.rules.hand_on(self.environ, self.start)
+        chunks: Any = passing.checked_unheld(self.guard, self.app, self.environ, self.start)
         try:
             return b"".join(chunks)
         finally:
@@ -440,7 +439,7 @@ class HandedOn:
 
 @pytest.mark.parametrize("headers", [PLAIN, LARGE])
 @pytest.mark.parametrize("is_late", [False, True])
-def test_an_answer_is_started_once_and_closed(short_dir: Path, headers: Any, *, is_late: bool) -> None:
+def test_an_answer_is_started_once_and_closed(headers: Any, *, is_late: bool) -> None:
     body = Body()
 
     def app(_: Any, start: Any) -> Body:
@@ -449,7 +448,7 @@ def test_an_answer_is_started_once_and_closed(short_dir: Path, headers: Any, *, 
             start("200 OK", headers)
         return body
 
-    handed_on = HandedOn(app, short_dir)
+    handed_on = HandedOn(app)
     assert handed_on.body() == b"bytes"
     assert handed_on.started == [("200 OK", headers)]
     assert body.is_closed
@@ -457,7 +456,7 @@ def test_an_answer_is_started_once_and_closed(short_dir: Path, headers: Any, *, 
 
 @pytest.mark.parametrize("headers", [PLAIN, LARGE])
 @pytest.mark.parametrize("is_late", [False, True])
-def test_an_answer_that_a_rule_refuses_is_never_started(short_dir: Path, headers: Any, *, is_late: bool) -> None:
+def test_an_answer_that_a_rule_refuses_is_never_started(headers: Any, *, is_late: bool) -> None:
     body = Body()
 
     def app(_: Any, start: Any) -> Body:
@@ -467,14 +466,14 @@ def test_an_answer_that_a_rule_refuses_is_never_started(short_dir: Path, headers
             start("200 OK", headers)
         return body
 
-    handed_on = HandedOn(app, short_dir)
+    handed_on = HandedOn(app)
     with pytest.raises(RuleRefused):
         handed_on.body()
     assert handed_on.started == []
     assert body.is_closed
 
 
-def test_what_is_refused_after_the_answer_began_takes_its_place(short_dir: Path) -> None:
+def test_what_is_refused_after_the_answer_began_takes_its_place() -> None:
     body = Body()
 
     def app(_: Any, start: Any) -> Body:
@@ -482,18 +481,18 @@ def test_what_is_refused_after_the_answer_began_takes_its_place(short_dir: Path)
         handed_on.guard.refused.append(RuleRefused("hide", "it is closed"))
         return body
 
-    handed_on = HandedOn(app, short_dir)
+    handed_on = HandedOn(app)
     with pytest.raises(RuleRefused):
         handed_on.body()
     assert body.is_closed
 
 
-def test_an_answer_that_begins_anew_is_the_later_one(short_dir: Path) -> None:
+def test_an_answer_that_begins_anew_is_the_later_one() -> None:
     def app(_: Any, start: Any) -> Body:
         start("200 OK", LARGE)
         start("503 Service Unavailable", PLAIN, (None, None, None))
         return Body()
 
-    handed_on = HandedOn(app, short_dir)
+    handed_on = HandedOn(app)
     assert handed_on.body() == b"bytes"
     assert handed_on.started == [("503 Service Unavailable", PLAIN)]

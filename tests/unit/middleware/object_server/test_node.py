@@ -22,7 +22,7 @@ from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
 from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
-from storlet_middleware.wsgi.storlet_request import ByteRange
+from storlet_middleware.wsgi.byte_ranges import ByteRange
 from tests.unit.middleware.support import Logger, Node, WorkerRun, make_config, open_descriptors, wait_until
 
 GULP = 4096

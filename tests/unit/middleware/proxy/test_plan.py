@@ -21,8 +21,11 @@ from storlet_middleware.backend import frames
 from storlet_middleware.config import Config
 from storlet_middleware.errors import REASONS, RuleRefused, StorletError
 from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.proxy.run import Proxy, Run
+from storlet_middleware.proxy.run import Run
+from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.context import install
+from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from tests.unit.middleware.support import (
@@ -77,6 +80,7 @@ class Ruled:
         user: str = OWNER,
         body: Any = None,
         guard: Any = authorize,
+        rules: Any = None,
         **changes: Any,
     ) -> Answer:
         here = ObjectPath("c", "o")
@@ -96,7 +100,8 @@ class Ruled:
         ]
         if plan is not None and len(requests) > 1:
             plan = replace(plan, further=(*requests[1:], *plan.further))
-        run = Run(self.proxy, request.environ, requests[0], plan)
+        context = install(request.environ, parse(request.environ), rules)
+        run = Run(self.proxy, context, requests[0], plan)
         captured: list[Any] = []
         try:
             response: Any = run.answer()
@@ -336,44 +341,42 @@ def test_the_text_of_an_error_does_not_tell_the_length_of_a_closed_source(ruled:
 # --- reads that rules refuse
 
 
-class Guard:
-    """What the filter puts in the place of ``swift.authorize``."""
+class Closing:
+    """Rules that close one object, as the last link of the authorization chain."""
 
-    def __init__(self, original: Any, refused: list[StorletError], closed: str = "") -> None:
-        self.original, self.refused, self._closed = original, refused, closed
-
-    def around(self, other: Any) -> Guard:
-        return Guard(other, self.refused, self._closed)
+    def __init__(self, closed: str = "") -> None:
+        self.refused: list[StorletError] = []
+        self._closed = closed
 
     def __call__(self, request: Any) -> Any:
         if self._closed and request.environ["PATH_INFO"].endswith(self._closed):
             self.refused.append(RuleRefused("other", "no"))
             return HTTPForbidden(request=request)
-        return self.original(request)
+        return None
 
 
 def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(ruled: Ruled, swift: FakeSwift) -> None:
-    guard = Guard(authorize, [])
+    rules = Closing()
 
     def large(request: Any) -> Any:
         def chunks() -> Iterator[bytes]:
             yield b"first "
-            guard.refused.append(RuleRefused("other", "the second segment"))
+            rules.refused.append(RuleRefused("other", "the second segment"))
 
         return Response(request=request, app_iter=chunks())
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
     for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
-        guard.refused.clear()
-        answer = ruled.call("GET", plan, steps, guard=guard)
+        rules.refused.clear()
+        answer = ruled.call("GET", plan, steps, rules=rules)
         assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
     ruled.assert_idle()
 
 
 def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(ruled: Ruled, swift: FakeSwift) -> None:
     swift.put("c", "closed", b"secret")
-    guard = Guard(authorize, [], closed="/c/closed")
-    answer = ruled.call("GET", None, extra=(ObjectPath("c", "closed"),), guard=guard)
+    rules = Closing("/c/closed")
+    answer = ruled.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
 
 
@@ -383,10 +386,10 @@ def test_a_grant_for_any_of_the_storlets_opens_the_source_and_no_rule_s_refusal(
     plan = replace(MANDATORY, explicit_last=True)
     assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
     swift.containers["c"].sysmeta |= grants.stored((BOB, "own.py"), is_given=True)
-    answer = ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, guard=Guard(authorize, []))
+    answer = ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=Closing())
     assert (answer.status, answer.data) == (200, b"HELLO")
-    closed = Guard(authorize, [], closed="/c/o")
-    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, guard=closed).status == 403
+    closed = Closing("/c/o")
+    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=closed).status == 403
     assert closed.refused
 
 

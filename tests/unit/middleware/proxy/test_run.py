@@ -17,9 +17,10 @@ from storlet_middleware.backend import frames
 from storlet_middleware.config import parse
 from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, Unprocessable
 from storlet_middleware.filter import filter_factory
-from storlet_middleware.proxy import run as proxy_module
 from storlet_middleware.proxy.result import LocalResult
-from storlet_middleware.wsgi.swift_paths import of_path
+from storlet_middleware.proxy.shared import Proxy as SharedProxy
+from storlet_middleware.routes import Route, route_of
+from storlet_middleware.wsgi.operation import parse as parse_operation
 from tests.unit.middleware.support import (
     ACCOUNT,
     BrokenInput,
@@ -73,7 +74,7 @@ def test_a_request_that_is_not_ours_reaches_swift_as_it_is(proxy: Proxy, swift: 
 @pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/info", "/v2/a/c/o"])
 def test_a_path_that_is_no_object_is_left_to_swift(proxy: Proxy, swift: FakeSwift, path: str) -> None:
     environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_X_RUN_STORLET": "up.py"}
-    assert proxy.filter._handler(environ, of_path(path)) is None
+    assert route_of(environ, parse_operation(environ), ("storlet", "dependency")) is Route.PASS
     assert swift.seen == []
 
 
@@ -338,19 +339,19 @@ def test_an_answer_that_fails_to_be_closed_keeps_no_place(proxy: Proxy, monkeypa
 
 
 def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(swift: FakeSwift) -> None:
-    proxy = proxy_module.Proxy(swift, parse(""), Logger(), 60, room=16)
+    proxy = SharedProxy(swift, parse(""), Logger(), 60, room=16)
     for _ in range(14):
-        proxy.enter("a")
+        proxy.acquire("a")
     with pytest.raises(NodeBusy):
-        proxy.enter("a")
-    proxy.enter("b")
-    proxy.enter("c")
+        proxy.acquire("a")
+    proxy.acquire("b")
+    proxy.acquire("c")
     with pytest.raises(NodeBusy):
-        proxy.enter("d")
-    proxy.leave("a")
-    proxy.enter("d")
+        proxy.acquire("d")
+    proxy.release("a")
+    proxy.acquire("d")
     with pytest.raises(NodeBusy):
-        proxy.enter("b")
+        proxy.acquire("b")
 
 
 @pytest.mark.parametrize(("options", "room"), [({}, 512), ({"max_clients": "100"}, 50), ({"max_clients": "1"}, 1)])

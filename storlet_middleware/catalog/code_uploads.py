@@ -1,0 +1,112 @@
+"""PUT, POST, COPY and DELETE in the storlet and dependency containers: checked, and reported to the cache of storlet versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from swift.common.swob import Request, Response
+from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+from swift.common.wsgi import make_subrequest
+
+from storlet_middleware import names
+from storlet_middleware.catalog.storlets import Catalog
+from storlet_middleware.errors import PreconditionFailed
+from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import Read
+
+WSGIApp = Callable[..., Any]
+
+
+class CodeUploads:
+    """Writes into the code containers of all accounts.
+
+    :param app: the rest of the pipeline.
+    """
+
+    def __init__(self, app: WSGIApp, catalog: Catalog, require_enabled: Callable[[dict[str, Any]], None]) -> None:
+        self._app = app
+        self._catalog = catalog
+        self._require_enabled = require_enabled
+
+    def checked(self, context: RequestContext) -> WSGIApp:
+        """The application that performs the write.
+
+        :raises StorletError: the declaration in the metadata is not valid, or the copy cannot be parsed.
+        """
+        operation, environ = context.require_operation(), context.environ
+        if operation.fault:
+            raise PreconditionFailed(operation.fault)
+        target = operation.target or operation.path
+        if operation.method != "DELETE":
+            self._require_enabled(environ)
+            headers = Request(environ).headers
+            self._catalog.refuse_links(headers)
+            self._catalog.check_upload(
+                target.account, target.container or "", target.name or "", self._metadata(operation, environ, headers)
+            )
+        memory = self._catalog.changing(environ, target.account)
+        if authorization.ask(environ, self._app, "PUT", target.path).refusal is not None:
+            # Swift will refuse it; an attempt without access must not invalidate the account's cached versions.
+            return self._app
+
+        def write(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            memory.writing()
+            try:
+                chunks: Iterable[bytes] = self._app(environ, start_response)
+            except BaseException:
+                memory.written()
+                raise
+            if isinstance(chunks, list | tuple):
+                memory.written()
+                return chunks
+            # With heartbeats (SLO, COPY) Swift answers first and writes while its answer is read.
+            return _OnceEnded(chunks, memory.written)
+
+        return write
+
+    def _metadata(self, operation: Operation, environ: dict[str, Any], headers: Any) -> Mapping[str, str]:
+        """The metadata that the object will have: of a copy the source's, under what the request sets."""
+        own = dict(headers)
+        if operation.source is None or config_true_value(headers.get("X-Fresh-Metadata", "false")):
+            return own
+        return {**dict(self._head(environ, operation.source).headers), **own}
+
+    def _head(self, environ: dict[str, Any], place: Read) -> Any:
+        """Swift's answer to the caller's HEAD of ``place``; raises what Swift refuses with."""
+        head = make_subrequest(
+            environ, method="HEAD", path=place.path, headers={"X-Newest": "true"}, swift_source=names.SWIFT_SOURCE
+        )
+        answer = head.get_response(self._app)
+        drain_and_close(answer)
+        if answer.status_int // 100 != 2:
+            # The Content-Length of a HEAD is that of a body which does not come.
+            raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
+        return answer
+
+
+class _OnceEnded:
+    """A body that calls ``on_end`` once, however it ends."""
+
+    def __init__(self, chunks: Iterable[bytes], on_end: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._on_end = on_end
+        self._has_ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._chunks
+        finally:
+            self._end()
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+        self._end()
+
+    def _end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._on_end()

@@ -1,0 +1,76 @@
+"""What the rules would do with an operation, and why, for callers who may read the rules; nothing is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from swift.common.swob import Request, Response
+
+from rules.facts import Facts
+from rules.report import Planned, Report
+from storlet_middleware import names
+from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.engine import limits
+from storlet_middleware.errors import StorletError
+from storlet_middleware.ruleset.store import RULES, Loaded
+from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.swift_paths import Read
+
+
+def explain(inquiry: Inquiry) -> Response:
+    """The decisions about what is read and about what a copy writes, as text or (``Accept: application/json``) as JSON."""
+    _, facts = inquiry.decide()
+    asked = [("", inquiry.subject, inquiry.loaded, facts)]
+    target = inquiry.copy_target
+    if target is not None:
+        loaded = inquiry.store.of(inquiry.environ, target.version, target.account)
+        asked.append(("what is written: ", target, loaded, inquiry.decide_copy_target(facts)[1]))
+    lines: list[str] = []
+    mappings: list[dict[str, Any]] = []
+    for prefix, place, loaded, known in asked:
+        text, mapping = _explained(inquiry, place, loaded, known)
+        lines += [prefix + line for line in text]
+        mappings.append(mapping)
+    response = Response(status=200, request=Request(inquiry.environ))
+    if "application/json" in inquiry.environ.get("HTTP_ACCEPT", ""):
+        response.content_type, response.body = "application/json", f"{json.dumps(mappings)}\n".encode()
+    else:
+        response.content_type, response.body = "text/plain; charset=utf-8", ("\n".join(lines) + "\n").encode()
+    return response
+
+
+def _explained(inquiry: Inquiry, place: Read, loaded: Loaded | None, facts: Facts) -> tuple[list[str], dict[str, Any]]:
+    container = inquiry.config.rules.container
+    inquiry.require("GET", Read(place.version, place.account, container, RULES))
+    if loaded is None:
+        return ["no rules are in force"], {"version": None}
+    if place.container == container:
+        return ["no rules are asked about the rules' own container"], {"version": None}
+    report = _report(inquiry, loaded, facts)
+    lines = [f"rules of version {loaded.version[:12]}", *report.lines()]
+    return lines, {"version": loaded.version, **report.mapping()}
+
+
+def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
+    # Only callers to whom Swift and the rules show the object learn its metadata; a copy shows its source's.
+    subject = inquiry.subject
+    may_read = subject.name is None or (
+        authorization.ask(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
+        and inquiry.judge.covers(subject.account, subject.container or "", subject.name) is None
+    )
+    report = Report.for_caller(loaded.compiled, facts, inquiry.config.placement.run_on, may_read=may_read)
+    return dataclasses.replace(report, steps=tuple(_with_limits(inquiry, step) for step in report.steps))
+
+
+def _with_limits(inquiry: Inquiry, step: Planned) -> Planned:
+    """``step`` with all limits that would hold: the rule's, the storlet's own, and those of its trust class."""
+    subject, config = inquiry.subject, inquiry.config
+    try:
+        storlet = inquiry.proxy.catalog.resolve(inquiry.environ, subject.version, subject.account, step.storlet)
+    except StorletError:
+        return step  # there is no such storlet
+    wanted, _ = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits.items()})
+    trust_class = config.class_of(subject.account, step.storlet)
+    return dataclasses.replace(step, limits=limits.in_force(trust_class, storlet.limits, wanted))

@@ -1,0 +1,179 @@
+"""Swift's answers on their way to a caller to whom rules apply: checked, pinned to what the rules were asked about, or reduced.
+
+Every answer of Swift's to an operation with rules goes through one of these functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from swift.common.swob import Request, Response, reiterate
+from swift.common.utils import close_if_possible, drain_and_close
+
+from rules.facts import UNKNOWN
+from rules.model import Passes, Rule
+from storlet_middleware import names
+from storlet_middleware.enforcement import listing, request_facts
+from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
+from storlet_middleware.enforcement.request_facts import Stored
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi import swift_paths
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.context import RulesCheck
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+
+WSGIApp = Callable[..., Any]
+
+#: Queries with which Swift answers with the manifest or the link itself.
+_OF_THE_MANIFEST: Final = frozenset({"multipart-manifest", "symlink"})
+_CHANGED: Final = "the object was changed while its rules were asked; ask again"
+
+
+def checked(guard: RulesCheck, app: WSGIApp, environ: dict[str, Any]) -> Answer:
+    """The answer of ``app``; raises what the rules of any account have against it."""
+    return _checked(guard, *Request(environ).call_application(app))
+
+
+def checked_unheld(
+    guard: RulesCheck, app: WSGIApp, environ: dict[str, Any], start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    """The same as WSGI: nearly all answers say nothing of other objects, and are not held back."""
+    held: tuple[str, list[tuple[str, str]]] | tuple[()] | None = None
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        nonlocal held
+        # An application may start again, with an error: the last call counts.
+        if not guard.must_check(headers):
+            held = ()
+            return start_response(status, headers, *more)
+        held = status, headers
+        return None  # in place of the write function, which nothing in Swift calls
+
+    chunks: Iterable[bytes] = app(environ, start)
+    if held is None:  # the application has not started
+        chunks = reiterate(chunks)
+    if held:
+        return _checked(guard, *held, chunks)(environ, start_response)
+    if guard.refused:  # after the answer had begun
+        close_if_possible(chunks)
+        raise guard.refused[0]
+    return chunks
+
+
+def _checked(guard: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]) -> Answer:
+    try:
+        guard.check_answer(headers)
+    except BaseException:
+        close_if_possible(chunks)
+        raise
+    return Answer(status, headers, guard.until_refused(headers, chunks))
+
+
+# --- what the rules were asked about ------------------------------------------------------------------------------------
+
+
+def pin(inquiry: Inquiry, source: Stored) -> None:
+    """Make Swift's copy read the bytes that the rules were asked about, or none."""
+    environ = inquiry.environ
+    if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
+        environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
+
+
+def copied(inquiry: Inquiry, source: Stored) -> Answer:
+    """Swift's copy of the bytes that the rules were asked about, which Swift reads with the client's conditions."""
+    environ, operation = inquiry.environ, inquiry.operation
+    if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
+        return checked(inquiry.guard, inquiry.app, environ)
+    wanted = environ.get("HTTP_IF_MATCH")
+    pin(inquiry, source)
+    answer = checked(inquiry.guard, inquiry.app, environ)
+    if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
+        close_if_possible(answer.chunks)
+        raise BackendFailed(_CHANGED, retry_after=1)
+    return answer
+
+
+def read(inquiry: Inquiry, looked_at: Stored) -> Answer:
+    """The object's answer, when it is the object that the rules were asked about."""
+    answer = checked(inquiry.guard, inquiry.app, inquiry.environ)
+    is_other = looked_at.stamp != answer.header("x-timestamp")
+    # A link itself says nothing of its target, which is what the rules were asked about.
+    is_link = bool(answer.header("x-symlink-target"))
+    if is_other and not is_link and answer.status.startswith("2"):
+        close_if_possible(answer.chunks)
+        raise BackendFailed(_CHANGED, retry_after=1)
+    return answer
+
+
+# --- what a mandatory rule covers ---------------------------------------------------------------------------------------
+
+
+def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
+    """A HEAD of a covered object: the headers that the rule names."""
+    answer = Request(inquiry.environ).get_response(inquiry.app)
+    drain_and_close(answer)
+    if answer.status_int in (401, 403):
+        raise SwiftRefusal(answer)
+    if inquiry.guard.refused:
+        raise inquiry.guard.refused[0]
+    response = Response(status=answer.status_int, request=Request(inquiry.environ))
+    response.headers.clear()
+    response.headers[names.RULE] = rule.name
+    if answer.status_int // 100 == 2:
+        passes = rule.passes or Passes()
+        prefix = names.OBJECT_META.lower()
+        for key, value in answer.headers.items():
+            plain = key.lower().removeprefix(prefix)
+            is_metadata = key.lower().startswith(prefix)
+            if passes.allows_metadata(plain) if is_metadata else passes.allows_header(key):
+                response.headers[key] = value
+    return response
+
+
+def hides_in_listing(inquiry: Inquiry) -> bool:
+    """Whether something of a container's or account's GET or HEAD has to be hidden from the caller."""
+    loaded = inquiry.loaded
+    return (
+        loaded is not None
+        and loaded.has_mandatory
+        and inquiry.judge.may_cover(inquiry.subject.account, None, None) is not None
+    )
+
+
+def covered_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
+    """The answer of ``app`` with names and dates of covered objects, and without sums that include them."""
+    account, container = inquiry.subject.account, inquiry.subject.container
+    environ, is_get = inquiry.environ, inquiry.method == "GET"
+    if container is None:
+        answer = listing.without_sums(app, environ)
+        return listing.containers_without_sums(answer) if is_get else answer
+    if inquiry.judge.may_cover(account, container, None) is not None:
+        app = listing.without_sums(app, environ)
+    return _with_hidden_entries(inquiry, app, container) if is_get else app
+
+
+def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
+    loaded = inquiry.loaded
+    if loaded is None:
+        raise AssertionError("the account has rules")
+    facts = request_facts.of_request(inquiry.environ, "GET", container, "")
+    asked = dataclasses.replace(facts, holder=inquiry.asker.holder())
+    here = loaded.compiled.narrowed(asked, OF_OBJECTS)
+    anywhere = loaded.compiled.narrowed(dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"})
+
+    def hides(entry: listing.Entry) -> bool:
+        stored = request_facts.listed(entry.content_type, entry.size_bytes)
+        facts = dataclasses.replace(asked, object=entry.name, stored=stored)
+        rules = anywhere if "container" in entry.unknown else here
+        if rules.may_cover(facts, entry.unknown) is not None:
+            return True
+        archived = swift_paths.archived_name(entry.name)
+        if archived is not None and anywhere.may_cover(dataclasses.replace(facts, object=archived), OF_ARCHIVED):
+            return True
+        # These entries tell of other objects: of segments, and of the end of a chain of links.
+        return entry.is_large or entry.leads_to is not None
+
+    return listing.filtered(app, inquiry.environ, hides)

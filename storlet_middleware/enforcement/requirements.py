@@ -1,0 +1,112 @@
+"""What a rule demands of an operation besides running a storlet: refusals of every way around it.
+
+Each function raises :class:`~storlet_middleware.errors.RuleRefused` in the name of the rule, after Swift's own refusal, or returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from swift.common.swob import HTTPPreconditionFailed, Request
+from swift.common.utils import config_true_value
+
+from rules.model import Deny, Rule
+from storlet_middleware.enforcement import read_guard, request_facts
+from storlet_middleware.enforcement.inquiry import READS, Inquiry
+from storlet_middleware.wsgi import swift_paths
+
+#: Queries with which Swift answers with a part of the object, or with how it is stored.
+_QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
+_RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
+#: Options of Swift's copy that a run does not support.
+_COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
+_LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
+
+
+def require_parsed_copy(inquiry: Inquiry) -> None:
+    """Refuse, as Swift does, a copy whose other object cannot be parsed."""
+    if inquiry.operation.fault:
+        raise HTTPPreconditionFailed(body=inquiry.operation.fault, request=Request(inquiry.environ))
+
+
+def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
+    for rule in rules:
+        if rule is not None and isinstance(rule.action, Deny):
+            raise inquiry.refuse(rule.name, rule.action.message)
+
+
+def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
+    """Refuse requests for a part of the object, for how it is stored, or for whether it is what the client guesses."""
+    environ = inquiry.environ
+    if not inquiry.is_object:
+        return
+    if any(key in environ for key in _RANGES):
+        said = "the storlet works on whole objects, so no range of one can be had: ask without Range"
+        raise inquiry.refuse(rule.name, said)
+    if inquiry.operation.conditions:
+        said = "conditions (If-*) would tell something of the object itself: ask without them"
+        raise inquiry.refuse(rule.name, said)
+    # A HEAD of a link tells no more of its target than that it exists; S3's DELETE needs it.
+    given = set(inquiry.operation.query) - ({"symlink"} if inquiry.method == "HEAD" else set())
+    queries = [name for name in _QUERIES if name in given]
+    if queries:
+        said = f"{', '.join(queries)} in the query asks for how the object is stored: ask without it"
+        raise inquiry.refuse(rule.name, said)
+    if inquiry.copy_target is not None:
+        if inquiry.copy_target.account != inquiry.subject.account:
+            raise inquiry.refuse(rule.name, "the object cannot be copied to or from another account")
+        if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
+            raise inquiry.refuse(rule.name, "the object cannot be copied with X-Fresh-Metadata")
+
+
+def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
+    """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or the link."""
+    query = inquiry.operation.query
+    is_restored = inquiry.method == "PUT" and "version-id" in query
+    if is_restored or any(key in inquiry.environ for key in _LINKS) or "multipart-manifest" in query:
+        said = (
+            "an object that consists of others cannot be stored here, because the rule's storlet"
+            " would not see their bytes: upload the bytes themselves"
+        )
+        raise inquiry.refuse(rule.name, said)
+
+
+def require_no_links(inquiry: Inquiry) -> None:
+    """A POST can turn any object into a large object or a link; to its bytes that is a PUT, and the rules about PUT apply."""
+    subject = inquiry.subject
+    if not inquiry.is_object or inquiry.loaded is None or not any(inquiry.environ.get(key) for key in _LINKS):
+        return
+    facts = request_facts.of_request(inquiry.environ, "PUT", subject.container, subject.name)
+    facts = dataclasses.replace(facts, stored=request_facts.incoming(inquiry.environ))
+    rule = inquiry.asker.decide(facts, explicit=True)[0].rule
+    require_not_denied(inquiry, rule)
+    if rule is not None and rule.is_mandatory:
+        require_own_bytes(inquiry, rule)
+
+
+def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
+    """Refuse to read what may be an old version of a covered object, under a name that does not tell its container."""
+    subject = inquiry.subject
+    if inquiry.method not in READS or (rule is not None and rule.is_mandatory):
+        return
+    archived = swift_paths.archived_name(subject.name or "")
+    if archived is None or subject.container == inquiry.config.rules.container:
+        return
+    covering = inquiry.judge.may_cover(subject.account, None, archived)
+    if covering is not None:
+        raise inquiry.refuse(covering, "this may be an old version of an object that the rule keeps from you")
+
+
+def require_no_moves(inquiry: Inquiry) -> None:
+    """Refuse settings of a container with which Swift moves its objects to where no rule sees them."""
+    subject, loaded = inquiry.subject, inquiry.loaded
+    if loaded is None or subject.container is None or inquiry.is_object:
+        return
+    setting = read_guard.moves_bytes(inquiry.operation)
+    if not setting or not loaded.has_mandatory:
+        return
+    # Containers share an archive, and what a DELETE restores from it may have been another container's.
+    rule = inquiry.judge.may_cover(subject.account, None, None)
+    if rule is not None:
+        raise inquiry.refuse(rule, f"{setting} would let objects of the account leave without the rule")

@@ -1,0 +1,176 @@
+"""The storlets that rules want on one operation, as requests and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rules import template
+from rules.facts import Facts
+from rules.model import Explicit, Passes, Rule, Step
+from rules.model import Run as RunAction
+from storlet_middleware import names
+from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.engine import limits
+from storlet_middleware.errors import BadRequest
+from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, parse
+
+
+def runs(rule: Rule | None) -> bool:
+    """Whether the rule's action is to run storlets."""
+    return rule is not None and isinstance(rule.action, RunAction)
+
+
+def steps_of(rule: Rule | None) -> tuple[Step, ...]:
+    """The storlets of the rule's action."""
+    return rule.action.steps if rule is not None and isinstance(rule.action, RunAction) else ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the rules decided that has to run.
+
+    :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it runs nothing.
+    :param write_rule: the rule about what a copy writes.
+    :param reversed_rule: name of the rule whose storlets are undone first; empty for none.
+    :param reverse_steps: the steps that undo it.
+    """
+
+    read_rule: Rule | None
+    read_facts: Facts
+    write_rule: Rule | None
+    write_facts: Facts
+    reversed_rule: str
+    reverse_steps: tuple[Step, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.read_rule is None and self.write_rule is None and not self.reverse_steps
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [rule for rule in (self.read_rule, self.write_rule) if rule is not None]
+
+
+class StorletRuns:
+    """Builds the requests and the plan of one operation.
+
+    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when the account is not enabled for storlets.
+    """
+
+    def __init__(self, inquiry: Inquiry, require_enabled: Callable[[dict[str, Any]], None]) -> None:
+        self._inquiry = inquiry
+        self._require_enabled = require_enabled
+
+    def build(self, wanted: Wanted) -> tuple[list[StorletRequest], Plan]:
+        """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the client's own storlet."""
+        inquiry = self._inquiry
+        read_steps = (*wanted.reverse_steps, *steps_of(wanted.read_rule))
+        requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]
+        requests += [self._request(step, wanted.write_facts, wanted.write_rule) for step in steps_of(wanted.write_rule)]
+        explicit = self._explicit_request(wanted)
+        if explicit is not None:
+            requests.append(explicit)
+        self._require_runnable(wanted)
+        mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
+        storing = wanted.write_rule or (wanted.read_rule if inquiry.method == "PUT" else None)
+        plan = Plan(
+            rule=_decisive_name(wanted),
+            is_mandatory=mandatory is not None,
+            passes=_passing(wanted.rules),
+            further=tuple(requests[1:]),
+            explicit_last=explicit is not None,
+            reverse=storing.name if storing is not None and _is_reversible(storing) else "",
+            is_reversing=bool(wanted.reversed_rule),
+        )
+        inquiry.guard.under = mandatory.name if mandatory is not None else None
+        return requests, plan
+
+    def _require_runnable(self, wanted: Wanted) -> None:
+        """Refuse, in the name of a rule, where storlets cannot run."""
+        inquiry = self._inquiry
+        first = wanted.rules[0].name if wanted.rules else wanted.reversed_rule
+        try:
+            self._require_enabled(inquiry.environ)
+        except BadRequest as error:
+            raise inquiry.refuse(first, f"it runs storlets: {error}") from None
+        target = inquiry.copy_target
+        if target is not None and target.account != inquiry.subject.account:
+            raise inquiry.refuse(first, "storlets cannot run on a copy between accounts")
+        written = target or (inquiry.subject if inquiry.method == "PUT" else None)
+        if written is not None and written.container in inquiry.proxy.catalog.containers:
+            said = f"what a storlet makes is not written into the container {written.container}"
+            raise inquiry.refuse(_decisive_name(wanted), said)
+
+    def _explicit_request(self, wanted: Wanted) -> StorletRequest | None:
+        """The client's own storlet, which runs last; ``None`` where it asks for none."""
+        inquiry = self._inquiry
+        if not inquiry.operation.runs_storlet:
+            return None
+        # Ordinary rules give way to the client's storlet, so these are mandatory.
+        for rule in wanted.rules:
+            if rule.explicit is not Explicit.AFTER:
+                said = f"{names.RUN_STORLET} is not allowed on objects that the rule is about"
+                raise inquiry.refuse(rule.name, said)
+        request = parse(inquiry.operation, inquiry.config)
+        if request.extra or request.ranges:
+            raise BadRequest(
+                f"{names.EXTRA_RESOURCES} and {names.RANGE} cannot be had where a rule's storlet runs first"
+            )
+        return request
+
+    def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
+        inquiry = self._inquiry
+        subject, target = inquiry.subject, inquiry.copy_target
+        wanted, faults = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits})
+        if faults:
+            raise BadRequest("; ".join(faults))
+        try:
+            parameters = {name: template.render(value, facts) for name, value in step.parameters}
+        except template.MissingValue as missing:
+            raise inquiry.refuse(rule.name if rule else "", f"the rule speaks of {missing}") from None
+        here = ObjectPath(subject.container or "", subject.name or "")
+        there = ObjectPath(target.container or "", target.name or "") if target is not None else None
+        is_put = inquiry.method == "PUT"
+        return StorletRequest(
+            method=inquiry.method,
+            version=subject.version,
+            account=subject.account,
+            storlet=step.storlet,
+            source=None if is_put else here,
+            target=here if is_put else there,
+            parameters=parameters,
+            run_on_proxy=step.on == "proxy",
+            run_on_object=step.on == "object",
+            limits=wanted,
+        )
+
+
+def _decisive_name(wanted: Wanted) -> str:
+    """The rule that answers name: a mandatory one before an ordinary one."""
+    mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
+    decisive = mandatory or wanted.read_rule or wanted.write_rule
+    return decisive.name if decisive is not None else wanted.reversed_rule
+
+
+def _passing(rules: list[Rule]) -> Passes | None:
+    """What leaves under all of ``rules``; ``None`` where each of them leaves that open."""
+    allowed = [rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None]
+    if not allowed:
+        return None
+    first, *others = allowed
+    for other in others:
+        # Of two patterns of which one matches the other, the narrower is what they have in common.
+        first = Passes(
+            metadata=tuple({n for n in first.metadata if other.allows_metadata(n)})
+            + tuple({n for n in other.metadata if first.allows_metadata(n)}),
+            headers=tuple({n for n in first.headers if other.allows_header(n)})
+            + tuple({n for n in other.headers if first.allows_header(n)}),
+        )
+    return first
+
+
+def _is_reversible(rule: Rule) -> bool:
+    return isinstance(rule.action, RunAction) and rule.action.reverse is not None

@@ -1,0 +1,78 @@
+"""The one place that turns errors into answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from swift.common.swob import Request, Response
+
+from storlet_middleware import names
+from storlet_middleware.enforcement import s3
+from storlet_middleware.errors import REASONS, RuleRefused, StorletError
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+
+
+class HasHeaders(Protocol):
+    """A run, whose answers carry headers of their own."""
+
+    def headers(self) -> dict[str, str]: ...
+
+
+class ErrorAnswers:
+    """Makes the answers of failed requests.
+
+    :param is_legacy: use the status codes of OpenStack Storlets.
+    """
+
+    def __init__(self, *, is_legacy: bool) -> None:
+        self._is_legacy = is_legacy
+
+    def of_swift(
+        self, environ: dict[str, Any], refusal: SwiftRefusal, refused: StorletError | None, *run: HasHeaders
+    ) -> Any:
+        """Swift's own answer, unless the rules caused it.
+
+        :param refused: what the rules refused, if they did.
+        """
+        if refused is not None:
+            return self.of(environ, refused, *run)
+        answer = refusal.answer
+        for each in run:
+            answer.headers.update(each.headers())
+        if answer.status_int >= 400:
+            answer.headers[names.ERROR] = refusal.code
+        return answer
+
+    def of(self, environ: Mapping[str, Any], error: StorletError, *run: HasHeaders) -> Response:
+        """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain text."""
+        s3.tell(environ, error)
+        body, kind = _body(environ, error)
+        # swob does not know every status.
+        line = f"{self._status(environ, error)} {REASONS.get(self._status(environ, error), 'Error')}"
+        response = Response(status=line, body=body.encode(), request=Request(dict(environ)))
+        for each in run:
+            response.headers.update(each.headers())
+        response.headers[names.ERROR] = error.code
+        if isinstance(error, RuleRefused):
+            response.headers[names.RULE] = error.rule
+        if error.retry_after is not None:
+            response.headers["Retry-After"] = str(error.retry_after)
+        response.headers["Content-Type"] = f"{kind}; charset=utf-8"
+        return response
+
+    def _status(self, environ: Mapping[str, Any], error: StorletError) -> int:
+        if not self._is_legacy:
+            return error.status
+        return (error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put) or error.status
+
+
+def _body(environ: Mapping[str, Any], error: StorletError) -> tuple[str, str]:
+    """Text and media type."""
+    if "application/json" not in environ.get("HTTP_ACCEPT", ""):
+        return f"{error}\n" + (f"\n{error.detail.rstrip()}\n" if error.detail else ""), "text/plain"
+    message = {"code": error.code, "message": str(error)}
+    if error.detail:
+        message["detail"] = error.detail
+    return json.dumps(message) + "\n", "application/json"

@@ -1,0 +1,98 @@
+"""What may leave with a result: the one place that decides which facts of the source, the run and the error a caller sees.
+
+========================= ======================================= ==================== ============================
+caller                    metadata and headers of the source      usage                text of the tenant's errors
+========================= ======================================= ==================== ============================
+owner of the storlets     user metadata, CORS headers             yes                  yes
+other caller              user metadata, CORS headers             yes                  no
+reads by a grant only     none but the content type               yes                  no
+under a mandatory rule    what the rule names in ``pass``         on PUT, or to owners owners only; no input errors
+========================= ======================================= ==================== ============================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.wsgi.user_metadata import user_metadata_wsgi
+
+#: Codes of errors whose text may speak of the source, for example of its length.
+_SOURCE_CODES: Final = ("backend.failed", "input.incomplete")
+_CORS: Final = "access-control-"
+
+
+class Disclosure:
+    """The decisions for one run.
+
+    :param plan: what a rule wants of the run; ``None`` where the client asked for it.
+    :param used_grants: not empty when a grant decided that the source may be read; filled while the source is read.
+    :param reads_source: whether the run reads an object (GET, COPY).
+    """
+
+    def __init__(self, plan: Plan | None, used_grants: list[bool], *, reads_source: bool) -> None:
+        self._plan = plan
+        self._used_grants = used_grants
+        self._reads_source = reads_source
+        #: Whether the caller owns all storlets of the run; set after the permission checks.
+        self.is_owner = False
+
+    @property
+    def is_mandatory(self) -> bool:
+        """Whether a mandatory rule demands the run."""
+        return self._plan is not None and self._plan.is_mandatory
+
+    @property
+    def withholds(self) -> bool:
+        """Whether a rule says what of the source leaves."""
+        return self._plan is not None and self._plan.withholds
+
+    @property
+    def shows_usage(self) -> bool:
+        """Bytes read, and the memory of a storlet that gathers its input, tell the length of the source."""
+        return not (self.is_mandatory and self._reads_source and not self.is_owner)
+
+    def hides_source_answer(self, status: int) -> bool:
+        """Whether Swift's answer for the source is reduced to its status; 401 and 403 say nothing of the object."""
+        return bool(self._used_grants) or (self.is_mandatory and status not in (401, 403))
+
+    def answer_headers(self, source: Any) -> dict[str, str]:
+        """Headers of the source that an answer to the client carries."""
+        if self._used_grants:
+            return {}
+        if self._plan is not None and self._plan.withholds:
+            return self._plan.leaving(source.items())
+        cors = {key: value for key, value in source.items() if key.lower().startswith(_CORS)}
+        return user_metadata_wsgi(source) | cors
+
+    def inherited_metadata(self, source: Any) -> dict[str, str]:
+        """User metadata of the source that a stored result, or the next step's input, inherits."""
+        if self._used_grants:
+            return {}
+        metadata = user_metadata_wsgi(source)
+        return self._plan.leaving(metadata.items()) if self._plan is not None and self.withholds else metadata
+
+    def content_type(self, source: Mapping[str, str], default: str) -> str:
+        """The type of a result whose storlets set none; ``default`` where the source has none either."""
+        if self._plan is not None and self._plan.withholds:
+            return self._plan.type_that_leaves(source)
+        return source.get("Content-Type") or default
+
+    def shows_header(self, name: str) -> bool:
+        """Whether one more header of the source may leave."""
+        return self._plan is None or not self._plan.withholds or self._plan.lets_leave(name)
+
+    def error(self, error: StorletError, step: str) -> StorletError:
+        """``error`` as the caller may see it.
+
+        :param step: which step of a pipeline failed, as text; empty where none did.
+        """
+        if not self.is_owner:
+            error = error.for_strangers()
+            if self.is_mandatory and error.code in _SOURCE_CODES:
+                error.args = ("the storlet's input could not be read",)
+        if step:
+            error.args = (f"{step}: {error}",)
+        return error

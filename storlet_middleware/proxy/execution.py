@@ -1,0 +1,180 @@
+"""Runs the steps of a run, each on the output of the one before; knows neither WSGI nor Swift.
+
+A request gives it inputs and steps, and gets a :class:`~.result.Result`.  The same execution can serve a request, a job or a call of
+one storlet by another.
+
+**Slots.**  Steps run at the same time.  Hold-and-wait can deadlock: a step that holds a slot and waits for another may wait for a run
+that does the same (the node that stores the object may be this one).  So all slots on this node are acquired at once
+(:meth:`Execution.acquire_slots`), and an object node is asked to run the first step only if it can do so without waiting; otherwise
+that step runs here as well (:meth:`Execution.acquire_all_slots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.engine.code_cache import Fetcher
+from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
+from storlet_middleware.engine.launcher import Launcher, Place
+from storlet_middleware.errors import CodeReplaced
+from storlet_middleware.proxy.pipeline import Pipeline, merged
+from storlet_middleware.proxy.result import LocalResult, Result
+from storlet_middleware.proxy.steps import Step
+
+#: How often a storlet that is uploaded again between its resolution and the fetch of its code is resolved anew.
+RESOLUTIONS: Final = 4
+#: Beginnings of the codes of errors that one step of several can cause.
+_STEP_CODES: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
+
+
+class Execution:
+    """The execution of one run.
+
+    :param fetcher: fetches code that this node lacks.
+    :param resolve_anew: resolves a step's storlet again after its code was replaced.
+    """
+
+    def __init__(
+        self, launcher: Launcher, steps: list[Step], fetcher: Fetcher, resolve_anew: Callable[[Step], None]
+    ) -> None:
+        self._launcher = launcher
+        self._steps = steps
+        self._fetcher = fetcher
+        self._resolve_anew = resolve_anew
+        #: The result so far; closing it ends everything that runs.
+        self.result: Result | None = None
+        #: Index of the step that is being started; ``None`` while none is.
+        self._starting: int | None = None
+        #: How long the slots of several steps were waited for.
+        self._slot_wait_seconds = 0.0
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long the run waited for slots, here and on the object node."""
+        return self._slot_wait_seconds + (self.result.waited_seconds if self.result else 0.0)
+
+    @property
+    def is_pipeline(self) -> bool:
+        return len(self._steps) > 1
+
+    # --- slots ---------------------------------------------------------------------------------------------------
+
+    def acquire_slots(self, *, is_first_elsewhere: bool) -> None:
+        """Acquire slots for the steps of a pipeline, without the first where that is to run on an object node."""
+        if self.is_pipeline:
+            self._acquire(self._steps[1:] if is_first_elsewhere else self._steps)
+
+    def acquire_all_slots(self) -> None:
+        """Acquire slots for all steps of a pipeline, of which the first was to run elsewhere."""
+        if self.is_pipeline and not self._acquire_at_once():
+            self.release_slots()
+            self._acquire(self._steps)
+
+    def release_slots(self) -> None:
+        for step in self._steps:
+            step.release_slot()
+
+    def _acquire(self, steps: list[Step]) -> None:
+        """Wait for slots for ``steps``, which have none."""
+        began, self._starting = monotonic(), None
+        slots = self._launcher.admit_together([self._wanted(step) for step in steps])
+        self._starting = 0
+        self._slot_wait_seconds += monotonic() - began
+        for step, slot in zip(steps, slots, strict=True):
+            step.slot = slot
+
+    def _acquire_at_once(self) -> bool:
+        """Whether all steps have slots, or could acquire the missing ones without waiting."""
+        missing = [step for step in self._steps if step.slot is None]
+        if not missing:
+            return True
+        slots = self._launcher.admit_together_at_once([self._wanted(step) for step in missing])
+        for step, slot in zip(missing, slots or (), strict=False):
+            step.slot = slot
+        return slots is not None
+
+    def _wanted(self, step: Step) -> Place:
+        return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    def adopt(self, result: Result) -> None:
+        """The first step runs elsewhere, with ``result``."""
+        self.result = result
+
+    def forget_result(self) -> None:
+        """A result that was adopted has failed; the first step is tried again."""
+        self.result = None
+
+    def run_first(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
+        """Run the first step here; returns once its first bytes or its end are known.
+
+        :param span: the input range, as first byte, last byte and size.
+        """
+        step = self._steps[0]
+        result = self.result = LocalResult(Invocation(self._task(step), inputs), span, 0.0)
+        self.acquire_all_slots()
+        self._start(step, result)
+        result.first()
+        return result
+
+    def run_further(self, inherited: Callable[[], Mapping[str, str]]) -> Result:
+        """Run the steps after the first here, each on the output of the one before.
+
+        :param inherited: metadata that the first step's output has from its source.
+        """
+        for index, step in enumerate(self._steps[1:], 1):
+            self._starting = index
+            before = self._require_result()
+            pipeline = before if isinstance(before, Pipeline) else Pipeline(before)
+            known = merged(inherited(), pipeline.metadata)
+            metadata = {key: value for key, value in known.items() if value}
+            upstream = StreamInput(pipeline.upstream(), metadata, drains=True, is_ours=True)
+            result = LocalResult(Invocation(self._task(step), [upstream]), None, 0.0)
+            pipeline.add(result)
+            self.result = pipeline
+            self._start(step, result)
+            pipeline.first()
+        return self._require_result()
+
+    def _require_result(self) -> Result:
+        if self.result is None:
+            raise AssertionError("the first step has not run")
+        return self.result
+
+    def _start(self, step: Step, result: LocalResult) -> None:
+        began = monotonic()
+        invocation = result.invocation
+        for resolutions in reversed(range(RESOLUTIONS + 1)):
+            try:
+                # No input is read before the code is there.
+                slot, step.slot = step.slot, None
+                self._launcher.start(invocation, step.storlet, self._fetcher, slot)
+                break
+            except CodeReplaced:
+                if not resolutions:
+                    raise
+                self._resolve_anew(step)
+                invocation.task = self._task(step)
+        result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
+
+    def _task(self, step: Step) -> Task:
+        request = step.request
+        effective = self._launcher.effective(step.storlet, request.limits)
+        return self._launcher.task(step.id, dict(request.parameters), effective, wants_log=request.wants_log)
+
+    # --- afterwards ----------------------------------------------------------------------------------------------
+
+    def failed_step(self, code: str) -> int | None:
+        """Index of the step of a pipeline that caused an error with ``code``; ``None`` where no step did."""
+        if not self.is_pipeline or not code.startswith(_STEP_CODES):
+            return None
+        failed = self.result.failed if isinstance(self.result, Pipeline) else None
+        return self._starting if failed is None else failed
+
+    def results(self) -> list[Result]:
+        """The result of each step that was started, in order."""
+        result = self.result
+        return [] if result is None else result.results if isinstance(result, Pipeline) else [result]

@@ -1,0 +1,134 @@
+"""Runs the first step of a run on an object node, where it can; says why where it cannot.
+
+The GET of the source carries a description of the invocation.  An object node that can run it answers in frames.  Everything else falls
+back to the proxy, with one of the reasons in :class:`~.placement.Reason`; plain data is kept as the proxy's input.
+
+A node that dies before its first byte reached the client is replaced by another replica, which runs the storlet from the beginning.
+After the first byte nothing is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from swift.common.utils import close_if_possible
+
+from storlet_middleware import names
+from storlet_middleware.backend import overflow as overflow_modes
+from storlet_middleware.backend.invocation_header import BackendInvocation
+from storlet_middleware.errors import CodeReplaced
+from storlet_middleware.proxy.execution import RESOLUTIONS, Execution
+from storlet_middleware.proxy.placement import Reason
+from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.source import Source
+from storlet_middleware.proxy.steps import Step
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+
+#: How many further replicas are tried after a node died before the first byte.
+_RERUNS: Final = 2
+
+
+class ObjectNodes:
+    """The attempt to run the first step of one run where its object is.
+
+    :param resolve_anew: resolves the step's storlet again after its code was replaced.
+    """
+
+    def __init__(
+        self, proxy: Proxy, source: Source, execution: Execution, step: Step, resolve_anew: Callable[[Step], None]
+    ) -> None:
+        self._proxy = proxy
+        self._source = source
+        self._execution = execution
+        self._step = step
+        self._resolve_anew = resolve_anew
+
+    def run(self) -> Reason | None:
+        """Run the step; ``None`` when the execution has its result, else why it has to run at the proxy.
+
+        Raises when the storlet failed before its first byte.
+        """
+        reruns, resolutions = _RERUNS, RESOLUTIONS
+        while True:
+            # Nothing of an earlier attempt may serve as input of this one.
+            self._source.answer = None
+            self._execution.forget_result()
+            answer, reason = self._ask()
+            if answer is None:
+                return reason
+            result = RemoteResult(answer)
+            self._source.answer = answer
+            self._execution.adopt(result)
+            try:
+                result.first()
+            except BrokenAnswer as error:
+                result.close()
+                if not reruns:
+                    raise
+                reruns -= 1
+                self._proxy.logger.warning("storlet rerun id=%s why=%s", self._step.id, error)
+            except CodeReplaced:
+                result.close()
+                if not resolutions:
+                    raise
+                resolutions -= 1
+                self._resolve_anew(self._step)
+            else:
+                return None
+
+    def _ask(self) -> tuple[Any, Reason]:
+        """A framed answer; or ``None`` and why there is none."""
+        description = self._description()
+        if description is None:
+            return None, Reason.LONG_DESCRIPTION
+        try:
+            answer = self._answer(description)
+        except SwiftRefusal as refusal:
+            if refusal.answer.status_int != 409:
+                raise
+            # A link that carries its target's hash, as in containers with versions, refuses an answer with an ETag of its own.
+            close_if_possible(refusal.answer.app_iter)
+            return None, Reason.LINK
+        if answer is None:
+            self._execution.acquire_all_slots()
+            return None, Reason.OVERFLOW
+        if names.BACKEND_RUN in answer.headers:
+            return answer, Reason.DEFAULT
+        if self._step.request.ranges:
+            # Each range is read on its own.
+            close_if_possible(answer.app_iter)
+        else:
+            self._source.answer = answer
+        return None, Reason.OVERFLOW if names.BACKEND_FULL in answer.headers else Reason.NOT_PLAIN
+
+    def _description(self) -> dict[str, str] | None:
+        request = self._step.request
+        return BackendInvocation(
+            id=self._step.id,
+            storlet=self._step.storlet,
+            parameters=request.parameters,
+            ranges=request.ranges,
+            wants_log=request.wants_log,
+            gulp=self._proxy.config.placement.chunk_bytes,
+            limits=request.limits,
+        ).to_headers()
+
+    def _answer(self, description: dict[str, str]) -> Any:
+        """Swift's answer; ``None`` when the nodes are full and a pipeline may not queue there."""
+        overflow, is_pipeline = self._proxy.config.placement.overflow, self._execution.is_pipeline
+        if is_pipeline and overflow == overflow_modes.NONE:
+            overflow = overflow_modes.REPLICA
+        if overflow != overflow_modes.NONE:
+            try:
+                return self._source.get(self._source.path, description | {names.BACKEND_OVERFLOW: overflow})
+            except SwiftRefusal as refusal:
+                # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too few nodes answered.
+                if refusal.answer.status_int not in (409, 503):
+                    raise
+                close_if_possible(refusal.answer.app_iter)
+            if is_pipeline:
+                return None
+        # Nothing has run yet; the node that is asked first may queue the invocation.
+        return self._source.get(self._source.path, description)

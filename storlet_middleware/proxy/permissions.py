@@ -1,0 +1,139 @@
+"""What is checked before anything of a run starts: may the caller run the storlets, and write the result.
+
+Order: signed URLs, number of inputs, each storlet's read ACL, the target's write ACL; then each storlet is resolved to one version, and
+the request's limits are compared with what that version declares.
+"""
+
+from __future__ import annotations
+
+from storlet_middleware import names
+from storlet_middleware.engine import limits
+from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.errors import (
+    AccessDenied,
+    BadRequest,
+    RuleRefused,
+    StorletDenied,
+    StorletError,
+    StorletNotFound,
+)
+from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.steps import Step
+from storlet_middleware.wsgi import authorization, caller
+from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import object_path
+
+
+class Permissions:
+    """The checks of one run.
+
+    :param plan: what a rule wants of the run; ``None`` where the client asked for it.
+    """
+
+    def __init__(self, proxy: Proxy, context: RequestContext, steps: list[Step], plan: Plan | None) -> None:
+        self._proxy = proxy
+        self._environ = context.environ
+        self._steps = steps
+        self._plan = plan
+        self._request = steps[0].request
+
+    def check_access(self) -> bool:
+        """Raise unless the caller may run the storlets and write the target; whether the caller owns all storlets.
+
+        :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
+        """
+        if self._is_signed() and (self._plan is None or self._plan.explicit_last):
+            # Swift lets the request of a signed URL do anything in the account, but the signature covers one object only.
+            raise AccessDenied("a signed URL does not cover running a storlet", status=401)
+        for step in self._steps:
+            self._check_inputs(step.request)
+        # Every storlet is checked, also after one that the caller does not own.
+        are_owned = [self._check_storlet(step) for step in self._steps]
+        if self._request.target is not None:
+            self._check_target(self._request.target)
+        return all(are_owned)
+
+    def resolve(self) -> None:
+        """Resolve each storlet to one version, and raise where that forbids the request's limits."""
+        for step in self._steps:
+            step.version = self._resolve(step)
+            self._check_limits(step)
+
+    def resolve_anew(self, step: Step) -> None:
+        """Resolve a step's storlet again, whatever is cached: its code was replaced meanwhile."""
+        request = step.request
+        step.version = self._proxy.catalog.resolve_anew(
+            self._environ, request.version, request.account, request.storlet
+        )
+
+    def _is_signed(self) -> bool:
+        return caller.is_signed(self._environ)
+
+    def _plan_of(self, step: Step) -> Plan | None:
+        """The plan that asks for ``step``; ``None`` where the client does."""
+        plan = self._plan
+        return None if plan is None or (plan.explicit_last and step is self._steps[-1]) else plan
+
+    def _check_inputs(self, request: StorletRequest) -> None:
+        most = self._proxy.config.limits.inputs
+        if len(request.extra) + max(1, len(request.ranges)) > most:
+            raise BadRequest(f"Too many extra resources. At most {most} inputs are allowed")
+
+    def _check_storlet(self, step: Step) -> bool:
+        """Raise unless the caller may run the storlet; whether the caller owns it."""
+        request, plan = step.request, self._plan_of(step)
+        if plan is not None and self._is_signed():
+            return False  # the owner of the key gave away what the rules make of the object
+        try:
+            place = request.source or request.target
+            container = place.container if place else ""
+            return self._proxy.catalog.authorize(
+                self._environ, request.version, request.account, request.storlet, container
+            )
+        except StorletDenied:
+            if plan is None or not plan.rule:
+                raise
+            self._check_object()
+            raise RuleRefused(plan.rule, f"it runs the storlet {request.storlet}, which you may not") from None
+
+    def _check_object(self) -> None:
+        """Raise Swift's own refusal of the request, so that callers without access learn nothing of the rule."""
+        source = self._request.source
+        path = source or self._request.target
+        if path is not None:
+            self._ask("GET" if source else "PUT", path)
+
+    def _check_target(self, target: ObjectPath) -> None:
+        """Refuse before the storlet runs what Swift would refuse after it."""
+        if self._ask("PUT", target).container_status == 404:
+            raise StorletError(f"there is no container {target.container}", status=404, code="target.not_found")
+
+    def _ask(self, method: str, path: ObjectPath) -> authorization.Verdict:
+        where = object_path(self._request.version, self._request.account, path.container, path.name)
+        verdict = authorization.ask(self._environ, self._proxy.app, method, where)
+        if verdict.refusal is not None:
+            raise SwiftRefusal(verdict.refusal)
+        return verdict
+
+    def _resolve(self, step: Step) -> StorletVersion:
+        request = step.request
+        try:
+            return self._proxy.catalog.resolve(self._environ, request.version, request.account, request.storlet)
+        except StorletNotFound as error:
+            if self._plan_of(step) is None:
+                raise
+            # A 404 would say that the object does not exist.
+            raise StorletError(f"a rule needs what is missing: {error}", status=422, code=error.code) from None
+
+    def _check_limits(self, step: Step) -> None:
+        """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the edge."""
+        storlet = step.storlet
+        trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
+        wanted = step.request.limits
+        faults = limits.too_much(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
+        faults += limits.too_little(wanted, names.LIMIT_PREFIX, storlet.language)
+        if faults:
+            raise BadRequest("; ".join(faults))

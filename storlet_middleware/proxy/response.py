@@ -1,0 +1,77 @@
+"""The answer to a GET: the result's headers, and its bytes as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.utils import close_if_possible
+
+from storlet_middleware import names
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy import stored_headers
+from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.plan import UNKNOWN_TYPE
+from storlet_middleware.proxy.result import Result
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
+
+#: Called once with the code of how the answer ended: ``ok``, ``client-gone`` or an error's.
+OnEnd = Callable[[str], None]
+
+
+def answer_of(
+    environ: dict[str, Any], result: Result, source: Any, disclosure: Disclosure, own: dict[str, str],
+    body: ResultBody,
+) -> Answer:  # fmt: skip
+    """The client's answer, whose body is ``body``.
+
+    :param source: headers of Swift's answer for the source.
+    :param own: headers that every answer of ours carries; they win.
+    """
+    headers = HeaderKeyDict(disclosure.answer_headers(source))
+    stored_headers.set_metadata(headers, result.metadata)
+    headers.setdefault("Content-Type", disclosure.content_type(source, UNKNOWN_TYPE))
+    if result.span and not disclosure.withholds:
+        headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
+    # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
+    environ["eventlet.minimum_write_chunk_size"] = 0
+    others = [header for header in headers.items() if header[0] not in own]
+    return Answer("200 OK", [*others, *own.items()], body)
+
+
+class ResultBody:
+    """The body of an answer.  It breaks the connection when the result fails, and always calls ``on_end``, even if iteration
+    never started."""
+
+    def __init__(self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd) -> None:
+        self._environ = environ
+        self._watch = watch
+        self._on_end = on_end
+        self._chunks = self._read(result)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+        self._on_end("client-gone")
+
+    def _read(self, result: Result) -> Iterator[bytes]:
+        code = "client-gone"
+        try:
+            yield from self._watch.guard(result.chunks())
+            code = "ok"
+        except StorletError as error:
+            code = error.code
+            break_connection(self._environ)
+            raise
+        except ClientGone:
+            raise StorletError("the client closed its connection", status=499, code="client.gone") from None
+        except Exception:
+            code = "internal"
+            break_connection(self._environ)
+            raise
+        finally:
+            self._on_end(code)

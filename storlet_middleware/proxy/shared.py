@@ -1,0 +1,54 @@
+"""What all requests of one proxy server process share: configuration, catalog, launcher, and the limit of concurrent runs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from storlet_middleware.admission.controller import ROOM
+from storlet_middleware.catalog.storlets import Catalog
+from storlet_middleware.config import Config
+from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.errors import NodeBusy, TenantBusy
+
+#: This fraction of a process's runs is reserved for accounts that have none in it.
+_RESERVED_FRACTION: Final = 8
+
+
+class Proxy:
+    """The filter's part at a proxy server.
+
+    :param app: the rest of the pipeline.
+    :param client_timeout_seconds: how long a client may send nothing.
+    :param room: how many runs this process may have at once, wherever their storlets run: each holds one of its requests.
+    """
+
+    def __init__(self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM) -> None:
+        self.app = app
+        self.config = config
+        self.logger = logger
+        self.client_timeout_seconds = client_timeout_seconds
+        self.catalog = Catalog(app, config)
+        self.launcher = Launcher(config, logger, room)
+        self._room = room
+        self._inflight: dict[str, int] = {}
+
+    def acquire(self, account: str) -> None:
+        """Count a run of ``account``.
+
+        :raises TenantBusy: the account has its maximum of runs through this process.
+        :raises NodeBusy: the process has its maximum.
+        """
+        limit = self.config.invocation.max_inflight_per_tenant
+        own = self._inflight.get(account, 0)
+        if own >= limit:
+            raise TenantBusy(f"the account has {limit} storlets running through this server")
+        reserved = self._room // _RESERVED_FRACTION if own else 0
+        if sum(self._inflight.values()) >= self._room - reserved:
+            raise NodeBusy("proxy storlet concurrency limit reached")
+        self._inflight[account] = own + 1
+
+    def release(self, account: str) -> None:
+        """Reverse of :meth:`acquire`."""
+        self._inflight[account] -= 1
+        if not self._inflight[account]:
+            del self._inflight[account]

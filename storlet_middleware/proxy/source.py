@@ -1,0 +1,251 @@
+"""The inputs of a run, as Swift gives them to the caller.
+
+Each read is a GET down the rest of the pipeline with the caller's environment, so that Swift's authorization, the grants of this run
+and the rules apply to it.  Conditions (``If-*``) and the query of the request belong to the source; extra resources are read without
+them.  An answer without data is Swift's refusal, and the client gets it as far as :class:`~.disclosure.Disclosure` allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.swob import HTTPLengthRequired, Range, Request, Response, WsgiBytesIO
+from swift.common.utils import close_if_possible, drain_and_close
+
+from storlet_middleware import names
+from storlet_middleware.concurrency import GreenTask, end, spawn
+from storlet_middleware.engine.invocation import StreamInput
+from storlet_middleware.errors import (
+    AccessDenied,
+    BackendFailed,
+    BadRequest,
+    InternalError,
+    RangeUnsatisfiable,
+    StorletError,
+)
+from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, ObjectBody, SourceAnswer
+from storlet_middleware.wsgi.byte_ranges import ByteRange
+from storlet_middleware.wsgi.caller import user_of
+from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.grants import GrantedReads, Reader
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
+from storlet_middleware.wsgi.user_metadata import storlet_metadata
+
+
+class Source:
+    """Reads the inputs of one run.
+
+    :param storlets: names of all storlets of the run: a grant for any of them allows a read, because the bytes pass through all.
+    :param used_grants: receives an item when a grant decided.
+    :param stamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was none); another one is refused.
+        ``None``: no rule was asked about the object itself.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of one run, put together in one place
+        self,
+        proxy: Proxy,
+        context: RequestContext,
+        request: StorletRequest,
+        storlets: list[str],
+        disclosure: Disclosure,
+        used_grants: list[bool],
+        stamp: str | None,
+    ) -> None:
+        self._proxy = proxy
+        self._context = context
+        self._environ = context.environ
+        self._request = request
+        self._storlets = storlets
+        self._disclosure = disclosure
+        self._used_grants = used_grants
+        self._stamp = stamp
+        #: Swift's answer for the source, once there is one with data.
+        self.answer: SourceAnswer | None = None
+
+    @property
+    def path(self) -> ObjectPath:
+        if self._request.source is None:
+            raise InternalError("the request has no source")
+        return self._request.source
+
+    @property
+    def headers(self) -> Any:
+        """Headers of Swift's answer for the source; of type ``HeaderKeyDict``."""
+        if self.answer is None:
+            raise InternalError("the source was not read")
+        return self.answer.headers
+
+    def close(self) -> None:
+        """Release the answer; for a run whose result does not own it."""
+        if self.answer is not None:
+            close_if_possible(self.answer.app_iter)
+
+    # --- inputs --------------------------------------------------------------------------------------------------
+
+    def inputs(self) -> tuple[list[StreamInput], tuple[int, int, int] | None]:
+        """The source, or each of its ranges, and the extra resources, all fetched concurrently; and the span of a single range.
+
+        A plain answer that an object node gave instead of a result is used as it is.
+        """
+        wanted: list[tuple[ObjectPath, ByteRange | None]] = []
+        if self.answer is None:
+            spans: tuple[ByteRange | None, ...] = self._request.ranges or (None,)
+            wanted += [(self.path, span) for span in spans]
+        answers = self._fetch(wanted + [(path, None) for path in self._request.extra])
+        if self.answer is not None:
+            answers.insert(0, self.answer)
+        self.answer = answers[0]
+        span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
+        return [self._input(answer) for answer in answers], span
+
+    def inputs_of_put(self) -> list[StreamInput]:
+        """The client's body, and the extra resources."""
+        _require_length(self._environ)
+        metadata = storlet_metadata(Request(self._environ).headers)
+        body = ClientBody(self._environ, self._proxy.client_timeout_seconds)
+        extra = self._fetch([(path, None) for path in self._request.extra])
+        return [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
+
+    def _input(self, answer: SourceAnswer) -> StreamInput:
+        body = GuardedBody(answer, self._context.refused) if self._context.has_rules else ObjectBody(answer)
+        return StreamInput(body, storlet_metadata(answer.headers))
+
+    # --- reads ---------------------------------------------------------------------------------------------------
+
+    def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer]:
+        """Answers with data for all of ``wanted``, in their order; or the first fault, and nothing is left open."""
+        # A single read needs no green thread of its own.
+        outcomes = [self._try_get(*wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
+        faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+        if not faults:
+            return answers
+        for answer in answers:
+            close_if_possible(answer.app_iter)
+        # A refusal by a rule is reported as the rule's, whatever Swift made of it.
+        raise (self._context.refused or faults)[0]
+
+    def _try_all(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer | Exception]:
+        """:meth:`_try_get` of each, concurrently."""
+        tasks = [spawn(self._try_get, path, span) for path, span in wanted]
+        try:
+            return [task.wait() for task in tasks]
+        except BaseException:
+            for task in tasks:
+                _cancel(task)
+            raise
+
+    def _try_get(self, path: ObjectPath, span: ByteRange | None) -> SourceAnswer | Exception:
+        """The answer, or the exception: eventlet would print one that is raised in a green thread."""
+        try:
+            headers = {} if span is None else {"Range": str(_range_header(span))}
+            answer = self.get(path, headers)
+            if span is not None and answer.status_int != 206:
+                close_if_possible(answer.app_iter)
+                raise _unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
+        except Exception as error:  # noqa: BLE001
+            if isinstance(error, SwiftRefusal) and path in self._request.extra and path != self._request.source:
+                return _extra_refused(path, error.answer)
+            return error
+        return answer
+
+    def get(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
+        """Swift's answer to the caller's GET of ``path``.
+
+        :raises RangeUnsatisfiable: no byte is in the range.
+        :raises SwiftRefusal: Swift answered without data.
+        :raises BackendFailed: the object is not the one that the rules were asked about.
+        """
+        request = Request(self._get_environ(path))
+        request.headers.update(headers)
+        status, given, chunks = request.call_application(self._proxy.app)
+        answer = SourceAnswer(int(status.split(" ", 1)[0]), HeaderKeyDict(given), chunks)
+        if answer.status_int == 416:
+            close_if_possible(chunks)
+            raise _unsatisfiable(path)
+        if answer.status_int not in (200, 206):
+            raise SwiftRefusal(self._refusal(request, status, answer))
+        is_checked = path == self._request.source and self._stamp is not None
+        if is_checked and answer.headers.get("X-Timestamp", "") != self._stamp:
+            close_if_possible(chunks)
+            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+        return answer
+
+    def _get_environ(self, path: ObjectPath) -> dict[str, Any]:
+        environ = client_environ(self._environ)
+        environ["REQUEST_METHOD"] = "GET"
+        environ["PATH_INFO"] = path_info(self._request, path)
+        environ["swift.source"] = names.SWIFT_SOURCE
+        environ["wsgi.input"] = WsgiBytesIO()
+        if path != self._request.source:
+            environ["QUERY_STRING"] = ""
+            for key in [key for key in environ if key.startswith("HTTP_IF_")]:
+                del environ[key]
+        chain = self._context.chain
+        if chain.swift is not None:
+            user, account = user_of(self._environ), self._request.account
+            readers = (Reader(user, account, storlet) for storlet in self._storlets)
+            chain = chain.with_grants(*(GrantedReads(reader, self._proxy.app, self._used_grants) for reader in readers))
+            environ["swift.authorize"] = chain
+        return environ
+
+    def _refusal(self, request: Request, status: str, answer: SourceAnswer) -> Response:
+        refusal = Response(status=status, headers=answer.headers, app_iter=answer.app_iter, request=request)
+        if not self._disclosure.hides_source_answer(answer.status_int):
+            return refusal
+        drain_and_close(refusal)
+        return Response(status=answer.status_int, request=Request(self._environ))
+
+
+def _require_length(environ: dict[str, Any]) -> None:
+    """Refuse a body without a known end as Swift does; eventlet would present it as an empty one."""
+    request = Request(environ)
+    try:
+        length = request.message_length()
+    except (AttributeError, ValueError) as error:  # swob raises these for an unknown transfer encoding
+        raise BadRequest(str(error)) from None
+    if length is None and "HTTP_TRANSFER_ENCODING" not in environ:
+        raise HTTPLengthRequired(request=request)
+
+
+def _range_header(span: ByteRange) -> Range:
+    first, last = span
+    return Range(f"bytes={'' if first is None else first}-{'' if last is None else last}")
+
+
+def _span_of(answer: SourceAnswer) -> tuple[int, int, int] | None:
+    """First byte, last byte and size from ``Content-Range: bytes a-b/size``."""
+    try:
+        span, size = answer.headers["Content-Range"].removeprefix("bytes ").split("/")
+        first, last = span.split("-")
+        return int(first), int(last), int(size)
+    except (KeyError, ValueError):
+        return None
+
+
+def _cancel(task: GreenTask) -> None:
+    """End ``task``, which opens an answer, and close the answer if there is one."""
+    end(task)
+    with contextlib.suppress(BaseException):
+        outcome = task.wait()
+        if not isinstance(outcome, BaseException):
+            close_if_possible(outcome.app_iter)
+
+
+def _unsatisfiable(path: ObjectPath) -> RangeUnsatisfiable:
+    return RangeUnsatisfiable(f"no byte of {path.container}/{path.name} is in the range")
+
+
+def _extra_refused(path: ObjectPath, answer: Any) -> StorletError:
+    close_if_possible(answer.app_iter)
+    text = f"extra resource /{path.container}/{path.name}: {answer.status}"
+    if answer.status_int in (401, 403):
+        return AccessDenied(text, status=answer.status_int)
+    if answer.status_int == 404:
+        return StorletError(text, status=404, code="input.not_found")
+    return StorletError(text, status=503, code="backend.failed", retry_after=5)

@@ -1,0 +1,45 @@
+"""The steps of a run: one storlet each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storlet_middleware.admission.controller import Slot
+from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.errors import InternalError
+from storlet_middleware.wsgi.storlet_request import StorletRequest
+
+
+@dataclass
+class Step:
+    """One storlet of a run.
+
+    :param id: the invocation's.
+    :param version: known after the permission checks.
+    :param slot: the step's slot on this node, from its acquisition until the invocation takes it over.  Only steps of a pipeline
+        acquire one here; a single storlet acquires its slot when it starts.
+    """
+
+    request: StorletRequest
+    id: str
+    version: StorletVersion | None = None
+    slot: Slot | None = None
+
+    @property
+    def storlet(self) -> StorletVersion:
+        if self.version is None:
+            raise InternalError("the storlet was not resolved")
+        return self.version
+
+    def release_slot(self) -> None:
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            slot.release()
+
+
+def steps_of(invocation_id: str, requests: list[StorletRequest]) -> list[Step]:
+    """The steps of a run; the second and later ones have the run's id with their number."""
+    first, *further = requests
+    return [Step(first, invocation_id)] + [
+        Step(request, f"{invocation_id}.{number}") for number, request in enumerate(further, 2)
+    ]

@@ -1,0 +1,64 @@
+"""What this filter itself does with an operation; decided from the request alone, without any input or output."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Final
+
+from storlet_middleware import names
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.storlet_request import storlet_headers
+
+_GRANT_KEYS: Final = frozenset(
+    "HTTP_" + name.upper().replace("-", "_") for name in (names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER)
+)
+
+
+class Route(enum.Enum):
+    """The routes; all but ``PASS`` are this filter's own."""
+
+    #: The rest of the pipeline.
+    PASS = enum.auto()
+    #: The client asks for a storlet.
+    RUN = enum.auto()
+    #: A referrer of the form that Swift's ACLs know, which would look like a grant of OpenStack Storlets.
+    REFUSE_REFERER = enum.auto()
+    #: ``X-Storlet-*`` headers without ``X-Run-Storlet``.
+    REFUSE_HEADERS = enum.auto()
+    #: A write into the storlet or dependency container.
+    WRITE_CODE = enum.auto()
+    #: A POST that gives or revokes a grant.
+    CHANGE_GRANTS = enum.auto()
+    #: HEAD or GET of a container or account: its owner sees the grants.
+    SHOW_GRANTS = enum.auto()
+
+
+def route_of(environ: Mapping[str, Any], operation: Operation | None, code_containers: tuple[str, ...]) -> Route:
+    """The route of a request.
+
+    :param operation: ``None`` for a path that Swift stores nothing at.
+    :param code_containers: the storlet and dependency containers.
+    """
+    # Swift compares the host of a referrer without regard to case.
+    if "storlets" in environ.get("HTTP_REFERER", "").lower():
+        return Route.REFUSE_REFERER
+    if operation is None or operation.path.container is None:
+        return Route.PASS
+    if operation.path.name is not None:
+        return _route_of_object(operation, code_containers)
+    if operation.sent_method == "POST" and not _GRANT_KEYS.isdisjoint(environ):
+        return Route.CHANGE_GRANTS
+    return Route.SHOW_GRANTS if operation.sent_method in ("GET", "HEAD") else Route.PASS
+
+
+def _route_of_object(operation: Operation, code_containers: tuple[str, ...]) -> Route:
+    if operation.runs_storlet:
+        return Route.RUN
+    if storlet_headers(operation.environ):
+        return Route.REFUSE_HEADERS
+    if operation.sent_method == "COPY" and operation.target is None:
+        return Route.PASS  # Swift refuses it
+    written = operation.target or operation.path
+    writes = operation.sent_method in ("PUT", "POST", "DELETE", "COPY")
+    return Route.WRITE_CODE if writes and written.container in code_containers else Route.PASS

@@ -1,0 +1,139 @@
+"""What is known of one request while it is handled: the operation, its chain of authorization, what was refused.
+
+The filter puts one :class:`RequestContext` into the environment, under :data:`CONTEXT`.  Sub-requests that Swift derives from the
+environment carry the chain as ``swift.authorize``; only the filter's own code reads the context.
+
+The chain, in its order::
+
+    swift    the authentication middleware's own ``swift.authorize``: allows or refuses
+    grants   what it refuses is allowed where a grant names a storlet of this run (proxy reads only)
+    rules    what is allowed may still be refused by the rules of the account that is read
+
+:class:`AuthorizationChain` is the only code that knows this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from storlet_middleware.errors import StorletError
+from storlet_middleware.wsgi.operation import Operation, parse
+
+#: Key of the WSGI environment.
+CONTEXT: Final = "storlets.context"
+_AUTHORIZE: Final = "swift.authorize"
+
+#: Takes a swob request; ``None`` allows it, an answer refuses it.
+Authorize: TypeAlias = Callable[[Any], Any]
+
+
+class Grant(Protocol):
+    """Access through a storlet."""
+
+    def allows(self, request: Any, swift: Authorize) -> bool:
+        """Whether ``request``, which ``swift`` refused, is allowed by a grant."""
+
+
+class RulesCheck(Protocol):
+    """The rules, asked about each request that Swift makes on behalf of the client's, and about the answer."""
+
+    #: The errors with which it refused, in order.
+    refused: list[StorletError]
+
+    def __call__(self, request: Any) -> Any:
+        """``None``, or the answer that refuses a request that is allowed otherwise."""
+
+    def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
+        """Whether an answer with these headers may tell of other objects."""
+
+    def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
+        """Raise what keeps an answer from leaving."""
+
+    def until_refused(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
+        """The answer's body, which breaks when something was refused after it had begun."""
+
+
+@dataclass(frozen=True)
+class AuthorizationChain:
+    """``environ["swift.authorize"]`` of a request; see the module for the order.
+
+    :param swift: ``None`` where no authentication middleware is in the pipeline, which allows everything.
+    """
+
+    swift: Authorize | None
+    grants: tuple[Grant, ...] = ()
+    rules: RulesCheck | None = None
+
+    def __call__(self, request: Any) -> Any:
+        """``None``, or the answer that refuses."""
+        refusal = self._refusal(request)
+        return self.rules(request) if refusal is None and self.rules is not None else refusal
+
+    def _refusal(self, request: Any) -> Any:
+        if self.swift is None:
+            return None
+        refusal = self.swift(request)
+        if refusal is None:
+            return None
+        return None if any(grant.allows(request, self.swift) for grant in self.grants) else refusal
+
+    def with_grants(self, *grants: Grant) -> AuthorizationChain:
+        """The same chain with grants, for the reads of a run."""
+        return AuthorizationChain(self.swift, grants, self.rules)
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """See the module.
+
+    :param operation: ``None`` for requests that are not about what Swift stores.
+    :param environ: the client's WSGI environment, which this context is in.
+    """
+
+    operation: Operation | None
+    chain: AuthorizationChain
+    environ: dict[str, Any]
+
+    @property
+    def refused(self) -> list[StorletError]:
+        """What the rules refused, in order; Swift answers a refusal in its own words, which the filter replaces."""
+        return [] if self.chain.rules is None else self.chain.rules.refused
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the rules are asked about further reads."""
+        return self.chain.rules is not None
+
+    def require_operation(self) -> Operation:
+        """The operation; for code that runs only where there is one."""
+        if self.operation is None:
+            raise ValueError("the request is about nothing that Swift stores")
+        return self.operation
+
+
+def swift_authorize(environ: Mapping[str, Any]) -> Authorize | None:
+    """The authentication middleware's own check, without grants and rules."""
+    given = environ.get(_AUTHORIZE)
+    return given.swift if isinstance(given, AuthorizationChain) else given
+
+
+def install(environ: dict[str, Any], operation: Operation | None, rules: RulesCheck | None = None) -> RequestContext:
+    """Put a context and its chain into ``environ``.
+
+    A middleware to the left may send the same environment through the filter again; the chain is then built anew from the
+    authentication middleware's check, never around an earlier chain.
+    """
+    chain = AuthorizationChain(swift_authorize(environ), (), rules)
+    context = RequestContext(operation, chain, environ)
+    environ[CONTEXT] = context
+    if chain.swift is not None or rules is not None:
+        environ[_AUTHORIZE] = chain
+    return context
+
+
+def context_of(environ: dict[str, Any]) -> RequestContext:
+    """The context in ``environ``; a request that has none gets one without rules."""
+    context: RequestContext | None = environ.get(CONTEXT)
+    return install(environ, parse(environ)) if context is None else context

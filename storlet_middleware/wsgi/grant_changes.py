@@ -1,0 +1,91 @@
+"""Requests that change or show the storlet grants of a container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from swift.common.swob import Request, Response
+from swift.common.wsgi import make_subrequest
+from swift.proxy.controllers.base import get_container_info
+
+from storlet_middleware import names
+from storlet_middleware.errors import AccessDenied, BadRequest
+from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import object_path
+
+WSGIApp = Callable[..., Any]
+
+#: What a container's POST may set beside the grants.
+_WITH_GRANTS: Final = (
+    "X-Container-",
+    "X-Remove-Container-",
+    "X-Versions-",
+    "X-Remove-Versions-",
+    "X-History-",
+    "X-Remove-History-",
+)
+
+
+class GrantChanges:
+    """The grants of all containers.
+
+    :param app: the rest of the pipeline.
+    :param code_containers: the storlet and dependency containers, which have no grants.
+    """
+
+    def __init__(
+        self, app: WSGIApp, code_containers: tuple[str, ...], require_enabled: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._app = app
+        self._code_containers = code_containers
+        self._require_enabled = require_enabled
+
+    def change(self, context: RequestContext) -> Response:
+        """The answer to a POST of ``X-Storlet-Container-Read`` or ``X-Remove-Storlet-Container-Read`` to a container."""
+        environ, place = context.environ, context.require_operation().path
+        self._require_enabled(environ)
+        if place.container is None or place.container in self._code_containers:
+            raise BadRequest("storlet ACL update cannot be a storlet container")
+        grant, is_given = grants.parse_change(environ)
+        path = object_path(place.version, place.account, place.container)
+        self._require_owner(environ, path)
+        change = grants.stored(grant, is_given=is_given)
+        post = make_subrequest(environ, method="POST", path=path, headers=change, swift_source=names.SWIFT_SOURCE)
+        info = get_container_info(post.environ, self._app, swift_source=names.SWIFT_SOURCE)
+        if is_given and grants.count(info.get("sysmeta", {})) >= grants.MAX_GRANTS:
+            raise BadRequest(f"the container has {grants.MAX_GRANTS} storlet grants already")
+        for name, value in Request(environ).headers.items():
+            if name.startswith(_WITH_GRANTS):
+                post.headers[name] = value
+        return post.get_response(self._app)
+
+    def _require_owner(self, environ: dict[str, Any], path: str) -> None:
+        """Swift also lets callers with an account ACL post to a container, and drops what only an owner may set."""
+        authorize = environ.get("swift.authorize")
+        if authorize is None:
+            return
+        post = make_subrequest(environ, method="POST", path=path, swift_source=names.SWIFT_SOURCE)
+        refusal = authorize(post)
+        if refusal is not None:
+            raise SwiftRefusal(refusal)
+        if not post.environ.get("swift_owner"):
+            raise AccessDenied("only the owner of an account may change storlet ACLs")
+
+    @staticmethod
+    def shown_to_owner(app: WSGIApp) -> WSGIApp:
+        """``app``, whose answer to HEAD and GET of a container shows its owner the grants."""
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+                shown = grants.as_header(headers) if environ.get("swift_owner") else ""
+                if shown:
+                    headers = [*headers, (names.GRANTS, shown)]
+                return start_response(status, headers, *more)
+
+            chunks: Iterable[bytes] = app(environ, start)
+            return chunks
+
+        return answer
