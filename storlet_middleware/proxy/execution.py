@@ -68,9 +68,19 @@ class Execution:
 
     def acquire_all_slots(self) -> None:
         """Acquire slots for all steps of a pipeline, of which the first was to run elsewhere."""
-        if self.is_pipeline and not self._acquire_at_once():
+        if self.is_pipeline and not self.acquire_at_once():
             self.release_slots()
             self._acquire(self._steps)
+
+    def acquire_at_once(self) -> bool:
+        """Whether all steps have slots, or could acquire the missing ones without waiting."""
+        missing = [step for step in self._steps if step.slot is None]
+        if not missing:
+            return True
+        slots = self._launcher.admit_together_at_once([self._wanted(step) for step in missing])
+        for step, slot in zip(missing, slots or (), strict=False):
+            step.slot = slot
+        return slots is not None
 
     def release_slots(self) -> None:
         for step in self._steps:
@@ -84,16 +94,6 @@ class Execution:
         self._slot_wait_seconds += monotonic() - began
         for step, slot in zip(steps, slots, strict=True):
             step.slot = slot
-
-    def _acquire_at_once(self) -> bool:
-        """Whether all steps have slots, or could acquire the missing ones without waiting."""
-        missing = [step for step in self._steps if step.slot is None]
-        if not missing:
-            return True
-        slots = self._launcher.admit_together_at_once([self._wanted(step) for step in missing])
-        for step, slot in zip(missing, slots or (), strict=False):
-            step.slot = slot
-        return slots is not None
 
     def _wanted(self, step: Step) -> Place:
         return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources

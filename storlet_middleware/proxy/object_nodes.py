@@ -3,6 +3,9 @@
 The GET of the source carries a description of the invocation.  An object node that can run it answers in frames.  Everything else falls
 back to the proxy, with one of the reasons in :class:`~.placement.Reason`; plain data is kept as the proxy's input.
 
+A node that cannot run anything at the moment (no sandboxd, no image, code that cannot be fetched, no slot) says so with an error and the
+mark that nothing has run.  Then the storlet runs at the proxy: one broken node must not fail a share of all requests.
+
 A node that dies before its first byte reached the client is replaced by another replica, which runs the storlet from the beginning.
 After the first byte nothing is repeated.
 """
@@ -17,7 +20,15 @@ from swift.common.utils import close_if_possible
 from storlet_middleware import names
 from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation
-from storlet_middleware.errors import CodeReplaced
+from storlet_middleware.errors import (
+    BackendFailed,
+    CodeMissing,
+    CodeReplaced,
+    InternalError,
+    NodeBusy,
+    SandboxUnavailable,
+    StorletError,
+)
 from storlet_middleware.proxy.execution import RESOLUTIONS, Execution
 from storlet_middleware.proxy.placement import Reason
 from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
@@ -26,6 +37,10 @@ from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
+#: Codes of errors of a node that could not run anything.
+_NODE_CODES: Final = frozenset(
+    (SandboxUnavailable.code, CodeMissing.code, NodeBusy.code, BackendFailed.code, InternalError.code)
+)
 #: How many further replicas are tried after a node died before the first byte.
 _RERUNS: Final = 2
 
@@ -75,8 +90,25 @@ class ObjectNodes:
                     raise
                 resolutions -= 1
                 self._resolve_anew(self._step)
+            except StorletError as error:
+                result.close()
+                if not self._may_run_here(result, error):
+                    raise
+                self._proxy.logger.warning(
+                    "object node cannot run id=%s code=%s why=%s", self._step.id, error.code, error
+                )
+                self._source.answer = None
+                self._execution.forget_result()
+                return Reason.NODE_UNABLE
             else:
                 return None
+
+    def _may_run_here(self, result: RemoteResult, error: StorletError) -> bool:
+        """Whether the node failed before anything ran, for a reason of its own, and this node can take over."""
+        if result.has_run or error.code not in _NODE_CODES:
+            return False
+        # The invocation has waited in one queue already; it does not wait in another.
+        return error.code != NodeBusy.code or self._execution.acquire_at_once()
 
     def _ask(self) -> tuple[Any, Reason]:
         """A framed answer; or ``None`` and why there is none."""

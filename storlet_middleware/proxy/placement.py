@@ -28,6 +28,8 @@ class Reason(enum.StrEnum):
     LINK = "link"
     #: The object nodes are full.
     OVERFLOW = "overflow"
+    #: The object node failed before anything ran, for a reason of its own.
+    NODE_UNABLE = "node-unable"
     #: Not a whole, plain object on the node: a fragment, a manifest, a link, encrypted; or a node without this filter.
     NOT_PLAIN = "not-plain"
 

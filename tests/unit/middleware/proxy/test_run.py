@@ -488,6 +488,41 @@ def frame(*data: bytes, done: dict[str, Any] | None = None) -> bytes:
 OK = {"outcome": "ok", "bytes_in": 5}
 
 
+@pytest.mark.parametrize("code", ["sandbox.unavailable", "code.missing", "node.busy", "backend.failed", "internal"])
+@pytest.mark.parametrize("method", ["GET", "COPY"])
+def test_a_node_that_cannot_run_anything_is_replaced_by_the_proxy(
+    proxy: Proxy, swift: FakeSwift, code: str, method: str
+) -> None:
+    encoder = frames.Encoder(65536)
+    failed = encoder.message(frames.DONE, {"outcome": "error", "code": code, "message": "down", "has_run": False})
+    given = framed(swift, [failed])
+    answer = proxy.call(method, "c/o", {**RUN, **({"Destination": "c/copy"} if method == "COPY" else {})})
+    assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (200 if method == "GET" else 201, "proxy")
+    assert (answer.data if method == "GET" else swift.containers["c"].objects["copy"].body) == b"HELLO"
+    assert len(given) == 1
+    assert "why=node-unable" in proxy.logger.text
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize(
+    ("done", "status", "error"),
+    [
+        ({"code": "sandbox.unavailable", "has_run": True}, 503, "sandbox.unavailable"),
+        ({"code": "tenant.busy", "has_run": False}, 429, "tenant.busy"),
+        ({"code": "storlet.load", "has_run": False}, 422, "storlet.load"),
+        ({"code": "storlet.failed", "has_run": True}, 422, "storlet.failed"),
+    ],
+)
+def test_what_has_run_or_is_the_tenants_fault_is_not_repeated(
+    proxy: Proxy, swift: FakeSwift, done: dict[str, Any], status: int, error: str
+) -> None:
+    encoder = frames.Encoder(65536)
+    framed(swift, [encoder.message(frames.DONE, {"outcome": "error", "message": "no", **done})])
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.error) == (status, error)
+    assert_idle(proxy)
+
+
 def test_a_framed_answer_is_unpacked(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
     framed(swift, [frame(b"HEL", b"LO", done=OK)])
     answer = proxy.call("GET", "c/o", RUN)
