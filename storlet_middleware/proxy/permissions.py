@@ -20,7 +20,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
-from storlet_middleware.wsgi import authorization, caller
+from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
@@ -45,9 +45,10 @@ class Permissions:
 
         :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
         """
-        if self._is_signed() and (self._plan is None or self._plan.explicit_last):
-            # Swift lets the request of a signed URL do anything in the account, but the signature covers one object only.
-            raise AccessDenied("a signed URL does not cover running a storlet", status=401)
+        is_explicit = self._plan is None or self._plan.explicit_last
+        if is_explicit and not delegation.covers_storlet(self._environ):
+            # Swift lets a signed request do anything in the account, but the signature covers one object only.
+            raise AccessDenied("the request's signature does not cover running a storlet", status=401)
         for step in self._steps:
             self._check_inputs(step.request)
         # Every storlet is checked, also after one that the caller does not own.
@@ -70,7 +71,7 @@ class Permissions:
         )
 
     def _is_signed(self) -> bool:
-        return caller.is_signed(self._environ)
+        return delegation.is_signed(self._environ)
 
     def _plan_of(self, step: Step) -> Plan | None:
         """The plan that asks for ``step``; ``None`` where the client does."""

@@ -42,7 +42,7 @@ from storlet_middleware.ruleset import upload_report
 from storlet_middleware.ruleset.pointer import VERSIONS, Pointer, Pointers
 from storlet_middleware.ruleset.validation import Checked, Checker
 from storlet_middleware.ruleset.versions import RULES, Versions, is_ours
-from storlet_middleware.wsgi import authorization, caller
+from storlet_middleware.wsgi import authorization, caller, delegation
 from storlet_middleware.wsgi.bodies import ClientBody
 from storlet_middleware.wsgi.storlet_request import (
     ObjectPath,
@@ -203,7 +203,7 @@ class _Change:
         verdict = authorization.ask(self._environ, self._uploads.app, "PUT", path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
-        if caller.is_signed(self._environ):
+        if delegation.is_signed(self._environ):
             raise AccessDenied("a signed URL does not change rules")
         role = self._uploads.role
         roles = {each.lower() for each in caller.caller_of(self._environ).roles}

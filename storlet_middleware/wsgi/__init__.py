@@ -7,6 +7,7 @@
 ``swift_paths``       which object a path within Swift stands for
 ``strings``           WSGI strings and text
 ``caller``            who makes the request, as the authentication middlewares say
+``delegation``        requests that a signature allows, and what the signature covers
 ``authorization``     asks Swift's own authorization what the caller may do
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants

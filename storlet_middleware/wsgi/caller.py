@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from rules.facts import Caller
-
-#: As whom Swift's middlewares ask for what they need to know themselves, and formpost to upload.
-_PRE_AUTHORISED: Final = ".wsgi.pre_authed"
-_FORMPOST: Final = "FP"
-_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+from storlet_middleware.wsgi.delegation import PRE_AUTHORISED, is_signed
 
 
 def caller_of(environ: Mapping[str, Any]) -> Caller:
@@ -60,18 +56,9 @@ def user_of(environ: Mapping[str, Any]) -> str:
     return next((group for group in groups if ":" in group), groups[0])
 
 
-def is_signed(environ: Mapping[str, Any]) -> bool:
-    """Whether a signature allows the request in place of a login: a signed URL or form, or container sync of another cluster."""
-    user = environ.get("REMOTE_USER")
-    if user == _PRE_AUTHORISED:
-        return environ.get("swift.source") == _FORMPOST
-    # With container sync the authentication middlewares set no user.
-    return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
-
-
 def is_swifts_own(environ: Mapping[str, Any]) -> bool:
     """Whether one of Swift's middlewares looks something up for itself, such as a container's keys."""
-    return environ.get("REMOTE_USER") == _PRE_AUTHORISED and not is_signed(environ)
+    return environ.get("REMOTE_USER") == PRE_AUTHORISED and not is_signed(environ)
 
 
 def lenient(value: Any) -> str:

@@ -19,7 +19,7 @@ from rules.facts import UNKNOWN, Caller, ObjectFacts
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.caller import caller_of, is_swifts_own
-from storlet_middleware.wsgi.caller import is_signed as is_signed_request
+from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 PATH = f"/v1/{ACCOUNT}/c/o"

@@ -1,0 +1,73 @@
+"""Requests that a signature allows, in place of a login or beside it: what the signature covers.
+
+A header that a signature does not cover must not change what the signed request means.  ``X-Run-Storlet`` names code, further inputs
+and a target; so a request whose signature does not cover it runs no storlet that its sender asks for.  The storlets of a rule run for
+every reader of an object, and for these as well.
+
+===================================== ============== ======================= =========================================
+kind of delegated access              ``signed``     storlet of the sender   recognised by
+===================================== ============== ======================= =========================================
+TempURL, also with prefix or IP range yes            refused                 user ``.wsgi.tempurl``
+form POST                             yes            refused                 user ``.wsgi.formpost``, or pre-authorised
+                                                                             with source ``FP``
+container sync                        yes            refused                 no user, ``swift.authorize_override``
+S3, query authentication (V2, V4)     yes            refused                 ``s3api``'s request
+S3, header authentication V4          no             if all headers of ours  ``SignedHeaders``
+                                                     are signed
+S3, header authentication V2          no             refused                 V2 signs ``x-amz-*`` headers only
+S3 with ``s3_acl = yes``              no             refused                 ``s3api`` removes what it knew
+Keystone's EC2 credentials            as S3          as S3                   they sign S3 requests
+service tokens                        no             as their user           the user's token decides
+domain remap, cname lookup            no             as their user           they change the path before any check
+symlinks to other accounts            no             as their user           each read is authorized by itself
+===================================== ============== ======================= =========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: The user of requests that Swift's middlewares make for themselves, and that formpost makes to upload.
+PRE_AUTHORISED: Final = ".wsgi.pre_authed"
+_FORMPOST: Final = "FP"
+_SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
+#: ``swift.source`` of the requests that ``s3api`` makes of its clients' ones.
+_S3: Final = "S3"
+_OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_")
+
+
+def is_signed(environ: Mapping[str, Any]) -> bool:
+    """Whether a signature for this request, which can be handed on, takes the place of a login."""
+    user = environ.get("REMOTE_USER")
+    if user == PRE_AUTHORISED:
+        return environ.get("swift.source") == _FORMPOST
+    if environ.get("swift.source") == _S3 and _is_query_signed(_s3_request(environ)):
+        return True
+    # With container sync the authentication middlewares set no user.
+    return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
+
+
+def covers_storlet(environ: Mapping[str, Any]) -> bool:
+    """Whether the request may name a storlet: it is not signed, or its signature covers every header of ours."""
+    if is_signed(environ):
+        return False
+    if environ.get("swift.source") != _S3:
+        return True
+    signed = getattr(_s3_request(environ), "_signed_headers", None) or frozenset()
+    given = {key[5:].replace("_", "-").lower() for key in environ if key.startswith(_OURS)}
+    return given <= set(signed)
+
+
+def _s3_request(environ: Mapping[str, Any]) -> Any:
+    """``s3api``'s own request, which it keeps for the authentication middlewares; ``None`` where there is none.
+
+    Nothing else tells how a request was signed: an ``Authorization`` header may be sent beside a signed query, which wins.
+    """
+    details = environ.get("s3api.auth_details") or {}
+    checker = getattr(details.get("check_signature"), "__self__", None)
+    return getattr(checker, "req", None)
+
+
+def _is_query_signed(request: Any) -> bool:
+    return bool(getattr(request, "_is_query_auth", False))
