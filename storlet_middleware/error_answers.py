@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from swift.common.swob import Request, Response
+from swift.common.utils import drain_and_close
 
 from storlet_middleware import names
 from storlet_middleware.enforcement import s3
@@ -38,7 +39,7 @@ class ErrorAnswers:
         """
         if refused is not None:
             return self.of(environ, refused, *run)
-        answer = refusal.answer
+        answer = _for_method_of(environ, refusal.answer)
         for each in run:
             answer.headers.update(each.headers())
         if answer.status_int >= 400:
@@ -66,6 +67,15 @@ class ErrorAnswers:
         if not self._is_legacy:
             return error.status
         return (error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put) or error.status
+
+
+def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:
+    """``answer``, which Swift may have made for another request of ours, such as a GET in place of the client's HEAD."""
+    if environ["REQUEST_METHOD"] != "HEAD":
+        return answer
+    drain_and_close(answer)
+    headers = {key: value for key, value in answer.headers.items() if key.lower() != "content-length"}
+    return Response(status=answer.status, headers=headers, request=Request(environ))
 
 
 def _body(environ: Mapping[str, Any], error: StorletError) -> tuple[str, str]:

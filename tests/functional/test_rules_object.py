@@ -354,3 +354,17 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
         assert not is_mandatory or b"data" not in answer.body
         assert account.delete(RULES).status == 204
         assert through(third, cluster, account).get("c/o").status == 200
+
+
+@pytest.mark.parametrize("explain", [{}, {"X-Storlet-Explain": "true"}], ids=["plain", "explain"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_caller_without_access_gets_swifts_own_answer_and_learns_nothing_of_a_rule(
+    account: Client, users: dict[str, Client], method: str, explain: dict[str, str]
+) -> None:
+    stranger = users["test2:tester2"].on(account.account)
+    without = stranger.request(method, "c/o", explain)
+    assert account.put(RULES, denying("closed", "  mandatory: true\n")).status in (200, 201)
+    answer = stranger.request(method, "c/o", explain)
+    assert (answer.status, answer.body) == (without.status, without.body)
+    assert answer.status == 403
+    assert "X-Storlet-Rule" not in answer.headers
