@@ -104,6 +104,8 @@ class ProxyFilter:
         if isinstance(ruling, Filtered):
             return ruling.apply(self._routed(route, environ, PassOn()) if route is not Route.PASS else self._app)
         if isinstance(ruling, RunStorlets):
+            if route is Route.REFUSE_HEADERS:
+                raise storlet_request.headers_without_storlet(environ)
             run = Run(self._proxy, context_of(environ), ruling.requests[0], ruling.plan, ruling.source_stamp)
         elif route is Route.RUN:
             run = self._explicit_run(operation, context_of(environ), ruling)

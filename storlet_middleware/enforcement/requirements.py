@@ -60,6 +60,12 @@ def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
             raise inquiry.refuse(rule.name, "the object cannot be copied with X-Fresh-Metadata")
 
 
+def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
+    """Refuse to copy a range where storlets run: they work on whole objects, and the copy would not be what was asked for."""
+    if inquiry.copy_target is not None and "HTTP_RANGE" in inquiry.environ:
+        raise inquiry.refuse(rule, "a range cannot be copied where storlets run: ask without Range")
+
+
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
     """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or the link."""
     query = inquiry.operation.query

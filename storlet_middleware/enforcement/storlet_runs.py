@@ -11,6 +11,7 @@ from rules.facts import Facts
 from rules.model import Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from storlet_middleware import names
+from storlet_middleware.enforcement import requirements
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BadRequest
@@ -99,6 +100,7 @@ class StorletRuns:
         target = inquiry.copy_target
         if target is not None and target.account != inquiry.subject.account:
             raise inquiry.refuse(first, "storlets cannot run on a copy between accounts")
+        requirements.require_whole_copy(inquiry, first)
         written = target or (inquiry.subject if inquiry.method == "PUT" else None)
         if written is not None and written.container in inquiry.proxy.catalog.containers:
             said = f"what a storlet makes is not written into the container {written.container}"

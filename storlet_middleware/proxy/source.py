@@ -8,7 +8,7 @@ them.  An answer without data is Swift's refusal, and the client gets it as far 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import HTTPLengthRequired, Range, Request, Response, WsgiBytesIO
@@ -32,9 +32,12 @@ from storlet_middleware.wsgi.byte_ranges import ByteRange
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.grants import GrantedReads, Reader
-from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
+
+#: Headers of the client's request that say which part of the answer it wants.
+_RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 
 
 class Source:
@@ -182,17 +185,25 @@ class Source:
         environ["PATH_INFO"] = path_info(self._request, path)
         environ["swift.source"] = names.SWIFT_SOURCE
         environ["wsgi.input"] = WsgiBytesIO()
+        # Storlets of a rule work on the whole object; a server may answer a Range with all of the result (RFC 9110, 14.2).
+        for key in _RANGES:
+            environ.pop(key, None)
         if path != self._request.source:
             environ["QUERY_STRING"] = ""
             for key in [key for key in environ if key.startswith("HTTP_IF_")]:
                 del environ[key]
         chain = self._context.chain
-        if chain.swift is not None:
+        if chain.swift is not None and not self._asks_how_stored():
             user, account = user_of(self._environ), self._request.account
             readers = (Reader(user, account, storlet) for storlet in self._storlets)
             chain = chain.with_grants(*(GrantedReads(reader, self._proxy.app, self._used_grants) for reader in readers))
             environ["swift.authorize"] = chain
         return environ
+
+    def _asks_how_stored(self) -> bool:
+        """Whether the client's query makes Swift read something else than the object's bytes, which no grant covers."""
+        operation = self._context.operation
+        return operation is not None and not SWIFT_QUERIES.isdisjoint(operation.query)
 
     def _refusal(self, request: Request, status: str, answer: SourceAnswer) -> Response:
         refusal = Response(status=status, headers=answer.headers, app_iter=answer.app_iter, request=request)

@@ -20,6 +20,10 @@ from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.swift_paths import Read
 
+#: Parameters of the query with which Swift reads another version, a part, the manifest or the link in place of the object.
+SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
+#: Those that ask Swift to store something else than the body; a storlet's result is a plain object.
+_STORING_QUERIES: Final = ("multipart-manifest", "version-id")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
 
@@ -130,6 +134,12 @@ class _Parser:
             raise MethodNotAllowed(f"{operation.method} cannot run a storlet: use GET, PUT or COPY")
         if operation.is_copy:
             self._check_copy()
+        if operation.method == "PUT":
+            self._faults += [
+                f"{name}: the query asks for something else than to store the body, which a storlet cannot do"
+                for name in _STORING_QUERIES
+                if name in operation.query
+            ]
         storlet = self._storlet()
         request = StorletRequest(
             method=operation.method,

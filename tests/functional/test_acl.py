@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -205,3 +206,20 @@ def test_granted_data_cannot_be_copied_away(
     destination = {"Destination": quote(f"/{target}/o")}
     assert reader.request("COPY", f"{guarded}/o", destination).status == 403
     assert reader.put(f"{target}/o", b"", {"X-Copy-From": quote(f"/{guarded}/o")}).status == 403
+
+
+@pytest.mark.parametrize(
+    "query", ["multipart-manifest=get", "multipart-manifest=get&format=raw", "part-number=1", "symlink=get"]
+)
+def test_a_grant_does_not_open_how_the_object_is_stored(
+    anywhere: Tool, owner: Client, reader: Client, guarded: str, shared_storlets: None, query: str
+) -> None:
+    digest = hashlib.md5(SECRET, usedforsecurity=False).hexdigest()
+    manifest = json.dumps([{"path": f"/{guarded}/o", "etag": digest, "size_bytes": len(SECRET)}]).encode()
+    assert owner.put(f"{guarded}/slo", manifest, query="multipart-manifest=put").status == 201
+    assert grant(owner, guarded, reader.user, anywhere.storlet) == 204
+    theirs = Tool(reader, anywhere.storlet, anywhere.placement)
+    assert theirs.get(f"{guarded}/slo").body == SECRET
+    answer = reader.get(f"{guarded}/slo", theirs.headers(), query=f"do=identity&{query}")
+    assert answer.status == 403, answer
+    assert digest.encode() not in answer.body

@@ -256,3 +256,33 @@ def test_explain_stores_and_deletes_nothing(ruled: Callable[..., Ward]) -> None:
     assert (copied.status, "what is written" in copied.text) == (200, True), copied
     assert ward.admin.get("open/a.csv").body == CONTENT
     assert ward.admin.head("open/copy").status == 404
+
+
+# --- ranges under an ordinary rule --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", ["bytes=0-1", "bytes=-3", "bytes=2-", "bytes=0-1,4-5"])
+def test_a_range_of_a_result_is_answered_with_all_of_it(ruled: Callable[..., Ward], wanted: str) -> None:
+    answer = ruled("mask.py", mandatory=False).researcher.get(OBJECT, {"Range": wanted})
+    assert (answer.status, answer.body) == (200, MASKED)
+    assert "Content-Range" not in answer.headers
+
+
+@pytest.mark.parametrize("method", ["COPY", "PUT"])
+def test_a_copy_of_a_range_is_refused_in_the_rules_name(ruled: Callable[..., Ward], method: str) -> None:
+    ward = ruled("{storlet: show.py}", method="COPY", mandatory=False)
+    headers = {"Range": "bytes=0-1"}
+    if method == "COPY":
+        answer = ward.admin.request("COPY", OBJECT, {**headers, "Destination": "patients/part"})
+    else:
+        answer = ward.admin.put("patients/part", b"", {**headers, "X-Copy-From": OBJECT})
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "hide"), answer
+    assert ward.admin.head("patients/part").status == 404
+
+
+def test_headers_for_a_storlet_that_was_not_asked_for_are_refused_by_name_beside_a_rule(
+    ruled: Callable[..., Ward],
+) -> None:
+    answer = ruled("{storlet: show.py}", mandatory=False).researcher.get(OBJECT, {"X-Storlet-Range": "bytes=0-1"})
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert "X-Storlet-Range" in answer.text

@@ -415,6 +415,16 @@ def test_a_malformed_request_is_400_and_names_the_fault(proxy: Proxy, headers: d
     assert part in answer.data.decode()
 
 
+@pytest.mark.parametrize("query", ["multipart-manifest=put", "version-id=1"])
+def test_a_put_that_asks_to_store_something_else_than_the_body_is_refused_by_name(
+    proxy: Proxy, swift: FakeSwift, query: str
+) -> None:
+    answer = proxy.call("PUT", f"c/new?{query}", RUN, body=b"x")
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert query.partition("=")[0] in answer.data.decode()
+    assert "new" not in swift.containers["c"].objects
+
+
 def test_all_faults_of_a_request_come_in_one_answer(proxy: Proxy) -> None:
     headers = {**RUN, "X-Storlet-Rang": "1", "Range": "x", "X-Storlet-Parameter-2": "x", "X-Run-Storlet": "a/b"}
     said = proxy.call("GET", "c/o", headers).data.decode()
