@@ -50,12 +50,16 @@ def _chosen(arguments: list[str]) -> tuple[str, Places]:
 
 
 def _work(arguments: list[str]) -> int:
-    from storlet_daemon import kernel, worker  # noqa: PLC0415  see _supervise
+    from storlet_daemon import kernel  # noqa: PLC0415  see _supervise
+    from storlet_daemon.worker import run_loop  # noqa: PLC0415
+    from storlet_daemon.worker.config import WorkerConfig  # noqa: PLC0415
 
     # A new program can be looked into again; see launch.py.
     kernel.hide_memory()
     listening, channel, main, file, path, runs, control_group = arguments
-    worker.serve(worker.Assignment(int(listening), int(channel), main, file, path, int(runs), control_group))
+    run_loop.serve(
+        WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from storlet_daemon import kernel, worker
+from storlet_daemon import kernel
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.idle import LOOK_SECONDS, Bucket, Meter
 from storlet_daemon.launch import OUTPUT_MAX, BecomeWorker, Launched, launch, let_go, read_output
@@ -38,6 +38,8 @@ from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors, close_quietly
 from storlet_daemon.runtimes import CHANNEL, LISTENING, Places, Runtime
+from storlet_daemon.worker import run_loop
+from storlet_daemon.worker.config import WorkerConfig
 
 REFUSE_SECONDS = 5.0
 """How long a failed load is the answer before the next try."""
@@ -357,10 +359,10 @@ class WorkerGroup:
 
     def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
         path = self.around.places.execution_path(self.load)
-        assignment = worker.Assignment(
+        config = WorkerConfig(
             LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker
         )
-        worker.refuse(assignment, failure)
+        run_loop.refuse(config, failure)
 
     def _welcome(self, launched: Launched, refuses: bool, now: float) -> None:
         one = Worker(launched.pid, launched.channel, launched.output, State.WAITING, math.inf, now)

@@ -1,8 +1,9 @@
-"""One owner for each descriptor, at every line.
+"""Ownership of descriptors: each has exactly one owner at every line.
 
-A descriptor that came with a message, or that is meant to go with one, belongs to a ``Descriptors``. It ends in one of
-two ways: ``take`` hands one of them to a new owner, ``close`` ends all that are left. Both may be called at any time and
-in any order; nothing is ever closed twice, which matters because the number of a closed descriptor is given out again at once.
+A descriptor that came with a message, or that is meant to go with one, belongs to a
+``Descriptors``. ``take`` passes the ownership of one to the caller, ``close`` closes all that are
+left. Both may be called at any time and in any order. Nothing is ever closed twice, because the
+kernel reuses the number of a closed descriptor at once.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """An ordered set of open descriptors with one owner, this object; positions stay when one is taken."""
+    """An ordered set of open descriptors, owned by this object; positions never change."""
 
     __slots__ = ("_fds",)
 
     def __init__(self, fds: Iterable[int] = ()) -> None:
-        """Become the owner of ``fds``."""
+        """Take ownership of ``fds``."""
         self._fds: list[int] = list(fds)
 
     def add(self, fd: int) -> int:
-        """Become the owner of ``fd`` too, and say at which position it is."""
+        """Take ownership of ``fd``; return its position."""
         self._fds.append(fd)
         return len(self._fds) - 1
 
     def take(self, position: int) -> int:
-        """Hand the descriptor at ``position`` to the caller, who must close it. ``LookupError`` when it is gone."""
+        """Pass the descriptor at ``position`` to the caller, which then owns it.
+
+        Raises ``LookupError`` if it was taken or closed already.
+        """
         fd = self._fds[position] if 0 <= position < len(self._fds) else -1
         if fd < 0:
             raise LookupError(f"no descriptor at position {position}")
@@ -40,18 +44,18 @@ class Descriptors:
         return fd
 
     def filenos(self) -> list[int]:
-        """The descriptors that are still owned here, in order; they stay owned here."""
+        """The descriptors still owned here, in order; ownership does not change."""
         return [fd for fd in self._fds if fd >= 0]
 
     def close(self) -> None:
-        """Close what is still owned here."""
+        """Close all descriptors still owned here."""
         fds, self._fds = self._fds, [-1] * len(self._fds)
         for fd in fds:
             if fd >= 0:
                 close_quietly(fd)
 
     def __len__(self) -> int:
-        """How many positions there are, taken ones included."""
+        """The number of positions, including those whose descriptor was taken."""
         return len(self._fds)
 
     def __enter__(self) -> Self:
@@ -65,9 +69,10 @@ class Descriptors:
 
 
 def sealed_memory(name: str, size: int) -> int:
-    """Memory of fixed ``size`` as a file that its holder may fill and nobody can enlarge, shrink or seal otherwise.
+    """A memory file of fixed ``size``, sealed against growing, shrinking and further seals.
 
-    Its position, which all duplicates share, says how much was written, also after a kill.
+    Its file offset, which all duplicates share, gives the number of bytes written, even after the
+    writer was killed.
     """
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
@@ -76,6 +81,6 @@ def sealed_memory(name: str, size: int) -> int:
 
 
 def close_quietly(fd: int) -> None:
-    """Close ``fd``; that it was closed already, or that its last write failed, is nobody's business here."""
+    """Close ``fd`` and ignore errors: it may be closed already, or its last write may have failed."""
     with contextlib.suppress(OSError):
         os.close(fd)

@@ -1,11 +1,11 @@
-"""One message on or off a socket: a JSON object in one SOCK_SEQPACKET record, its descriptors beside it.
+"""Send and receive one message: a JSON object in one SOCK_SEQPACKET record, with descriptors.
 
-What arrives may come from a tenant's code, so nothing about it is believed: its size, its nesting, its text and its
-descriptors are bounded and checked before anyone looks inside. A record that fails has its descriptors closed and raises
-``ProtocolError``; the connection is then worth nothing and the caller closes it.
+Input may come from a tenant's code and is not trusted: the size, nesting, text and descriptors of a
+record are bounded and checked before it is interpreted. If a check fails, the descriptors of the
+record are closed and ``ProtocolError`` is raised; the caller then closes the connection.
 
-The functions work on blocking and on non-blocking sockets. They never wait by themselves: ``BlockingIOError`` (and any
-other ``OSError``) goes to the caller, and nothing has been sent or received then.
+The functions work on blocking and on non-blocking sockets. They never wait by themselves: they
+raise ``BlockingIOError`` (or another ``OSError``), and then nothing has been sent or received.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEPTH_MAX = 8
 
 ProtocolError = messages.ProtocolError
 
-# Plain numbers: the enumeration's operators would cost more than the system calls.
+# Plain integers: the operators of the enumeration would cost more than the system calls.
 _NO_SIGNAL = int(socket.MSG_NOSIGNAL)
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
@@ -39,18 +39,23 @@ def _no_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+)
 
 
 @dataclass(frozen=True)
 class Received:
-    """One record: its JSON object as it came, and the descriptors, which the holder of this value owns."""
+    """One record: its raw JSON object, and its descriptors, which the holder of this value owns."""
 
     fields: Mapping[str, Any]
     descriptors: Descriptors
 
     def message(self, kinds: messages.Kinds) -> Any:
-        """The typed message, one of ``kinds``. On ``ProtocolError`` (all faults at once) the descriptors are closed."""
+        """The typed message, one of ``kinds``.
+
+        Closes the descriptors before it raises ``ProtocolError``, which lists all faults.
+        """
         try:
             return messages.parse(self.fields, kinds, len(self.descriptors))
         except ProtocolError:
@@ -59,12 +64,12 @@ class Received:
 
 
 def encode(message: messages.Message) -> bytes:
-    """The bytes of ``message``; text that is not Unicode (half of a surrogate pair) becomes ``?``."""
+    """The bytes of ``message``; half of a surrogate pair, which is not Unicode, becomes ``?``."""
     return encode_fields(message.fields())
 
 
 def encode_fields(fields: Mapping[str, Any]) -> bytes:
-    """The bytes of a JSON object; ``ProtocolError`` when they are more than ``MESSAGE_MAX``."""
+    """The bytes of a JSON object; ``ProtocolError`` if they exceed ``MESSAGE_MAX``."""
     data = _ENCODER.encode(fields).encode("utf-8", "replace")
     if len(data) > MESSAGE_MAX:
         raise ProtocolError([f"the message has {len(data)} bytes, more than {MESSAGE_MAX}"])
@@ -72,16 +77,18 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
-    """The JSON object in ``data``; ``ProtocolError`` for anything else, and for a record of which this is only a part."""
+    """The JSON object in ``data``; ``ProtocolError`` for anything else, or if the record was cut."""
     if is_cut:
-        raise ProtocolError([f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"])
+        raise ProtocolError(
+            [f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"]
+        )
     try:
         fields = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError([f"not JSON: {error}"]) from None
     if not isinstance(fields, dict):
         raise ProtocolError(["not a JSON object"])
-    # A bracket opens each level, so few brackets mean few levels, and the walk is only for the rest.
+    # A bracket opens each level, so only data with many brackets needs the walk.
     if data.count(b"{") + data.count(b"[") > DEPTH_MAX and _depth(fields) > DEPTH_MAX:
         raise ProtocolError([f"nested deeper than {DEPTH_MAX} levels"])
     if b"\\u" in data and not _is_unicode(fields):
@@ -92,12 +99,12 @@ def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
 
 
 def send(connection: socket.socket, message: messages.Message, fds: Iterable[int] = ()) -> None:
-    """Send ``message`` with duplicates of ``fds``; the caller's own stay open and stay the caller's."""
+    """Send ``message`` with duplicates of ``fds``; the caller keeps and owns its descriptors."""
     send_bytes(connection, encode(message), fds)
 
 
 def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) -> None:
-    """Send one record of ``data`` (at least a byte: an empty record looks like the end) with duplicates of ``fds``."""
+    """Send one record with duplicates of ``fds``; not empty, which would mean the end."""
     rights = array.array("i", fds)
     if not rights:
         connection.send(data, _NO_SIGNAL)
@@ -108,8 +115,10 @@ def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) 
 
 
 def receive(connection: socket.socket, flags: int = 0) -> Received | None:
-    """The next record, or ``None`` when the other side has closed. Received descriptors are close-on-exec."""
-    data, ancillary, found, _ = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags)
+    """The next record, or ``None`` if the peer has closed. Its descriptors are close-on-exec."""
+    data, ancillary, found, _ = connection.recvmsg(
+        MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags
+    )
     descriptors = _received(ancillary) if ancillary else Descriptors()
     if not data and not ancillary:
         return None
@@ -139,7 +148,11 @@ def _depth(value: object) -> int:
         if not nested or depth > DEPTH_MAX:
             return depth
         depth += 1
-        level = [child for item in nested for child in (item.values() if isinstance(item, dict) else item)]
+        level = [
+            child
+            for item in nested
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
     return depth
 
 

@@ -7,10 +7,11 @@ import re
 import sys
 from typing import NoReturn
 
-from storlet_daemon import worker
 from storlet_daemon.budget import MIB, Cost, workers_max
 from storlet_daemon.protocol.messages import Load
 from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
+from storlet_daemon.worker import run_loop
+from storlet_daemon.worker.config import WorkerConfig
 
 _OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 _DAEMON = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -42,7 +43,7 @@ class PythonRuntime:
         path = self._places.execution_path(load)
         runs = load.runs_per_worker
         if self._is_own(load):
-            worker.serve(worker.Assignment(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group))
+            run_loop.serve(WorkerConfig(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group))
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(CHANNEL, True)
         interpreter = self._interpreter(load)

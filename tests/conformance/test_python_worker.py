@@ -149,7 +149,7 @@ def test_a_traceback_has_the_authors_frames_only(probe: Storlet) -> None:
     traceback = result.done.traceback or ""
     assert "probe.py" in traceback
     assert "raise ValueError" in traceback
-    assert "worker.py" not in traceback
+    assert "storlet_daemon" not in traceback
     assert traceback in result.log.decode()
 
 

@@ -390,7 +390,7 @@ class Hostile(Gremlin):
                      "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max",
                      "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/cgroup.procs", "/sys/fs/cgroup/memory/release_agent",
                      "/sys/class/net", "/etc/passwd", "/etc/ld.so.preload", "/usr/bin/python3", "/run/x", "/var/lib/x", "/dev/x",
-                     "/usr/local/lib/storlets/python/storlet_daemon/worker.py", "/run/storlets/x"):  # fmt: skip
+                     "/usr/local/lib/storlets/python/storlet_daemon/__main__.py", "/run/storlets/x"):  # fmt: skip
             attempts[f"write {name}"] = lambda name=name: os.open(name, os.O_WRONLY | os.O_CREAT, 0o600)
         for name in sorted(os.listdir("/dev")):
             if name not in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "fd", "stdin", "stdout", "stderr", "pts", "shm", "mqueue", "console"):

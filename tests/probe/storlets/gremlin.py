@@ -343,7 +343,7 @@ class Gremlin:
             "raw socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
             "packet socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
             "write /": lambda: open("/x", "w"),
-            "write /usr": lambda: open("/usr/local/lib/storlets/python/storlet_daemon/worker.py", "a"),
+            "write /usr": lambda: open("/usr/local/lib/storlets/python/storlet_daemon/__main__.py", "a"),
             "write code": lambda: open(os.path.join(self.params["storlet_execution_path"], "gremlin.py"), "a"),
             "chmod code": lambda: os.chmod(os.path.join(self.params["storlet_execution_path"], "gremlin.py"), 0o777),
             "new file beside code": lambda: open(os.path.join(self.params["storlet_execution_path"], "new.py"), "w"),

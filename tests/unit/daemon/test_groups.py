@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from storlet_daemon import kernel
-from storlet_daemon.groups import CLEAN_UP_SECONDS, SHORT_SECONDS, State, Worker, WorkerGroup
+from storlet_daemon.groups import CLEAN_UP_SECONDS, SHORT_SECONDS, State, Worker, WorkerGroup, describe_exit
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 
@@ -142,3 +142,17 @@ def test_a_filter_that_leaves_without_its_end_cancels_at_once(lasting: Lasting, 
     lasting.leave(with_the_end=False)
     assert killed == [PID]
     assert lasting.wants_another
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "exited with code 0"),
+        (3 << 8, "exited with code 3"),
+        (11, "was killed by signal 11 (SIGSEGV)"),
+        (9, "was killed by signal 9 (SIGKILL)"),
+        (50, "was killed by signal 50"),
+    ],
+)
+def test_an_exit_status_is_described(status: int, words: str) -> None:
+    assert describe_exit(status) == words

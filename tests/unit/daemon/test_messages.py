@@ -12,7 +12,7 @@ import pytest
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.messages import Done, Input, Invoke, Limits, Log, Output
 
-PROTOCOL = Path(messages.__file__).with_name("PROTOCOL.rst").read_text("utf-8")
+PROTOCOL = (Path(framing.__file__).parent / "PROTOCOL.rst").read_text("utf-8")
 VERSION = "0f" * 32
 TABLES = [
     messages.INVOCATION_REQUEST,
@@ -160,7 +160,7 @@ def test_unknown_keys_are_ignored() -> None:
 @pytest.mark.parametrize("version", [None, 0, 2, "1", True, 1.0])
 def test_another_version_is_told_alone(version: object) -> None:
     fields = {"v": version, "type": "invoke"}
-    assert faults_of(fields) == [f"protocol version {version!r} is not spoken here, only 1"]
+    assert faults_of(fields) == [f"protocol version {version!r} is not supported here, only 1"]
 
 
 def test_a_done_that_is_an_error_needs_a_code_and_a_message() -> None:

@@ -1,0 +1,176 @@
+"""A frozen class per message of the protocol, and ``parse``, which reads one.
+
+This package is the interface of its modules: other packages write ``messages.Invoke``.
+
+=================== ===========================================================================
+``fields``          how a class describes its keys; ``Message``, ``parse``, ``ProtocolError``
+``invocation``      filter, worker, supervisor: one invocation and its events
+``worker_reports``  worker to supervisor: ready, begin, end
+``control``         node daemon and supervisor: worker groups, placement, inspection
+``node``            filter and node daemon: a sandbox with a storlet in it
+=================== ===========================================================================
+
+Each of the tables below lists the messages that are allowed at one point of the protocol.
+
+====================== ========================== =============================================
+table                  from, to                   messages
+====================== ========================== =============================================
+``INVOCATION_REQUEST`` filter, worker             Invoke
+``INVOCATION_EVENTS``  worker or supervisor,      Started, Metadata, Done
+                       filter
+``INVOCATION_END``     filter, supervisor         Taken
+``WORKER_REPORTS``     worker, supervisor         Ready, LoadFailed, Begin, End
+``CONTROL_COMMANDS``   node daemon, supervisor    Load, Unload, AskStatus, Assign, Inspect,
+                                                  Check, Placed
+``CONTROL_REPORTS``    supervisor, node daemon    Hello, Loaded, Unloaded, GroupStatus,
+                                                  Assigned, Inspected, Checked, Refused, Place
+``NODE_REQUESTS``      filter, node daemon        Prepare, Acquire, AskNodeStatus, AskSelfTest
+``NODE_ANSWERS``       node daemon, filter        Prepared, Acquired, NodeStatus, NodeRefused
+====================== ========================== =============================================
+"""
+
+from .control import (
+    CONTROL_COMMANDS,
+    CONTROL_REPORTS,
+    AskStatus,
+    Assign,
+    Assigned,
+    Check,
+    Checked,
+    Group,
+    GroupStatus,
+    Hello,
+    Inspect,
+    Inspected,
+    Load,
+    Loaded,
+    Place,
+    Placed,
+    Refused,
+    Resources,
+    Unload,
+    Unloaded,
+)
+from .fields import DESCRIPTORS_MAX, MESSAGE_MAX, VERSION, Kinds, Message, ProtocolError, parse
+from .invocation import (
+    ERROR,
+    FAILED,
+    INVOCATION_END,
+    INVOCATION_EVENTS,
+    INVOCATION_REQUEST,
+    LIMIT_MEMORY,
+    LIMIT_METADATA,
+    LIMIT_PROCESSES,
+    LIMIT_SCRATCH,
+    LOAD,
+    OK,
+    PROTOCOL,
+    SANDBOX_CODES,
+    SUMMARY_MAX,
+    TRACEBACK_MAX,
+    Done,
+    Input,
+    Invoke,
+    Limits,
+    Log,
+    Metadata,
+    Output,
+    Started,
+    Taken,
+    Usage,
+    cut_middle,
+    one_line,
+)
+from .node import (
+    NODE_ANSWERS,
+    NODE_CODES,
+    NODE_REQUESTS,
+    Acquire,
+    Acquired,
+    AskNodeStatus,
+    AskSelfTest,
+    NodeRefused,
+    NodeStatus,
+    Prepare,
+    Prepared,
+    Sandbox,
+    SelfTest,
+    Storlet,
+)
+from .worker_reports import WORKER_REPORTS, Begin, End, LoadFailed, Ready
+
+__all__ = [
+    "CONTROL_COMMANDS",
+    "CONTROL_REPORTS",
+    "DESCRIPTORS_MAX",
+    "ERROR",
+    "FAILED",
+    "INVOCATION_END",
+    "INVOCATION_EVENTS",
+    "INVOCATION_REQUEST",
+    "LIMIT_MEMORY",
+    "LIMIT_METADATA",
+    "LIMIT_PROCESSES",
+    "LIMIT_SCRATCH",
+    "LOAD",
+    "MESSAGE_MAX",
+    "NODE_ANSWERS",
+    "NODE_CODES",
+    "NODE_REQUESTS",
+    "OK",
+    "PROTOCOL",
+    "SANDBOX_CODES",
+    "SUMMARY_MAX",
+    "TRACEBACK_MAX",
+    "VERSION",
+    "WORKER_REPORTS",
+    "Acquire",
+    "Acquired",
+    "AskNodeStatus",
+    "AskSelfTest",
+    "AskStatus",
+    "Assign",
+    "Assigned",
+    "Begin",
+    "Check",
+    "Checked",
+    "Done",
+    "End",
+    "Group",
+    "GroupStatus",
+    "Hello",
+    "Input",
+    "Inspect",
+    "Inspected",
+    "Invoke",
+    "Kinds",
+    "Limits",
+    "Load",
+    "LoadFailed",
+    "Loaded",
+    "Log",
+    "Message",
+    "Metadata",
+    "NodeRefused",
+    "NodeStatus",
+    "Output",
+    "Place",
+    "Placed",
+    "Prepare",
+    "Prepared",
+    "ProtocolError",
+    "Ready",
+    "Refused",
+    "Resources",
+    "Sandbox",
+    "SelfTest",
+    "Started",
+    "Storlet",
+    "Taken",
+    "Unload",
+    "Unloaded",
+    "Usage",
+    "cut_middle",
+    "one_line",
+    "parse",
+]

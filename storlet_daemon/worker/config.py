@@ -1,0 +1,21 @@
+"""The parameters of one worker process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """The two inherited descriptors, the storlet, and how many runs one process serves.
+
+    ``control_group`` is the directory of the worker group's control groups; empty if there is none.
+    """
+
+    listening: int
+    channel: int
+    main: str
+    file: str
+    execution_path: str
+    runs_per_worker: int
+    control_group: str = ""

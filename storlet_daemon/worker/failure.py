@@ -1,0 +1,134 @@
+"""Error code, summary and traceback of a failed run, for the storlet's author."""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+
+from storlet_daemon import author
+from storlet_daemon.control_groups import ControlGroup, Counter
+from storlet_daemon.protocol import messages
+
+_PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OUTER_FRAMES = ("<frozen importlib", "<frozen runpy")
+_CHILD_ERRORS = (
+    "CalledProcessError",
+    "BrokenProcessPool",
+    "BrokenPipeError",
+    "EOFError",
+    "StillWritingError",
+)
+"""Exceptions that a killed child process causes; by name, because few storlets import them."""
+_CAUSES_MAX = 16
+
+
+class LimitClassifier:
+    """Finds the limit that made a run fail.
+
+    Neither the exception nor the kernel's counters suffice: both together show which limit it was.
+    """
+
+    def __init__(self, group: ControlGroup) -> None:
+        self._kills = Counter(group.kills)
+        self._forks = Counter(group.refused_forks)
+
+    def explain(self, error: BaseException) -> tuple[str, str]:
+        """The error code, and the explanation to append to the exception's own text."""
+        if isinstance(error, MemoryError):
+            return messages.LIMIT_MEMORY, ""
+        if isinstance(error, author.MetadataTooLargeError):
+            return messages.LIMIT_METADATA, ""
+        causes = _causes(error)
+        if any(map(_is_child_error, causes)) and self._kills.has_grown():
+            explanation = " (a process of the storlet was killed: out of memory)"
+            return messages.LIMIT_MEMORY, explanation
+        is_fork = any(_is_child_error(cause) or _is_refused_fork(cause) for cause in causes)
+        if is_fork and self._forks.has_grown():
+            explanation = " (the storlet has reached its limit of processes and threads)"
+            return messages.LIMIT_PROCESSES, explanation
+        if any(map(_is_disk_full, causes)):
+            return messages.LIMIT_SCRATCH, ""
+        return messages.FAILED, ""
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and all exceptions that led to it."""
+    causes: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo and len(causes) < _CAUSES_MAX:
+        cause = todo.pop()
+        if cause is not None and not any(cause is known for known in causes):
+            causes.append(cause)
+            todo += [cause.__cause__, cause.__context__]
+    return causes
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """A storlet can write to no other file system than its scratch space."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+def _is_refused_fork(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.EAGAIN
+    return isinstance(error, RuntimeError) and error.args[:1] == ("can't start new thread",)
+
+
+def _is_child_error(error: BaseException) -> bool:
+    return type(error).__name__ in _CHILD_ERRORS
+
+
+def summary(error: BaseException) -> str:
+    """One line for an exception."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        return f"storlet exited with code {code} before it was done"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the author's own __str__ may do anything
+        text = "(no text: its __str__ failed)"
+    name = type(error).__qualname__
+    return f"{name}: {text}" if text else name
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback without the frames of this package, cut in the middle."""
+    try:
+        trace = _first_of_author(error.__traceback__)
+        top = traceback.TracebackException(type(error), error, trace)
+        for each in _chain(top):
+            frames = [frame for frame in each.stack if not _is_internal(frame.filename)]
+            each.stack = traceback.StackSummary.from_list(frames)
+        return messages.cut_middle("".join(top.format()))
+    except (MemoryError, RecursionError):
+        return summary(error)
+
+
+def _first_of_author(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and _is_internal(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _chain(
+    top: traceback.TracebackException,
+) -> Iterator[traceback.TracebackException]:
+    todo: list[traceback.TracebackException | None] = [top]
+    while todo:
+        each = todo.pop()
+        if each is not None:
+            yield each
+            todo += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
+
+
+def _is_internal(filename: str) -> bool:
+    return filename.startswith((_PACKAGE_FOLDER, *_OUTER_FRAMES))
+
+
+def log_error(log: author.LogFile | None, main: str, text: str) -> None:
+    """Write an error into the invocation's log, if there is one."""
+    if log is not None:
+        log.write(f"{main} ERROR: {text.rstrip()}\n".encode("utf-8", "backslashreplace"))

@@ -1,0 +1,134 @@
+"""The inputs, the output and the log of one run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+
+from storlet_daemon import author, kernel
+from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.descriptors import Descriptors
+from storlet_daemon.worker.process_state import FileId, file_of, files_in, has_children
+
+SCANS_MAX = 100
+"""Scans for child processes that still hold the output.
+
+If no two scans in a row agree, because processes come and go too quickly, one is assumed to.
+"""
+
+
+class StillWritingError(Exception):
+    """A process that the storlet started outlives the run and can still write to its output."""
+
+
+class InputError(Exception):
+    """A descriptor does not support what the message requests of it."""
+
+
+class Streams:
+    """The files of one run. All but the log are closed in any case.
+
+    The log's descriptor stays with those of the message, whose owner closes it after the run has
+    been cleaned up.
+    """
+
+    def __init__(
+        self,
+        invoke: messages.Invoke,
+        descriptors: Descriptors,
+        send_metadata: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        self.invoke = invoke
+        self.log: author.LogFile | None = None
+        self._descriptors = descriptors
+        self._send_metadata = send_metadata
+        self._inputs: list[author.StorletInputFile] = []
+        self._outputs: list[author.StorletOutputFile] = []
+        self._donated: set[FileId] = set()
+        self._output_file: FileId = (0, 0)
+        # The storlet's own lists: it may change them, and everything is closed all the same.
+        self.inputs: list[author.StorletInputFile] = []
+        self.outputs: list[author.StorletOutputFile] = []
+
+    def open(self) -> None:
+        """Make the author's files from the descriptors."""
+        invoke = self.invoke
+        if invoke.log is not None:
+            fd = self._descriptors.filenos()[invoke.log.fd]
+            self.log = author.LogFile(fd, invoke.log.limit)
+        for number in self._descriptors.filenos():
+            self._donated.add(file_of(os.fstat(number)))
+        output = self._descriptors.take(invoke.output.fd)
+        self._output_file = file_of(os.fstat(output))
+        self._outputs.append(
+            author.StorletOutputFile(output, invoke.limits.metadata_bytes, self._send_metadata)
+        )
+        for number, given in enumerate(invoke.inputs):
+            try:
+                self._inputs.append(_open_input(given, self._descriptors))
+            except OSError as error:
+                reason = f"inputs[{number}] does not support the requested range: {error.strerror}"
+                raise InputError(reason) from None
+        self.inputs = list(self._inputs)
+        self.outputs = list(self._outputs)
+
+    def finish(self) -> None:
+        """After a run that returned: flush and close the output. An error fails the run."""
+        for one in self._outputs:
+            one.close()
+        if has_children() and self._is_output_held():
+            # Bytes written from now on would be missing from a result that looks complete.
+            raise StillWritingError(
+                "a process that the storlet started still holds its output: wait for its end first"
+            )
+
+    def _is_output_held(self) -> bool:
+        """True if a process that the storlet started has the output open.
+
+        A process may fork and exit during a scan, which then misses the copy. Only two equal scans
+        in a row are conclusive.
+        """
+        before: set[int] | None = None
+        for _ in range(SCANS_MAX):
+            found = set(kernel.strays(os.getpid(), ()))
+            if any(self._is_output_held_by(pid) for pid in found):
+                return True
+            if found == before:
+                return False
+            before = found
+        return True
+
+    def _is_output_held_by(self, pid: int) -> bool:
+        """True if another process has the output open, or cannot be inspected."""
+        try:
+            return self._output_file in files_in(f"/proc/{pid}/fd")
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    @property
+    def donated(self) -> set[FileId]:
+        """Every file of this run."""
+        return self._donated
+
+    def abandon(self) -> None:
+        """Close everything without flushing the output."""
+        for output in self._outputs:
+            with contextlib.suppress(OSError):
+                output.abandon()
+        for one in self._inputs:
+            with contextlib.suppress(OSError):
+                one.close()
+
+
+def _open_input(given: messages.Input, descriptors: Descriptors) -> author.StorletInputFile:
+    fd = descriptors.take(given.fd)
+    if given.start is None and given.end is None:
+        return author.StorletInputFile(given.metadata, fd)
+    try:
+        return author.StorletRangeInputFile(given.metadata, fd, given.start or 0, given.end)
+    except OSError:
+        os.close(fd)
+        raise

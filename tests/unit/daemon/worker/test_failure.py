@@ -1,0 +1,71 @@
+"""Error code, summary and traceback of a failed run."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storlet_daemon.author import MetadataTooLargeError
+from storlet_daemon.control_groups import ControlGroup
+from storlet_daemon.protocol import messages
+from storlet_daemon.worker import failure
+from storlet_daemon.worker.failure import LimitClassifier
+
+
+def test_an_exception_without_text_is_named() -> None:
+    class Sly(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert failure.summary(Sly()).endswith("Sly: (no text: its __str__ failed)")
+    assert "Sly" in failure.traceback_text(Sly())
+
+
+def classifier(tmp_path: Path, kills: int = 0, forks: int = 0) -> LimitClassifier:
+    """The classifier of a worker that started at counts of 1, after they grew by these."""
+    for more in (0, 1):
+        (tmp_path / "memory.events").write_text(f"oom_kill {1 + more * kills}\n")
+        (tmp_path / "pids.events").write_text(f"max {1 + more * forks}\n")
+        if not more:
+            found = LimitClassifier(ControlGroup("", str(tmp_path)))
+    return found
+
+
+def chained(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kills", "forks", "code"),
+    [
+        (MemoryError(), 0, 0, messages.LIMIT_MEMORY),
+        (MetadataTooLargeError(), 0, 0, messages.LIMIT_METADATA),
+        (SystemExit(0), 1, 1, messages.FAILED),
+        (ValueError(), 1, 1, messages.FAILED),
+        (BlockingIOError(errno.EAGAIN, "again"), 0, 0, messages.FAILED),
+        (BlockingIOError(errno.EAGAIN, "again"), 0, 1, messages.LIMIT_PROCESSES),
+        (RuntimeError("can't start new thread"), 0, 1, messages.LIMIT_PROCESSES),
+        (RuntimeError("cannot do anything"), 0, 1, messages.FAILED),
+        (OSError(errno.ENOSPC, "full"), 0, 0, messages.LIMIT_SCRATCH),
+        (OSError(errno.EFBIG, "full"), 0, 0, messages.LIMIT_SCRATCH),
+        (OSError(errno.EMFILE, "too many"), 0, 0, messages.FAILED),
+        (chained(ValueError(), OSError(errno.ENOSPC, "full")), 0, 0, messages.LIMIT_SCRATCH),
+        (
+            chained(ValueError(), BlockingIOError(errno.EAGAIN, "again")),
+            0,
+            1,
+            messages.LIMIT_PROCESSES,
+        ),
+        (subprocess.CalledProcessError(1, "sh"), 0, 1, messages.LIMIT_PROCESSES),
+        (subprocess.CalledProcessError(-9, "sh"), 1, 1, messages.LIMIT_MEMORY),
+        (subprocess.CalledProcessError(1, "sh"), 0, 0, messages.FAILED),
+    ],
+)
+def test_the_code_depends_on_the_exception_and_the_kernels_counters(
+    tmp_path: Path, error: BaseException, kills: int, forks: int, code: str
+) -> None:
+    assert classifier(tmp_path, kills, forks).explain(error)[0] == code
