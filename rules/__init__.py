@@ -1,16 +1,38 @@
-"""A pure library: a tenant's rules and facts about a request in, a decision out.
+"""A pure library: rules of a tenant and facts about a request in, a decision out.
 
 ::
 
-    text --parse--> RuleSet --engine.compile--> Compiled --decide(Facts)--> Decision, or Needs (facts to look up first)
-                       |                            '----explain(Facts)--> which rules were considered, and why
-                       '--consistency.check--> Finding, Finding, ...
+    text --parse--> RuleSet --engine.compile--> Compiled --decide(Facts)--> Decision or Needs
+                       |                            '----explain(Facts)---> Explanation
+                       '--check.consistency.check--> Finding, Finding, ...
 
-``model`` and ``facts`` are the values, ``conditions`` the table of what a rule may ask about, ``parse`` (with ``text``, ``when``,
-``values``, ``actions``, ``template`` and ``glob``) reads a rules object, ``engine``, ``explanation`` and ``report`` decide and tell why,
-``consistency`` (with ``questions``, ``pipelines``, ``cycles``, ``solver``, ``domains``, ``intervals`` and ``automata``) finds what cannot be meant,
-``example`` writes requests down, and ``reference`` is the page made of the table.
+Values
+  ``model``         rules, conditions, actions and findings: frozen values
+  ``facts``         what is known about a request
+  ``conditions``    the condition table: one row per fact that a rule can test
+  ``glob``          glob patterns
+  ``intervals``     sets of integers as sorted intervals
+  ``template``      ``{object}`` and the like in storlet parameters
 
-It imports nothing of Swift and nothing of the other packages, and it does no input or output beyond parsing; the import
-contract in ``pyproject.toml`` keeps it so.
+Reading a rules object
+  ``parse``         the entry point: text to ``RuleSet``, or all faults of the text
+  ``text``          a safe subset of YAML as a tree of nodes with positions
+  ``when``          conditions
+  ``actions``       ``run``, ``deny``, ``allow`` and the options of ``run``
+  ``values``        single values: strings, sizes, choices
+  ``faults``        the collected faults
+
+Deciding
+  ``engine``        compiled rules and decisions
+  ``index``         the rules that can match a request, by the values that they require
+  ``explanation``   why a rule matches a request or does not
+  ``report``        a decision in words and as JSON
+  ``example``       example requests: text to facts and back
+
+Checking and reference
+  ``check``         the package of consistency checks
+  ``reference``     generates the reference page from the condition table
+
+The library imports neither Swift nor the other packages, and performs no input or output beyond
+parsing. Import contracts in ``pyproject.toml`` enforce this and the layers.
 """

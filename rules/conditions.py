@@ -333,7 +333,7 @@ def with_all_reads(condition: Condition) -> Condition:
 
     Below ``not`` a test of GET stays as it is: there it leaves GET out of the rule, and leaving HEAD and COPY out with it would make
     the rule mean less, not more.  A ``not`` that leaves HEAD or COPY out by name stays, too: it is said plainly, and
-    :mod:`rules.consistency` warns of it.
+    :mod:`rules.check.consistency` warns of it.
     """
     return _with_all_reads(condition, below_not=False)
 

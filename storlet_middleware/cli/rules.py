@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rules import consistency, engine, example, parse
+from rules import engine, example, parse
+from rules.check import consistency
 from rules.facts import Facts
 from rules.faults import among
 from rules.model import Finding, RuleSet, Severity

@@ -24,10 +24,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rules import consistency, parse
+from rules import parse
+from rules.check import consistency
+from rules.check.pipelines import StorletFacts
 from rules.model import All as Always
 from rules.model import Condition, Finding, Not, Operator, Place, Rule, RuleSet, Run, Severity, Step, Test
-from rules.pipelines import StorletFacts
 
 _MEMORY_BYTES: Final = 1 << 30
 _NICE: Final = 10

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rules import consistency, reference
+from rules import reference
+from rules.check import consistency
 from rules.conditions import TABLE
 from rules.model import Finding, Operator, Place, RuleSet, Severity
 from rules.text import MAX_BYTES

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rules.check.consistency import check
+from rules.check.pipelines import StorletFacts
 from rules.conditions import cautious
-from rules.consistency import StorletFacts, check
 from rules.example import read_words
 from rules.facts import Facts, ObjectFacts
 from rules.model import Allow, Any, Condition, Deny, Finding, Operator, Place, Rule, RuleSet, Run, Severity, Step, Test

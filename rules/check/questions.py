@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rules import engine
-from rules.budget import Budget, UndecidedError
+from rules.check.budget import Budget, UndecidedError
+from rules.check.solver import Solver
 from rules.conditions import holds, tests_of
 from rules.facts import RUN_HEADER, Facts
 from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
-from rules.solver import Solver
 
 #: Steps for all questions about a rules object together, and for one of them.
 TOTAL_STEPS: Final = 1_500_000
@@ -54,7 +54,7 @@ UNASKED: Final = Test("header", Operator.PRESENT, operand=False, key=RUN_HEADER)
 
 
 class Questions:
-    """Questions about one rules object.  Each may raise :class:`rules.budget.UndecidedError`.
+    """Questions about one rules object.  Each may raise :class:`rules.check.budget.UndecidedError`.
 
     :param total_steps: see :data:`TOTAL_STEPS`.
     """

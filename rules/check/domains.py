@@ -6,7 +6,7 @@ other facts, into a :class:`Solution`: whether the value may be missing, and a v
 ========  ============================================================================
 kind      solved as
 ========  ============================================================================
-strings   intersection of languages (:mod:`rules.automata`)
+strings   intersection of languages (:mod:`rules.check.automata`)
 number    one interval after another cut out of the numbers from 0
 network   the same of the addresses, IPv4 before IPv6
 time      the same of the minutes of a week
@@ -29,9 +29,10 @@ from functools import cached_property
 from typing import Any as Anything
 from typing import Final, TypeAlias, cast
 
-from rules import automata, glob
-from rules.automata import EVERY, MANY, Language, Universe
-from rules.budget import Budget
+from rules import glob
+from rules.check import automata
+from rules.check.automata import EVERY, MANY, Language, Universe
+from rules.check.budget import Budget
 from rules.conditions import TABLE, WEEK, Kind, comparison, holds_of_missing, value_of
 from rules.facts import Facts
 from rules.intervals import Intervals, cut, merged

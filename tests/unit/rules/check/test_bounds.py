@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from rules import domains
-from rules.budget import Budget, UndecidedError
+from rules.check import domains
+from rules.check.budget import Budget, UndecidedError
+from rules.check.consistency import check
+from rules.check.cycles import CycleCheck
+from rules.check.pipelines import StorletFacts
+from rules.check.questions import Questions
+from rules.check.solver import Solver
 from rules.conditions import WEEK
-from rules.consistency import check
-from rules.cycles import CycleCheck
 from rules.facts import Facts
 from rules.model import Operator, RuleSet, Test
 from rules.parse import MAX_RULES, parse
-from rules.pipelines import StorletFacts
-from rules.questions import Questions
-from rules.solver import Solver
 
 
 def rules_of(*texts: str) -> RuleSet:

@@ -15,13 +15,13 @@ code                       severity
 ``pipeline.type``          error    a storlet does not take what the one before it gives
 ``pipeline.input``         both     the first storlet does not take the matching objects: any (error), or some (warning)
 ``rules.undo-one-another`` warning  each of two rules is triggered by the content type that the other one makes
-``rules.cycle``            warning  the same of more rules, in a circle (:mod:`rules.cycles`)
+``rules.cycle``            warning  the same of more rules, in a circle (:mod:`rules.check.cycles`)
 ``check.undecided``        warning  the work that a check may do was used up before it had an answer
 ========================== ======== ====================================================================================
 
 An error is certain and never meant: it refuses the upload.  A warning may be meant, and is accepted by whoever says so.
 
-The answers are exact for everything a condition can say (:mod:`rules.solver`).  Every example was evaluated by the engine
+The answers are exact for everything a condition can say (:mod:`rules.check.solver`).  Every example was evaluated by the engine
 before it is shown; one with ``header.x-run-storlet`` is a client's that asks for a storlet itself.  What a check costs is bounded in steps, whatever the rules say, and an answer that was not found within
 the bound is no answer: it is reported as such.
 """
@@ -33,16 +33,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rules.budget import UndecidedError
-from rules.cycles import CycleCheck, at
+from rules.check.budget import UndecidedError
+from rules.check.cycles import CycleCheck, at
+from rules.check.pipelines import READS, PipelineCheck, StorletFacts
+from rules.check.questions import UNASKED, Answer, Cover, Questions, parts_of, present
 from rules.engine import gives_way
 from rules.example import describe, show
 from rules.facts import Facts
 from rules.model import Action, All, Allow, Condition, Deny, Finding, Not, Place, Rule, RuleSet, Run, Severity, Test
-from rules.pipelines import READS, PipelineCheck, StorletFacts
-from rules.questions import UNASKED, Answer, Cover, Questions, parts_of, present
-
-__all__ = ["StorletFacts", "check"]
 
 #: Conditions with more parts are not searched for those that exclude one another.
 _MANY_PARTS: Final = 40

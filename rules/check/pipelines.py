@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from rules.check.questions import Answer, Questions, present
 from rules.conditions import READING, media_type
 from rules.example import describe
 from rules.model import All, Any, Condition, Finding, Not, Operator, Place, Rule, Run, Severity, Step, Test
-from rules.questions import Answer, Questions, present
 
 
 @dataclass(frozen=True)

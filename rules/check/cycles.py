@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rules.budget import UndecidedError
+from rules.check.budget import UndecidedError
+from rules.check.pipelines import StorletFacts, output_type
+from rules.check.questions import Questions, present
 from rules.conditions import comparison, tests_of
 from rules.example import describe
 from rules.facts import Facts, Unknown
 from rules.model import All, Any, Condition, Finding, Not, Rule, Severity, Test
-from rules.pipelines import StorletFacts, output_type
-from rules.questions import Questions, present
 
 _METHODS: Final = ("COPY", "PUT")
 _CHANGING: Final = ("content-type", "method")

@@ -1,7 +1,7 @@
 """Is there a request of which these conditions hold, and if so, which: exact, with a witness, within a budget.
 
 Conditions are any formula of tests.  The search keeps what has been assumed so far (literals, solved for each fact apart,
-see :mod:`rules.domains`) and what still has to be true (clauses).  It never guesses blindly: it makes a request out of what is
+see :mod:`rules.check.domains`) and what still has to be true (clauses).  It never guesses blindly: it makes a request out of what is
 assumed, looks for a clause that this request breaks, and only then assumes one of the clause's parts after the other, first
 those clauses that leave the fewest parts.  So a formula of a thousand clauses of which a plain request breaks three costs three
 steps.
@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from typing import Any as Anything
 from typing import Final, TypeAlias
 
-from rules.budget import Budget
+from rules.check.budget import Budget
+from rules.check.domains import Dimension, Literal, Solution
+from rules.check.domains import solve as solve_dimension
 from rules.conditions import TABLE, Group, Kind
-from rules.domains import Dimension, Literal, Solution
-from rules.domains import solve as solve_dimension
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import Any, Condition, Not, Operator, Test
 
@@ -123,7 +123,7 @@ class Solver:
     def solve(self, conditions: Iterable[Condition], budget: Budget, refine: Refine | None = None) -> Facts | None:
         """A request of which all ``conditions`` hold, or ``None`` when there is none.
 
-        Raises :class:`rules.budget.UndecidedError` when neither was found out.
+        Raises :class:`rules.check.budget.UndecidedError` when neither was found out.
         """
         refinements: list[Formula] = []
         start = self._assume(_State({}, {}), [self._formula(each) for each in conditions], budget)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from rules.budget import Budget
+from rules.check.budget import Budget
 
 #: Code points, as sorted and disjoint (first, last), both inclusive.
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from rules import engine
-from rules.consistency import StorletFacts, check
+from rules.check.consistency import check
+from rules.check.pipelines import StorletFacts
 from rules.example import read_words
 from rules.model import All, Any, Deny, Finding, Not, Operator, Rule, RuleSet, Severity, Test
 from rules.parse import parse

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules import automata
-from rules.automata import EVERY, MANY, Language, Universe, shortest
-from rules.budget import Budget, UndecidedError
-from rules.domains import language
+from rules.check import automata
+from rules.check.automata import EVERY, MANY, Language, Universe, shortest
+from rules.check.budget import Budget, UndecidedError
+from rules.check.domains import language
 from rules.facts import ContainerFacts, Facts, ObjectFacts
 from rules.model import Operator, Test
 from tests.unit.rules import naive

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.budget import Budget, UndecidedError
+from rules.check.budget import Budget, UndecidedError
+from rules.check.solver import Solver
 from rules.conditions import METHODS, holds
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import All, Any, Condition, Not, Operator, Test
-from rules.solver import Solver
 from tests.unit.rules import naive, strategies
 from tests.unit.rules.small_world import WORLDS, World
 
@@ -125,7 +125,7 @@ def _names(chance: random.Random, *others: str) -> str | None:
 
 
 def _request(chance: random.Random) -> Facts:
-    """Any request there can be, by the words of :mod:`rules.solver` about which facts go together."""
+    """Any request there can be, by the words of :mod:`rules.check.solver` about which facts go together."""
     sort = chance.choice(["known", "anonymous", "signed"])
     caller = Caller(is_anonymous=True) if sort == "anonymous" else Caller(
         _names(chance) if sort == "known" else None,
