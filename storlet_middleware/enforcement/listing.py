@@ -1,15 +1,23 @@
-"""A container's listing in which objects that a mandatory rule covers have a name and a date, and nothing of their bytes.
+"""Container listings in which a covered object shows its name and date, and no facts of its bytes.
 
 ::
 
-    listing_formats, s3api, staticweb  <--  filtered  <--  slo, versioned_writes, symlink  <--  proxy-server
+    listing_formats, s3api, staticweb    to the left: converts and shows the listing
+              ^
+          filtered                       hides covered entries
+              ^
+    slo, versioned_writes, symlink       to the right: adds facts of large objects and links
+              ^
+         proxy-server
 
-Swift's proxy server lists in JSON whatever was asked for, and ``listing_formats`` left of us makes of it what the client wants;
-should it stand right of us, XML is understood as well, and plain text has names only.  Of a covered entry what is in
-:data:`_KEPT` stays, and the rest becomes what says nothing and is still valid to everybody on the left, who take an entry's
-``hash``, ``bytes`` and ``content_type`` for granted.  A listing that cannot be understood is not passed on.
+Swift's proxy server always lists in JSON, and ``listing_formats`` to the left of the storlet filter
+converts it to the format of the client.  If it is to the right instead, XML is parsed as well;
+plain text consists of names only.  The keys in :data:`_KEPT_KEYS` of a covered entry stay.  The
+rest is replaced by neutral values, because the middlewares to the left require an entry's ``hash``,
+``bytes`` and ``content_type``.  A listing that cannot be parsed is refused.
 
-A page is in memory as a whole (10,000 entries at most, as Swift has it); ``listing_formats`` and others hold it so, too.
+A page is held in memory (at most 10,000 entries, Swift's limit); ``listing_formats`` and other
+middlewares do so, too.
 """
 
 from __future__ import annotations
@@ -29,35 +37,39 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import bounded
 
-#: What stays of an entry that is hidden: which object there is, since when, and which version of it this is.
-_KEPT: Final = ("name", "last_modified", "version_id", "is_latest")
-#: What it gets instead of the rest.  To S3 clients an empty hash is the valid ETag ``""``.
-_SAYS_NOTHING: Final = {"hash": "", "bytes": 0, "content_type": "application/octet-stream"}
-#: What a hash or a length of the whole answer would still tell.
-_OF_THE_BODY: Final = ("content-length", "etag", "content-md5", "digest", "repr-digest", "content-digest")
-#: A page of 10,000 names of 1,024 bytes, each of which JSON writes as six, with all that an entry has beside its name.
-_MOST_BYTES: Final = 96 << 20
-#: How long rules are asked before other requests have their turn.
-_TURN_SECONDS: Final = 0.01
+#: Keys that a covered entry keeps: they identify the object, its date and its version.
+_KEPT_KEYS: Final = ("name", "last_modified", "version_id", "is_latest")
+#: Replacements for the other required keys.  To S3 clients an empty hash is the valid ETag ``""``.
+_NEUTRAL_VALUES: Final = {"hash": "", "bytes": 0, "content_type": "application/octet-stream"}
+#: Headers with a hash or length of the original body.
+_BODY_HEADERS: Final = (
+    "content-length", "etag", "content-md5", "digest", "repr-digest", "content-digest",
+)  # fmt: skip
+#: A page of 10,000 names of 1,024 bytes, six JSON bytes for each, plus the other keys of an entry.
+_MAX_BODY_BYTES: Final = 96 << 20
+#: Checks yield to other requests of the process at this interval.
+_YIELD_SECONDS: Final = 0.01
 
-_UNTOLD: Final = frozenset({"metadata"})
-#: Nothing tells an empty object from a dynamic large one, which is as long as its segments are.
-_UNTOLD_OF_EMPTY: Final = _UNTOLD | {"size"}
-_UNTOLD_OF_LINK: Final = _UNTOLD_OF_EMPTY | {"content-type"}
-_UNTOLD_OF_UNSEEN_LINK: Final = _UNTOLD_OF_LINK | {"object", "container"}
+_UNKNOWN: Final = frozenset({"metadata"})
+#: An empty entry may be a dynamic large object, whose length is the sum of its segments.
+_UNKNOWN_OF_EMPTY: Final = _UNKNOWN | {"size"}
+_UNKNOWN_OF_LINK: Final = _UNKNOWN_OF_EMPTY | {"content-type"}
+_UNKNOWN_OF_UNSEEN_LINK: Final = _UNKNOWN_OF_LINK | {"object", "container"}
 
 WSGIApp = Callable[..., Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object, or a version of one, as its container's listing tells of it.
+    """An object, or one version of it, as its container listing describes it.
 
-    :param content_type: the entry's own, as is ``size_bytes``: those of a link, not of what it leads to.
-    :param version_id: in a listing of versions (``?versions``); ``null`` for an object that has none.
+    :param content_type: the entry's own; of a link, not of its target.  So is ``size_bytes``.
+    :param version_id: set in a listing of versions (``?versions``); ``null`` for an object from
+        before versioning.
     :param leads_to: account, container and name of a link's target.
-    :param is_large: it is a static large object: its bytes are other objects'.
-    :param unknown: facts (of :data:`rules.conditions.TABLE`) that a GET of the object may have otherwise than the entry.
+    :param is_large: whether it is a static large object, which consists of other objects.
+    :param unknown: facts (keys of :data:`rules.conditions.TABLE`) that may differ from the entry
+        when the object is read by GET.
     """
 
     name: str
@@ -66,179 +78,221 @@ class Entry:
     version_id: str | None = None
     leads_to: tuple[str, str, str] | None = None
     is_large: bool = False
-    unknown: frozenset[str] = _UNTOLD
+    unknown: frozenset[str] = _UNKNOWN
 
 
 Hides = Callable[[Entry], bool]
 
 
 def filtered(app: WSGIApp, environ: dict[str, Any], hides: Hides) -> Answer:
-    """The answer of ``app`` to a container's GET or HEAD, without what ``hides`` says must not be seen.
+    """Return the answer of ``app`` to a GET or HEAD of a container, with covered entries hidden.
 
-    Raises :class:`BackendFailed` for a listing that cannot be understood, and whatever ``hides`` raises.
+    :param hides: returns whether an entry is covered; its exceptions are passed on.
+
+    Raises :class:`BackendFailed` if the listing cannot be parsed.
     """
     answer = Answer(*Request(environ).call_application(app))
     if environ["REQUEST_METHOD"] != "GET" or not answer.status.startswith("2"):
         return answer
-    kind = answer.header("content-type").partition(";")[0].strip().lower()
-    if kind == "text/plain":
-        return answer  # names
-    body = _read(answer)
-    changed = _without(body, _understood(answer, kind, body), hides) if body else None
+    media_type = _media_type(answer)
+    if media_type == "text/plain":
+        return answer  # consists of names only
+    body = _read_body(answer)
+    changed = _hide_covered(_parse(answer, media_type, body), hides) if body else None
     if changed is None:
         return Answer(answer.status, answer.headers, [body])
-    headers = [(key, value) for key, value in answer.headers if key.lower() not in _OF_THE_BODY]
-    return Answer(answer.status, [*headers, ("Content-Length", str(len(changed)))], [changed])
+    return _with_body(answer, changed)
 
 
 def without_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
-    """The answer of ``app`` to a container's or an account's GET or HEAD, without how many bytes there are.
+    """Return the answer of ``app`` to a GET or HEAD of a container or account, with zero byte sums.
 
-    The sum of a container with one object is that object's length, and two sums tell that of what was stored between them.
+    The sum of a container with one object is the length of that object, and the difference of two
+    sums is the length of the objects that were stored in between.
     """
     answer = Answer(*Request(environ).call_application(app))
-    # Many clients take these headers for granted.
-    headers = [(key, "0" if key.lower().endswith("-bytes-used") else value) for key, value in answer.headers]
+    # Many clients require these headers, so they are set to 0 and not removed.
+    headers = [
+        (key, "0" if key.lower().endswith("-bytes-used") else value)
+        for key, value in answer.headers
+    ]
     return Answer(answer.status, headers, answer.chunks)
 
 
 def containers_without_sums(answer: Answer) -> Answer:
-    """An account's list of containers in which each has 0 bytes; raises :class:`BackendFailed` when it is no such list."""
-    kind = answer.header("content-type").partition(";")[0].strip().lower()
-    if kind == "text/plain" or not answer.status.startswith("200"):
-        return answer  # names
-    body = _read(answer)
+    """Return the container list of an account with 0 bytes for each container.
+
+    Raises :class:`BackendFailed` if the list cannot be parsed.
+    """
+    media_type = _media_type(answer)
+    if media_type == "text/plain" or not answer.status.startswith("200"):
+        return answer  # consists of names only
+    body = _read_body(answer)
     try:
-        entries = json.loads(body if kind == "application/json" else b"")
-        changed = json.dumps([entry | {"bytes": 0} if "bytes" in entry else entry for entry in entries]).encode()
+        entries = json.loads(body if media_type == "application/json" else b"")
+        changed = [entry | {"bytes": 0} if "bytes" in entry else entry for entry in entries]
+        changed_body = json.dumps(changed).encode()
     except (TypeError, ValueError) as error:
-        raise _unreadable(f"type {kind!r}") from error
-    headers = [(key, value) for key, value in answer.headers if key.lower() not in _OF_THE_BODY]
-    return Answer(answer.status, [*headers, ("Content-Length", str(len(changed)))], [changed])
+        raise _unreadable(f"type {media_type!r}") from error
+    return _with_body(answer, changed_body)
 
 
-def _understood(answer: Answer, kind: str, body: bytes) -> _Listing:
-    form = _FORMS.get(kind)
-    if form is None or not answer.status.startswith("200") or answer.header("content-encoding"):
-        raise _unreadable(f"status {answer.status}, type {kind!r}")
+def _media_type(answer: Answer) -> str:
+    return answer.header("content-type").partition(";")[0].strip().lower()
+
+
+def _with_body(answer: Answer, body: bytes) -> Answer:
+    headers = [(key, value) for key, value in answer.headers if key.lower() not in _BODY_HEADERS]
+    return Answer(answer.status, [*headers, ("Content-Length", str(len(body)))], [body])
+
+
+def _parse(answer: Answer, media_type: str, body: bytes) -> _Listing:
+    parser = _PARSERS.get(media_type)
+    if parser is None or not answer.status.startswith("200") or answer.header("content-encoding"):
+        raise _unreadable(f"status {answer.status}, type {media_type!r}")
     try:
-        return form(body)
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError, ET.ParseError) as error:
+        return parser(body)
+    except (
+        AttributeError, LookupError, RecursionError, TypeError, ValueError, ET.ParseError,
+    ) as error:  # fmt: skip
         raise _unreadable(repr(error)) from error
 
 
-def _without(body: bytes, listing: _Listing, hides: Hides) -> bytes | None:
-    """The listing with entries hidden; ``None`` when none has to be."""
+def _hide_covered(listing: _Listing, hides: Hides) -> bytes | None:
+    """Return the listing with covered entries hidden; ``None`` if none is covered."""
     covered = []
-    end_of_turn = monotonic() + _TURN_SECONDS
-    for number, entry in listing.entries:
+    next_yield = monotonic() + _YIELD_SECONDS
+    for index, entry in listing.entries:
         if entry is None or hides(entry):
-            covered.append(number)
-        # Rules are many and entries, too: other requests of this process shall not wait for all of them.
-        if monotonic() > end_of_turn:
+            covered.append(index)
+        # Many rules times many entries take long; other requests of this process must not starve.
+        if monotonic() > next_yield:
             sleep(0)
-            end_of_turn = monotonic() + _TURN_SECONDS
+            next_yield = monotonic() + _YIELD_SECONDS
     return listing.without(covered) if covered else None
 
 
 def _unreadable(reason: str) -> BackendFailed:
-    return BackendFailed(f"the container's listing cannot be understood, and rules hide parts of it: {reason}"[:300])
+    return BackendFailed(f"cannot parse the listing to hide what rules cover: {reason}"[:300])
 
 
-def _read(answer: Answer) -> bytes:
-    return bounded(answer.chunks, _MOST_BYTES, _unreadable(f"it has more than {_MOST_BYTES} bytes"))
+def _read_body(answer: Answer) -> bytes:
+    too_large = _unreadable(f"it has more than {_MAX_BODY_BYTES} bytes")
+    return bounded(answer.chunks, _MAX_BODY_BYTES, too_large)
 
 
 class _Listing(Protocol):
-    """``entries``: objects by their place; ``None`` for one that is hidden whatever the rules say."""
+    """A parsed listing.
+
+    ``entries`` has the index and the entry of each object; ``None`` as an entry means that the
+    object is hidden without consulting the rules.
+    """
 
     entries: list[tuple[int, Entry | None]]
 
     def without(self, covered: Iterable[int]) -> bytes:
-        """The listing in which those at the places ``covered`` are hidden."""
+        """Return the serialised listing with the entries at the indexes ``covered`` hidden."""
 
 
-class _Json:
-    """As Swift's proxy server gives it; the constructor raises what the parser and missing values raise."""
+class _JsonListing:
+    """The format of Swift's proxy server.
+
+    The constructor lets the exceptions of the parser and of missing keys through.
+    """
 
     def __init__(self, body: bytes) -> None:
         self._items = json.loads(body)
         if not isinstance(self._items, list):
-            raise TypeError("no list")
+            raise TypeError("the listing is not a list")
         self.entries = [
-            (number, self._entry(item)) for number, item in enumerate(self._items) if item.keys() != {"subdir"}
+            (index, self._entry(item))
+            for index, item in enumerate(self._items)
+            if item.keys() != {"subdir"}
         ]
 
     def without(self, covered: Iterable[int]) -> bytes:
-        for number in covered:
-            self._items[number] = self._hidden(self._items[number])
+        for index in covered:
+            self._items[index] = self._hidden(self._items[index])
         return json.dumps(self._items).encode("ascii")
 
     def _entry(self, item: dict[str, Any]) -> Entry | None:
         name, content_type, size_bytes = item["name"], item["content_type"], int(item["bytes"])
         if not isinstance(name, str) or not isinstance(content_type, str):
-            raise TypeError("a name or type that is no text")
+            raise TypeError("the name or content type is not a string")
         version_id, is_large = item.get("version_id"), "slo_etag" in item
-        # With version_symlink it is Swift's own link to the object's current version, and the entry tells of that.
+        # version_symlink marks Swift's own link to the object's current version, and the entry
+        # describes that version.
         if "symlink_path" not in item or item.get("version_symlink"):
-            unknown = _UNTOLD if size_bytes else _UNTOLD_OF_EMPTY
+            unknown = _UNKNOWN if size_bytes else _UNKNOWN_OF_EMPTY
             return Entry(name, content_type, size_bytes, version_id, None, is_large, unknown)
-        target = _target(item["symlink_path"])
-        return target and Entry(name, content_type, size_bytes, version_id, target, is_large, _UNTOLD_OF_LINK)
+        target = _parse_target(item["symlink_path"])
+        if target is None:
+            return None
+        return Entry(name, content_type, size_bytes, version_id, target, is_large, _UNKNOWN_OF_LINK)
 
     def _hidden(self, item: dict[str, Any]) -> dict[str, Any]:
-        hidden = {key: item[key] for key in _KEPT if key in item} | _SAYS_NOTHING
-        # No object but the mark that there is none any more: it has no bytes of which its type could tell.
+        hidden = {key: item[key] for key in _KEPT_KEYS if key in item} | _NEUTRAL_VALUES
+        # A delete marker has no bytes that its content type could reveal.
         if "version_id" in item and item["content_type"] == DELETE_MARKER_CONTENT_TYPE:
             hidden["content_type"] = DELETE_MARKER_CONTENT_TYPE
         return hidden
 
 
-def _target(path: str) -> tuple[str, str, str] | None:
-    """Account, container and name that a link leads to; ``None`` when they cannot be told."""
+def _parse_target(path: str) -> tuple[str, str, str] | None:
+    """Return account, container and name of a link's target; ``None`` if the path is invalid."""
     try:
         empty, _, account, container, name = unquote(path, errors="strict").split("/", 4)
     except ValueError:
         return None
-    return None if empty or not account or not container or not name else (account, container, name)
+    is_valid = not empty and account and container and name
+    return (account, container, name) if is_valid else None
 
 
-class _Xml:
-    """As ``listing_formats`` makes it: five elements in each object, nothing of links, versions and large objects."""
+class _XmlListing:
+    """The format of ``listing_formats``.
+
+    Each object has five elements, and none for links, versions and large objects.
+    """
 
     def __init__(self, body: bytes) -> None:
+        # Swift writes neither document types nor comments, and only a document type can declare
+        # entities.
         if b"<!" in body:
-            raise ValueError("a document type or a comment")  # Swift makes none, and entities are declared in one
+            raise ValueError("the listing has a document type or a comment")
         self._root = ET.fromstring(body)  # noqa: S314 - see above
-        if self._root.tag != "container" or any(element.tag not in ("object", "subdir") for element in self._root):
-            raise ValueError("no container's listing")
+        if self._root.tag != "container" or any(
+            element.tag not in ("object", "subdir") for element in self._root
+        ):
+            raise ValueError("the document is not a container listing")
         self.entries: list[tuple[int, Entry | None]] = [
-            (number, self._entry(element)) for number, element in enumerate(self._root) if element.tag == "object"
+            (index, self._entry(element))
+            for index, element in enumerate(self._root)
+            if element.tag == "object"
         ]
 
     def without(self, covered: Iterable[int]) -> bytes:
-        for number in covered:
-            self._hide(self._root[number])
+        for index in covered:
+            self._hide(self._root[index])
         changed: bytes = ET.tostring(self._root, encoding="UTF-8", xml_declaration=True)
         return changed
 
     def _entry(self, element: ET.Element) -> Entry:
         values = {part.tag: part.text or "" for part in element}
         size_bytes = int(values["bytes"])
-        # An empty one may be a link, nobody knows where to.
-        unknown = _UNTOLD if size_bytes else _UNTOLD_OF_UNSEEN_LINK
+        # An empty object may be a link to an unknown target.
+        unknown = _UNKNOWN if size_bytes else _UNKNOWN_OF_UNSEEN_LINK
         return Entry(values["name"], values["content_type"], size_bytes, unknown=unknown)
 
     def _hide(self, element: ET.Element) -> None:
         for part in list(element):
-            if part.tag in _SAYS_NOTHING:
-                part.text = str(_SAYS_NOTHING[part.tag])
-            elif part.tag not in _KEPT:
+            if part.tag in _NEUTRAL_VALUES:
+                part.text = str(_NEUTRAL_VALUES[part.tag])
+            elif part.tag not in _KEPT_KEYS:
                 element.remove(part)
 
 
-_FORMS: Final[dict[str, Callable[[bytes], _Listing]]] = {
-    "application/json": _Json,
-    "application/xml": _Xml,
-    "text/xml": _Xml,
+_PARSERS: Final[dict[str, Callable[[bytes], _Listing]]] = {
+    "application/json": _JsonListing,
+    "application/xml": _XmlListing,
+    "text/xml": _XmlListing,
 }

@@ -1,7 +1,8 @@
-"""What a request's rules may look at, taken from its environment: a :class:`rules.facts.Facts`.
+"""Builds the facts of a request that rules may test: a :class:`rules.facts.Facts`.
 
-What the request itself says costs nothing.  What the object and its container say is looked up when a decision depends on
-it (:class:`Asker`), with our own right: a rule about the object's metadata holds for callers who may not read them, too.
+The facts of the request itself come from its environment and cost nothing.  Those of the object and
+its container are looked up when a decision depends on them (:class:`Asker`), with pre-authorised
+requests: a rule about the object's metadata also applies to callers without permission to read it.
 """
 
 from __future__ import annotations
@@ -28,21 +29,27 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.caller import caller_of, lenient
 from storlet_middleware.wsgi.strings import wsgi
 
-#: A rule's text is seen by more people than a token may be.
-_SECRETS: Final = frozenset(
+#: Hidden from rules, because more people may read a rule and its messages than a token.
+_SECRET_HEADERS: Final = frozenset(
     (
-        "HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN", "HTTP_X_SERVICE_TOKEN", "HTTP_X_AUTH_KEY", "HTTP_AUTHORIZATION",
-        "HTTP_COOKIE", "HTTP_X_AMZ_SECURITY_TOKEN", "HTTP_X_CONTAINER_SYNC_AUTH",
+        "HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN", "HTTP_X_SERVICE_TOKEN", "HTTP_X_AUTH_KEY",
+        "HTTP_AUTHORIZATION", "HTTP_COOKIE", "HTTP_X_AMZ_SECURITY_TOKEN",
+        "HTTP_X_CONTAINER_SYNC_AUTH",
     )
 )  # fmt: skip
-#: Headers that have no ``HTTP_`` before their names in an environment.
-_BARE: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
-_SIGNATURES: Final = frozenset(("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature"))
-_MINUTES_OF_DAY: Final = 24 * 60
+#: Headers whose WSGI keys have no ``HTTP_`` prefix.
+_UNPREFIXED_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
+_SIGNATURE_PARAMETERS: Final = frozenset(
+    ("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature")
+)
+_MINUTES_PER_DAY: Final = 24 * 60
 
 
 class _Headers(Mapping[str, str]):
-    """A request's headers but for tokens, by name in lower case; read when a rule asks, as few do."""
+    """A request's headers by name in lower case, without tokens.
+
+    Headers are read on access, because few rules test them.
+    """
 
     __slots__ = ("_environ",)
 
@@ -57,33 +64,41 @@ class _Headers(Mapping[str, str]):
 
     def get(self, name: str, default: Any = None) -> Any:
         key = _key_of(name)
-        value = None if key in _SECRETS else self._environ.get(key)
-        # Content-Type and -Length are there without a value where the client sent none.
-        return default if value is None or (key in _BARE and not value) else lenient(value)
+        value = None if key in _SECRET_HEADERS else self._environ.get(key)
+        # WSGI servers set Content-Type and Content-Length to "" if the client sent none.
+        is_missing = value is None or (key in _UNPREFIXED_KEYS and not value)
+        return default if is_missing else lenient(value)
 
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
 
     def __iter__(self) -> Iterator[str]:
-        names = (key.removeprefix("HTTP_").replace("_", "-").lower() for key in self._environ if _is_header(key))
-        return (name for name in names if name in self)
+        keys = (key.removeprefix("HTTP_") for key in self._environ if _is_header(key))
+        lower_names = (key.replace("_", "-").lower() for key in keys)
+        return (name for name in lower_names if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 def _is_header(key: str) -> bool:
-    return key.startswith("HTTP_") or key in _BARE
+    return key.startswith("HTTP_") or key in _UNPREFIXED_KEYS
 
 
 def _key_of(name: str) -> str:
     key = name.upper().replace("-", "_")
-    return key if key in _BARE else f"HTTP_{key}"
+    return key if key in _UNPREFIXED_KEYS else f"HTTP_{key}"
 
 
-def of_request(environ: Mapping[str, Any], method: str, container: str | None, name: str | None) -> Facts:
-    """Facts of a request for an object, a container or (both ``None``) the account; what is stored is not known yet."""
-    query = parse_qsl(lenient(environ["QUERY_STRING"]), keep_blank_values=True) if environ.get("QUERY_STRING") else ()
+def of_request(
+    environ: Mapping[str, Any], method: str, container: str | None, name: str | None
+) -> Facts:
+    """Return the facts of a request for an object, a container or (both ``None``) the account.
+
+    The facts of the stored object and of its container are left unknown.
+    """
+    query_string = environ.get("QUERY_STRING")
+    query = parse_qsl(lenient(query_string), keep_blank_values=True) if query_string else ()
     now = time.gmtime()
     return Facts(
         method=method,
@@ -91,24 +106,26 @@ def of_request(environ: Mapping[str, Any], method: str, container: str | None, n
         object=name,
         caller=caller_of(environ),
         headers=_Headers(environ),
-        query={key: value for key, value in query if key not in _SIGNATURES},
-        # Not X-Forwarded-For: that is what a client says of itself.
+        query={key: value for key, value in query if key not in _SIGNATURE_PARAMETERS},
+        # X-Forwarded-For is not used: clients can forge it.
         client_address=environ.get("REMOTE_ADDR") or None,
-        minute_of_week=now.tm_wday * _MINUTES_OF_DAY + now.tm_hour * 60 + now.tm_min,
+        minute_of_week=now.tm_wday * _MINUTES_PER_DAY + now.tm_hour * 60 + now.tm_min,
     )
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- stored objects and containers ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a HEAD said of an object: its facts, and by what its state is told from a later one.
+    """The result of a HEAD of an object: its facts, and what identifies its state.
 
-    :param stamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty when there is no object.
-    :param reverse: name of the rule that has to be undone on reading, or empty.
-    :param etag: without quotes; empty when there is no object.
-    :param is_plain: neither a manifest nor reached by a link, which are other objects when asked for by themselves.
+    :param stamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty if there is
+        no object.
+    :param reverse: name of the rule whose storlet must be reversed on reading; empty if none.
+    :param etag: without quotes; empty if there is no object.
+    :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
+        or link read as such is a different object.
     """
 
     facts: ObjectFacts
@@ -119,23 +136,31 @@ class Stored:
 
 
 def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
-    """Look an object up with our own right; raises :class:`BackendFailed` unless it is known whether there is one.
+    """Look an object up with a pre-authorised HEAD.
 
-    :param path: quoted, with its query (``?version-id=`` means that version).
+    Raises :class:`BackendFailed` if Swift's answer does not say whether the object exists.
+
+    :param path: quoted, with its query (``?version-id=`` selects a version).
     """
-    # What has expired is there for us when it is for the client: else nothing of it would be known, and it would be given.
-    headers = {"X-Open-Expired": environ["HTTP_X_OPEN_EXPIRED"]} if "HTTP_X_OPEN_EXPIRED" in environ else None
+    # Open expired objects if the client's request does.  Otherwise the rules would see no object,
+    # and Swift would give the client its bytes.
+    opens_expired = environ.get("HTTP_X_OPEN_EXPIRED")
+    headers = {"X-Open-Expired": opens_expired} if opens_expired is not None else None
     request = make_pre_authed_request(
         environ, method="HEAD", path=path, headers=headers, swift_source=names.SWIFT_SOURCE
     )
     answer = request.get_response(app)
     drain_and_close(answer)
     if answer.status_int in (400, 404, 412):
-        # No object, and no path or version of which Swift could have one: it answers the client alike.
+        # There is no object, or Swift cannot have one with this path or version.  The client gets
+        # the same answer.
         return Stored(ObjectFacts())
     if answer.status_int // 100 != 2:
-        raise BackendFailed(f"the object cannot be looked up for its rules: Swift answered {answer.status_int}")
+        raise BackendFailed(
+            f"cannot look up the object for the rules: Swift answered {answer.status_int}"
+        )
     headers = answer.headers
+    is_manifest = config_true_value(headers.get("X-Static-Large-Object", "false"))
     return Stored(
         ObjectFacts(
             exists=True,
@@ -146,17 +171,17 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
         str(headers.get("X-Timestamp") or ""),
         lenient(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
-        not config_true_value(headers.get("X-Static-Large-Object", "false")) and "Content-Location" not in headers,
+        not is_manifest and "Content-Location" not in headers,
     )
 
 
 def listed(content_type: str, size_bytes: int) -> ObjectFacts:
-    """What a container's listing says of an object; its metadata is not known."""
+    """Return the facts that a container listing has of an object; they lack its metadata."""
     return ObjectFacts(exists=True, content_type=content_type or None, size_bytes=size_bytes)
 
 
 def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
-    """What is to be stored by a PUT, as Swift will store it when no storlet changes it."""
+    """Return the facts of the object that Swift stores for a PUT if no storlet changes it."""
     length = str(environ.get("CONTENT_LENGTH") or "")
     return ObjectFacts(
         exists=True,
@@ -167,21 +192,29 @@ def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
 
 
 def copied(environ: Mapping[str, Any], source: ObjectFacts, name: str) -> ObjectFacts:
-    """What is to be stored as ``name`` by a copy of ``source``: what the request says comes before what the source has."""
-    metadata = {} if config_true_value(environ.get("HTTP_X_FRESH_METADATA", "false")) else dict(source.metadata)
-    says = environ.get("CONTENT_TYPE") or config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false"))
+    """Return the facts of the object that a copy of ``source`` stores as ``name``.
+
+    Headers of the request take precedence over the source.
+    """
+    is_fresh = config_true_value(environ.get("HTTP_X_FRESH_METADATA", "false"))
+    metadata = {} if is_fresh else dict(source.metadata)
+    sets_type = environ.get("CONTENT_TYPE") or _detects_type(environ)
     return dataclasses.replace(
         source,
-        content_type=_incoming_type(environ, f"/{name}") if says else source.content_type,
+        content_type=_incoming_type(environ, f"/{name}") if sets_type else source.content_type,
         metadata=metadata | _incoming_metadata(environ),
     )
 
 
 def _incoming_type(environ: Mapping[str, Any], path: str) -> str:
     given = environ.get("CONTENT_TYPE")
-    if given and not config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false")):
+    if given and not _detects_type(environ):
         return lenient(given)
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+def _detects_type(environ: Mapping[str, Any]) -> Any:
+    return config_true_value(environ.get("HTTP_X_DETECT_CONTENT_TYPE", "false"))
 
 
 def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
@@ -202,33 +235,47 @@ def _metadata(headers: HeaderKeyDict) -> dict[str, str]:
     }
 
 
-def container_facts(app: Any, environ: dict[str, Any], version: str, account: str, container: str) -> ContainerFacts:
-    """Of a container that Swift cannot tell about, nothing is known and so nothing is allowed: raises :class:`BackendFailed`."""
+def container_facts(
+    app: Any, environ: dict[str, Any], version: str, account: str, container: str
+) -> ContainerFacts:
+    """Return the facts of a container; empty ones if it does not exist.
+
+    Raises :class:`BackendFailed` if Swift cannot look it up: without the facts, nothing is allowed.
+    """
     path = wsgi(f"/{version}/{account}/{container}")
-    asked = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
-    info = get_container_info(asked, app, swift_source=names.SWIFT_SOURCE)
+    head_environ = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
+    info = get_container_info(head_environ, app, swift_source=names.SWIFT_SOURCE)
     if info["status"] == 404:
         return ContainerFacts()
     if info["status"] // 100 != 2:
-        raise BackendFailed(f"the container cannot be looked up for its rules: Swift answered {info['status']}")
+        raise BackendFailed(
+            f"cannot look up the container for the rules: Swift answered {info['status']}"
+        )
     policy = POLICIES.get_by_index(info.get("storage_policy"))
+    metadata = info.get("meta") or {}
     return ContainerFacts(
-        metadata={key.lower().replace("_", "-"): lenient(value) for key, value in (info.get("meta") or {}).items()},
+        metadata={key.lower().replace("_", "-"): lenient(value) for key, value in metadata.items()},
         policy=policy.name if policy else None,
     )
 
 
 class Asker:
-    """Asks an account's rules about one object, container or account, and looks up what they need.
+    """Evaluates an account's rules for one object, container or account.
 
-    :param look_up: what is known of the stored object; called once at most.
-    :param place: version, account and container (as text) whose metadata and policy count.
+    It looks up the facts that an evaluation needs.
+
+    :param look_up: looks up the stored object; called at most once.
+    :param place: API version, account and container (as text) whose metadata and policy are tested.
     """
 
     def __init__(
-        self, app: Any, environ: dict[str, Any], compiled: Compiled, place: tuple[str, str, str | None],
+        self,
+        app: Any,
+        environ: dict[str, Any],
+        compiled: Compiled,
+        place: tuple[str, str, str | None],
         look_up: Callable[[], Stored],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._app = app
         self._environ = environ
         self._compiled = compiled
@@ -238,17 +285,17 @@ class Asker:
 
     @property
     def looked_at(self) -> Stored | None:
-        """What was looked up of the object, if anything was."""
+        """The stored object if it was looked up, else ``None``."""
         return self._stored
 
     def stored(self) -> Stored:
-        """What the object's HEAD said."""
+        """Return the stored object; look it up on the first call."""
         if self._stored is None:
             self._stored = self._look_up()
         return self._stored
 
     def decide(self, facts: Facts, *, explicit: bool = False) -> tuple[Decision, Facts]:
-        """The decision, and the facts with what had to be known for it."""
+        """Return the decision, and the facts completed by those it needed."""
         while True:
             answer = self._compiled.decide(facts, explicit=explicit)
             if isinstance(answer, Decision):
@@ -256,14 +303,15 @@ class Asker:
             facts = self.filled(facts, answer)
 
     def filled(self, facts: Facts, needs: Needs) -> Facts:
-        """``facts`` with one more group of what is needed, the cheaper first."""
+        """Return ``facts`` completed by one more group that is needed, the cheapest first."""
         if Group.HOLDER in needs.groups and isinstance(facts.holder, Unknown):
             return dataclasses.replace(facts, holder=self.holder())
         if Group.STORED in needs.groups and facts.stored is UNKNOWN:
             return dataclasses.replace(facts, stored=self.stored().facts)
-        raise AssertionError(f"the rules need {needs.groups}, which are known")
+        raise AssertionError(f"the rules need {needs.groups}, which are known already")
 
     def holder(self) -> ContainerFacts:
+        """Look up the facts of the container; empty ones for an account."""
         version, account, container = self._place
         if container is None:
             return ContainerFacts()

@@ -1,7 +1,8 @@
-"""How a rule's refusal reaches a client of the S3 API, which gets answers in XML and none of Swift's headers.
+"""Translates the refusal of a rule for clients of the S3 API, which get XML and no Swift headers.
 
-``s3api`` stands left of us and makes of every 403 an "Access Denied.", which does not say that it was a rule.  What its own
-parts raise it passes on with its text, so the refusal is raised as one of these.
+``s3api`` is to the left of the storlet filter and replaces every 403 by a plain "Access Denied.",
+which does not say that a rule refused the request.  It keeps the text of exceptions of its own
+classes, so the refusal is raised as one of these.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import Any, Final
 from storlet_middleware import names
 from storlet_middleware.errors import RuleRefused, StorletError
 
-#: ``swift.source`` of the requests that ``s3api`` makes of its clients' ones.
-_SOURCE: Final = "S3"
+#: ``swift.source`` of the Swift requests that ``s3api`` makes out of S3 requests.
+_S3API_SOURCE: Final = "S3"
 
 
 def tell(environ: Mapping[str, Any], error: StorletError) -> None:
-    """Raise what ``s3api`` understands, when the request is one of its own and a rule refuses it."""
-    if not isinstance(error, RuleRefused) or environ.get("swift.source") != _SOURCE:
+    """Raise the refusal of a rule as an ``s3api`` exception if the request came through ``s3api``.
+
+    Return without effect for any other error or request.
+    """
+    if not isinstance(error, RuleRefused) or environ.get("swift.source") != _S3API_SOURCE:
         return
-    # Only where it is in use: it wants a parser of XML.
+    # Imported only when s3api is in use: it needs an XML parser.
     from swift.common.middleware.s3api.s3response import AccessDenied  # noqa: PLC0415
 
-    raise AccessDenied(str(error), "rule", headers={names.ERROR: error.code, names.RULE: error.rule}) from error
+    headers = {names.ERROR: error.code, names.RULE: error.rule}
+    raise AccessDenied(str(error), "rule", headers=headers) from error

@@ -1,15 +1,16 @@
-"""Asks the rules about all that a static large object consists of, before anything of it leaves.
+"""Checks all parts of a static large object (SLO) against the rules before the answer starts.
 
-Swift reads segments one after the other while the client reads the body; a refusal in the middle could only break the answer.
-And length, etag and the manifest itself tell of all segments, while none of them is read for a HEAD, for
-``?multipart-manifest=get``, or for a condition that does not hold.  So the manifest is read here with our own right, and the
-manifests in it, and the rules are asked about each object that is named.
+Swift reads segments one after the other while the client reads the body; a refusal in the middle
+could only break the answer.  Length, ETag and the manifest itself reveal facts of all segments, and
+Swift reads no segment for a HEAD, for ``?multipart-manifest=get``, or for a condition that does not
+hold.  So this module reads the manifest and its nested manifests with a pre-authorised request, and
+checks each object that they name.
 
-Most callers are covered nowhere in the account, and most containers hold nothing that is covered: then it is one question, or
-one for each container.
+Most callers are covered by no mandatory rule in the account, and most containers hold no covered
+object.  Then one check suffices for the account, or one for each container.
 
-A manifest tells of a link as if it were its target.  Which parts are links is known of their container's listing, so that not
-each of them is asked for.
+A manifest describes a link as if it were the link's target.  The listing of the container shows
+which parts are links, so only those need a HEAD each.
 """
 
 from __future__ import annotations
@@ -29,36 +30,41 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.bodies import bounded
 from storlet_middleware.wsgi.swift_paths import ALLOWS_RESERVED, Judge, Read, asked, of_url, origins
 
-#: Against manifests that nobody can look through: Swift's have 1,000 segments by default, 8 MiB, and others within them.
-_MOST_MANIFESTS: Final = 128
-_MOST_OBJECTS: Final = 20_000
-_MOST_BYTES: Final = 16 << 20
-#: Of parts that may be links; each costs a HEAD.
-_MOST_LINKS: Final = 1000
-#: A listing is looked through for parts that are no links: so many pages of so many names.
-_PAGES: Final = 8
-_PAGE: Final = 2000
-#: How long rules are asked before other requests have their turn.
-_TURN_SECONDS: Final = 0.01
+#: Bounds against manifests that are too large to check.  Swift's default for one manifest is 1,000
+#: segments and 8 MiB, and manifests nest.
+_MAX_MANIFESTS: Final = 128
+_MAX_OBJECTS: Final = 20_000
+_MAX_MANIFEST_BYTES: Final = 16 << 20
+#: Maximum number of parts that may be links; each costs a HEAD.
+_MAX_LINKS: Final = 1000
+#: Pages of a listing that are read to rule out links, and names on each page.
+_MAX_LISTING_PAGES: Final = 8
+_LISTING_PAGE_ENTRIES: Final = 2000
+#: Checks yield to other requests of the process at this interval.
+_YIELD_SECONDS: Final = 0.01
 
 
-#: What a listing's entry has that is a link.
-_LINK: Final = frozenset(("symlink_path", "version_symlink"))
+#: Keys that only links have in a container listing.
+_LINK_KEYS: Final = frozenset(("symlink_path", "version_symlink"))
 
 
 @dataclass(frozen=True)
 class _Manifest:
-    """``stamp``: ``X-Timestamp`` of the object."""
+    """A parsed manifest.
 
-    stamp: str | None
+    :param timestamp: ``X-Timestamp`` of the manifest object.
+    """
+
+    timestamp: str | None
     entries: list[dict[str, Any]]
 
 
 class Manifests:
-    """Reads manifests for one request of a client.
+    """Reads and checks the manifests of one client request.
 
-    :param environ: the client's.
-    :param query: what its query says of which version is meant; parts of a version are read with it as well.
+    :param environ: the client's environment.
+    :param query: the ``version-id`` part of the client's query; nested manifests are read with it
+        as well.
     """
 
     def __init__(self, app: Any, environ: dict[str, Any], judge: Judge, query: str = "") -> None:
@@ -66,45 +72,54 @@ class Manifests:
         self._environ = environ
         self._judge = judge
         self._query = query
-        self._asked: set[Read] = set()
-        self._named: dict[str | None, set[str]] = {}
-        self._may_hold: dict[str | None, bool] = {}
-        self._end_of_turn = monotonic() + _TURN_SECONDS
+        self._checked: set[Read] = set()
+        self._names_by_container: dict[str | None, set[str]] = {}
+        self._may_hold_covered: dict[str | None, bool] = {}
+        self._next_yield = monotonic() + _YIELD_SECONDS
 
     def rule_of(self, manifest: Read, stamp: str | None = None) -> str | None:
-        """The mandatory rule that covers something of the large object for the caller, or may where that cannot be told.
+        """Return the mandatory rule that covers a part of the large object for the caller.
 
-        :param stamp: ``X-Timestamp`` of the answer that is about to leave, to which the manifest has to belong.
+        If the parts cannot be determined, return a rule that may cover one.
+
+        :param stamp: ``X-Timestamp`` of the pending answer; the manifest must have the same one.
         """
-        anywhere = asked(self._judge, manifest.of(None, None))
-        if anywhere is None:
+        possible_rule = asked(self._judge, manifest.of(None, None))
+        if possible_rule is None:
             return None
-        found = self._read(manifest)
-        if found is None or (stamp is not None and found.stamp != stamp):
-            raise BackendFailed("the large object was changed while its rules were asked; ask again", retry_after=1)
-        todo, manifests = [found], {manifest}
-        while todo:
-            for part, is_manifest in _parts(manifest, todo.pop().entries):
+        outer = self._read_manifest(manifest)
+        if outer is None or (stamp is not None and outer.timestamp != stamp):
+            raise BackendFailed(
+                "the large object changed while its rules were checked; retry the request",
+                retry_after=1,
+            )
+        pending, manifests = [outer], {manifest}
+        while pending:
+            for part, is_manifest in _parts(manifest, pending.pop().entries):
                 rule = self._rule_of_part(part)
                 if rule is not None:
                     return rule
                 if not is_manifest or part in manifests:
                     continue
                 manifests.add(part)
-                inner = self._read(part)
-                if inner is None or len(manifests) > _MOST_MANIFESTS or len(self._asked) > _MOST_OBJECTS:
-                    return anywhere  # what it consisted of is told no more, or too much
-                todo.append(inner)
-        return self._rule_behind_links(manifest, anywhere)
+                nested = self._read_manifest(part)
+                if (
+                    nested is None
+                    or len(manifests) > _MAX_MANIFESTS
+                    or len(self._checked) > _MAX_OBJECTS
+                ):
+                    return possible_rule  # the parts are unknown by now, or too many to check
+                pending.append(nested)
+        return self._rule_of_link_targets(manifest, possible_rule)
 
-    def _rule_behind_links(self, manifest: Read, anywhere: str) -> str | None:
+    def _rule_of_link_targets(self, manifest: Read, possible_rule: str) -> str | None:
         links = [
             manifest.of(container, name)
-            for container, named in self._named.items()
-            for name in sorted(named - self._plain(manifest.of(container, None), named))
+            for container, part_names in self._names_by_container.items()
+            for name in sorted(part_names - self._plain(manifest.of(container, None), part_names))
         ]
-        if len(links) > _MOST_LINKS:
-            return anywhere
+        if len(links) > _MAX_LINKS:
+            return possible_rule
         for link in links:
             end = end_of_links(self._app, self._environ, link)
             for read in origins(end) if end is not None else ():
@@ -113,56 +128,65 @@ class Manifests:
                     return rule
         return None
 
-    def _plain(self, container: Read, named: set[str]) -> set[str]:
-        """Those that the container's listing has, and not as links."""
-        first, last, marker, plain = min(named), max(named), "", set[str]()
-        differs = (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
-        prefix = first[: next(differs, len(first))]
-        for _ in range(_PAGES):
-            path = f"{container.path}format=json&limit={_PAGE}&prefix={quote(prefix)}&marker={quote(marker)}"
+    def _plain(self, container: Read, part_names: set[str]) -> set[str]:
+        """Return those of ``part_names`` that the container listing shows not to be links."""
+        first, last, marker, plain = min(part_names), max(part_names), "", set[str]()
+        pairs = enumerate(zip(first, last, strict=False))
+        differences = (index for index, pair in pairs if pair[0] != pair[1])
+        prefix = first[: next(differences, len(first))]
+        for _ in range(_MAX_LISTING_PAGES):
+            path = (
+                f"{container.path}format=json&limit={_LISTING_PAGE_ENTRIES}"
+                f"&prefix={quote(prefix)}&marker={quote(marker)}"
+            )
             answer = own_request(self._app, self._environ, "GET", path)
             if answer.status_int // 100 != 2:
                 drain_and_close(answer)
                 break
             entries = _entries(answer)
-            plain |= named.intersection(each["name"] for each in entries if not _LINK.intersection(each))
+            not_links = (entry["name"] for entry in entries if not _LINK_KEYS.intersection(entry))
+            plain |= part_names.intersection(not_links)
             if not entries or entries[-1]["name"] >= last:
                 break
             marker = entries[-1]["name"]
         return plain
 
     def _rule_of_part(self, part: Read) -> str | None:
-        self._named.setdefault(part.container, set()).add(part.name or "")
+        self._names_by_container.setdefault(part.container, set()).add(part.name or "")
         for read in origins(part):
-            if read in self._asked:
+            if read in self._checked:
                 continue
-            self._asked.add(read)
-            rule = asked(self._judge, read) if self._may(read) else None
+            self._checked.add(read)
+            rule = asked(self._judge, read) if self._is_container_covered(read) else None
             if rule is not None:
                 return rule
-            self._take_turns()
+            self._yield_when_due()
         return None
 
-    def _may(self, read: Read) -> bool:
-        """Whether something may be covered in its container, which is known without looking at objects."""
-        if read.container not in self._may_hold:
-            self._may_hold[read.container] = asked(self._judge, read.of(read.container, None)) is not None
-        return self._may_hold[read.container]
+    def _is_container_covered(self, read: Read) -> bool:
+        """Return whether a rule may cover an object of the container, without reading objects."""
+        if read.container not in self._may_hold_covered:
+            rule = asked(self._judge, read.of(read.container, None))
+            self._may_hold_covered[read.container] = rule is not None
+        return self._may_hold_covered[read.container]
 
-    def _take_turns(self) -> None:
-        if monotonic() > self._end_of_turn:
+    def _yield_when_due(self) -> None:
+        if monotonic() > self._next_yield:
             sleep(0)
-            self._end_of_turn = monotonic() + _TURN_SECONDS
+            self._next_yield = monotonic() + _YIELD_SECONDS
 
-    def _read(self, manifest: Read) -> _Manifest | None:
-        """``None`` for what is no manifest."""
-        path = f"{manifest.path}multipart-manifest=get" + (f"&{self._query}" if self._query else "")
+    def _read_manifest(self, manifest: Read) -> _Manifest | None:
+        """Return the parsed manifest; ``None`` if the object is missing or no manifest."""
+        query = f"&{self._query}" if self._query else ""
+        path = f"{manifest.path}multipart-manifest=get{query}"
         answer = own_request(self._app, self._environ, "GET", path)
         if answer.status_int // 100 != 2:
             drain_and_close(answer)
             if answer.status_int == 404:
                 return None
-            raise BackendFailed(f"a large object's manifest cannot be read: Swift answered {answer.status_int}")
+            raise BackendFailed(
+                f"cannot read the manifest of a large object: Swift answered {answer.status_int}"
+            )
         if not config_true_value(answer.headers.get("X-Static-Large-Object", "false")):
             close_if_possible(answer.app_iter)
             return None
@@ -170,7 +194,10 @@ class Manifests:
 
 
 def own_request(app: Any, environ: dict[str, Any], method: str, path: str) -> Any:
-    """Swift's answer to us; an object that has expired is there for us when it is for the client."""
+    """Send a pre-authorised request to the rest of the pipeline and return Swift's response.
+
+    It opens expired objects if the client's request does.
+    """
     headers = {ALLOWS_RESERVED: "true"}
     if "HTTP_X_OPEN_EXPIRED" in environ:
         headers["X-Open-Expired"] = environ["HTTP_X_OPEN_EXPIRED"]
@@ -181,26 +208,35 @@ def own_request(app: Any, environ: dict[str, Any], method: str, path: str) -> An
 
 
 def end_of_links(app: Any, environ: dict[str, Any], read: Read) -> Read | None:
-    """Where links end that begin at an object; ``None`` when it is none."""
+    """Return the object at the end of the chain of links at ``read``; ``None`` if it is no link."""
     answer = own_request(app, environ, "HEAD", read.path)
     drain_and_close(answer)
     if answer.status_int // 100 == 5:
-        raise BackendFailed(f"a link cannot be looked up for its rules: Swift answered {answer.status_int}")
+        raise BackendFailed(
+            f"cannot look up the target of a link for the rules: Swift answered {answer.status_int}"
+        )
     return of_url(str(answer.headers.get("Content-Location") or ""))
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:
-    too_many = BackendFailed(f"a large object's manifest is larger than {_MOST_BYTES} bytes")
-    body = bounded(answer.app_iter, _MOST_BYTES, too_many)
+    too_large = BackendFailed(
+        f"the manifest or listing of a large object exceeds {_MAX_MANIFEST_BYTES} bytes"
+    )
+    body = bounded(answer.app_iter, _MAX_MANIFEST_BYTES, too_large)
     try:
         entries: list[dict[str, Any]] = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BackendFailed(f"a large object's manifest cannot be understood: {error!r}"[:300]) from error
+        raise BackendFailed(
+            f"cannot parse the manifest or listing of a large object: {error!r}"[:300]
+        ) from error
     return entries
 
 
 def _parts(manifest: Read, entries: list[dict[str, Any]]) -> Iterator[tuple[Read, bool]]:
-    """What a manifest names, and whether that is a manifest itself; names are of the account that the client asked."""
+    """Yield each object that a manifest names, and whether that object is a manifest itself.
+
+    The names belong to the account of the client's request.
+    """
     for entry in entries:
         if "data" in entry:
             continue

@@ -373,7 +373,7 @@ def test_neither_is_an_answer_of_another_kind(status: int, header: str, value: s
 
 
 def test_a_listing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_MOST_BYTES", 100)
+    monkeypatch.setattr(listing, "_MAX_BODY_BYTES", 100)
     swift = Containers(c=[entry("open"), entry("more")])
     with pytest.raises(BackendFailed, match="more than 100 bytes"):
         ask(ours(swift, Asked()))

@@ -254,9 +254,9 @@ def test_more_than_can_be_looked_through_is_refused(swift: Pipeline, monkeypatch
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
     assert_given(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-    monkeypatch.setattr(segments, "_MOST_MANIFESTS", 1)
+    monkeypatch.setattr(segments, "_MAX_MANIFESTS", 1)
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-    monkeypatch.setattr(segments, "_MOST_BYTES", 10)
+    monkeypatch.setattr(segments, "_MAX_MANIFEST_BYTES", 10)
     answer = swift.guarded(Judge(COVERED), "HEAD", "open/outer")
     assert answer.refusal is not None
     assert answer.refusal.code == "backend.failed"
