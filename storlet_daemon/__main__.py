@@ -57,9 +57,7 @@ def _work(arguments: list[str]) -> int:
     # A new program can be looked into again; see launch.py.
     kernel.hide_memory()
     listening, channel, main, file, path, runs, control_group = arguments
-    run_loop.serve(
-        WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
-    )
+    run_loop.serve(WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group))
 
 
 def main(arguments: list[str]) -> int:

@@ -359,9 +359,7 @@ class WorkerGroup:
 
     def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
         path = self.around.places.execution_path(self.load)
-        config = WorkerConfig(
-            LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker
-        )
+        config = WorkerConfig(LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker)
         run_loop.refuse(config, failure)
 
     def _welcome(self, launched: Launched, refuses: bool, now: float) -> None:

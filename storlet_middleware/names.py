@@ -55,8 +55,8 @@ RULES_VERSION: Final = "X-Storlet-Rules-Version"
 BACKEND_INVOCATION: Final = "X-Backend-Storlet-Invocation"
 #: Request: present when a full node may say so instead of letting the invocation wait; value: replica or proxy.
 BACKEND_OVERFLOW: Final = "X-Backend-Storlet-Overflow"
-#: Answer: the node is full, and another may be asked.
-BACKEND_FULL: Final = "X-Backend-Storlet-Full"
+#: Answer: why the node did not run the storlet; see :mod:`storlet_middleware.backend.refusals`.
+BACKEND_REFUSAL: Final = "X-Backend-Storlet-Refusal"
 #: Answer: present when the body is frames; its value is the version of the frame format.
 BACKEND_RUN: Final = "X-Backend-Storlet-Run"
 

@@ -1,20 +1,27 @@
-"""The framed answer between the object node that ran a storlet and the proxy: encode, decode, nothing else.
+"""The frames in which an object node sends a storlet's output to the proxy: encoder and decoder.
 
-Why frames at all: Swift's proxy asks the next replica for anything but 2xx, abandons a node that is silent, resumes a
-broken body on another replica, sends headers before the storlet's success is known, and reads a body in gulps of
-``object_chunk_size`` that must be full before it sees any of them.  So the object node answers 200 at once and says
-everything in frames; :meth:`Encoder.pad` fills the gulp whenever what was sent must be seen now.
+Swift's proxy server tries the next replica after anything but 2xx, abandons a node that sends
+nothing for too long, resumes a broken body on another replica, sends headers before the storlet's
+success is known, and reads a body in chunks of ``object_chunk_size`` bytes that must be full before
+it passes them on.  So the object node answers 200 at once and sends everything else in frames;
+:meth:`Encoder.pad` fills the current chunk when the frames so far must arrive now.
 
-A frame is one byte of kind, four bytes of length (big-endian), and that many bytes:
+The answer header ``X-Backend-Storlet-Run`` marks a framed answer; its value is the version of this
+format.  The request lists the versions that the proxy can decode, and a node sends frames in one of
+those only.  A proxy that gets a version that it cannot decode closes the answer and runs the
+storlet itself.  A decoder ignores unknown keys of JSON frames, so a new key needs no new version; a
+new kind of frame does.
+
+A frame is one byte of kind, four bytes of length (big-endian), and ``length`` bytes of payload:
 
 ===== ======== =====================================================================================
 kind  name     payload
 ===== ======== =====================================================================================
 0     PAD      zeros, ignored: heartbeat and filler
-1     START    JSON: metadata of the output and what was run on what
+1     START    JSON: metadata of the output, size and ranges of the input, time that the start took
 2     DATA     bytes of the output
 3     LOG      bytes of the invocation's log
-4     DONE     JSON: the outcome; exactly one, the last; a body without it failed
+4     DONE     JSON: the outcome; exactly one, the last frame; a body without it is a failed run
 ===== ======== =====================================================================================
 """
 
@@ -25,22 +32,33 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
+#: The version that an encoder of this module writes.
 VERSION: Final = "1"
+#: The versions that a decoder of this module reads.
+DECODABLE: Final = (VERSION,)
 PAD, START, DATA, LOG, DONE = range(5)
 _HEADER: Final = struct.Struct(">BI")
-#: JSON frames are assembled in memory, so their size is bounded; a longer one is not ours.
+#: JSON frames are assembled in memory, so their size is bounded; a longer one is not a frame.
 MAX_JSON: Final = 1 << 20
 MAX_FRAME: Final = 1 << 24
-# Made once: the library's function would make one for each message.
+# Made once: ``json.dumps`` with options makes an encoder for each message.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class FrameError(ValueError):
-    """The bytes are not a framed answer, or not to its end."""
+    """The bytes are not a complete framed answer."""
+
+
+def can_decode(version: str) -> bool:
+    """True if :class:`Decoder` reads frames of ``version`` (the mark's value)."""
+    return version in DECODABLE
 
 
 class Encoder:
-    """Makes frames and knows how far the proxy's current gulp of ``gulp`` bytes is filled."""
+    """Makes frames, and counts the bytes in the proxy's current chunk.
+
+    :param gulp: the proxy's ``object_chunk_size`` in bytes.
+    """
 
     def __init__(self, gulp: int) -> None:
         self._gulp = gulp
@@ -56,11 +74,11 @@ class Encoder:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether everything sent so far fills whole gulps."""
+        """True if the frames so far fill whole chunks, so that the proxy gets all of them."""
         return self._used == 0
 
     def pad(self) -> bytes:
-        """A PAD frame that ends exactly where a gulp ends: a whole gulp when nothing is pending."""
+        """A PAD frame that ends where the current chunk ends; a whole chunk when none is begun."""
         room = self._gulp - self._used
         if room < _HEADER.size:
             room += self._gulp
@@ -68,7 +86,7 @@ class Encoder:
 
 
 class Decoder:
-    """Takes the body in pieces of any size and gives frames; DATA and LOG come as they arrive, in parts."""
+    """Decodes a body in pieces of any size; DATA and LOG frames may come out in parts."""
 
     def __init__(self) -> None:
         self._header = b""
@@ -78,7 +96,7 @@ class Decoder:
         self.is_done = False
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
-        """Frames and parts of frames in ``chunk``; raises :class:`FrameError` on anything else."""
+        """Frames and parts of frames in ``chunk``; raises :class:`FrameError` for others."""
         at, end = 0, len(chunk)
         while at < end:
             if self.is_done:
@@ -107,7 +125,8 @@ class Decoder:
         self._kind, self._left = _HEADER.unpack(self._header)
         self._header = b""
         self._json = b""
-        if self._kind > DONE or self._left > (MAX_JSON if self._kind in (START, DONE) else MAX_FRAME):
+        limit = MAX_JSON if self._kind in (START, DONE) else MAX_FRAME
+        if self._kind > DONE or self._left > limit:
             raise FrameError(f"unknown frame (kind {self._kind}, {self._left} bytes)")
 
     def _end_json(self) -> dict[str, Any]:

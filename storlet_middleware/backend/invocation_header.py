@@ -1,7 +1,12 @@
-"""What the proxy tells an object node about an invocation, in ``X-Backend-Storlet-*`` headers.
+"""The description of an invocation that a proxy sends to an object node, in backend headers.
 
-The description is JSON in ASCII, cut into headers that every server accepts.  It is believed: Swift's gatekeeper strips
-``X-Backend-*`` from clients, and object servers are reached by proxies only.
+The description is JSON in ASCII, cut into headers that every server accepts.  The node trusts it:
+Swift's gatekeeper removes ``X-Backend-*`` from clients' requests, and only proxies can reach object
+servers.
+
+A node that does not know the description's version answers with plain data.  A node ignores keys
+that it does not know, so a new key needs no new version unless a node that ignores it would give a
+wrong result.
 """
 
 from __future__ import annotations
@@ -12,19 +17,34 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storlet_middleware import names
+from storlet_middleware.backend import frames
 from storlet_middleware.engine.code_cache import StorletVersion
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.
 _PIECE: Final = 7000
 _MAX_PIECES: Final = 6
+#: The version of the description.  Descriptions without one are of version 1, and their senders
+#: decode frames of version 1: the first release sent neither key.
+VERSION: Final = "1"
+_FIRST_VERSION: Final = "1"
 _ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
+
+
+class UnknownVersion(ValueError):
+    """The description has a version that this node cannot read."""
 
 
 @dataclass(frozen=True)
 class BackendInvocation:
-    """One invocation as an object node needs to know it.  ``gulp`` is the proxy's ``object_chunk_size`` in bytes; ``limits`` are
-    the request's own, which the node applies under the maxima of its own configuration."""
+    """One invocation, as an object node needs it.
+
+    :param gulp: the proxy's ``object_chunk_size`` in bytes.
+    :param limits: the request's own limits; the node applies them under the maxima of its own
+        configuration.
+    :param frame_versions: the versions of :mod:`storlet_middleware.backend.frames` that the proxy
+        can decode.
+    """
 
     id: str
     storlet: StorletVersion
@@ -33,11 +53,17 @@ class BackendInvocation:
     wants_log: bool
     gulp: int
     limits: Mapping[str, float] = field(default_factory=dict)
+    frame_versions: tuple[str, ...] = frames.DECODABLE
 
     def to_headers(self) -> dict[str, str] | None:
-        """The headers, or ``None`` when the description is too long for any and the storlet has to run at the proxy."""
+        """The headers; ``None`` if the description is too long for them.
+
+        The storlet has to run at the proxy then.
+        """
         data = json.dumps(
             {
+                "version": VERSION,
+                "frames": self.frame_versions,
                 "id": self.id,
                 "storlet": self.storlet.text,
                 "parameters": dict(self.parameters),
@@ -51,13 +77,17 @@ class BackendInvocation:
         pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
         if len(pieces) > _MAX_PIECES:
             return None
-        # Nearly always one header says it all: each one is handled a dozen times on its way.
+        # The count and the first piece share a header, so one header is nearly always enough.
+        # Swift handles each header a dozen times on its way.
         headers = {f"{names.BACKEND_INVOCATION}-{index}": piece for index, piece in enumerate(pieces[1:], 1)}
         return {names.BACKEND_INVOCATION: f"{len(pieces)} {pieces[0]}", **headers}
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, Any]) -> BackendInvocation | None:
-        """The description in a request, ``None`` when it has none; raises ``ValueError`` when it is broken."""
+        """The description in a request; ``None`` if the request has none.
+
+        Raises :class:`UnknownVersion`, or another ``ValueError`` if the description is broken.
+        """
         header = environ.get(_ENVIRON_KEY)
         if header is None:
             return None
@@ -65,6 +95,7 @@ class BackendInvocation:
             count, piece = header.split(" ", 1)
             further = (environ[f"{_ENVIRON_KEY}_{index}"] for index in range(1, int(count)))
             message = json.loads("".join([piece, *further]))
+            _require_known_version(message)
             return cls(
                 id=message["id"],
                 storlet=StorletVersion.from_text(message["storlet"]),
@@ -73,6 +104,15 @@ class BackendInvocation:
                 wants_log=message["log"],
                 gulp=message["gulp"],
                 limits={str(name): float(value) for name, value in message["limits"].items()},
+                frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
             )
+        except UnknownVersion:
+            raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error
+
+
+def _require_known_version(message: Mapping[str, Any]) -> None:
+    version = message.get("version", _FIRST_VERSION)
+    if version != VERSION:
+        raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")

@@ -1,4 +1,4 @@
-"""What a full object node may do with an invocation in place of queueing it: ``[placement] overflow``."""
+"""What a node without a free slot does with an invocation: ``[placement] overflow``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 #: Queue it.
 NONE: Final = "none"
-#: Refuse it, so that Swift's proxy asks another replica.
+#: Refuse it, so that Swift's proxy server tries another replica.
 REPLICA: Final = "replica"
 #: Answer with the plain data, so that the storlet runs at the proxy.
 PROXY: Final = "proxy"

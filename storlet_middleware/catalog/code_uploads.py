@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from swift.common.swob import Request, Response
-from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+from swift.common.utils import config_true_value, drain_and_close
 from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import names
 from storlet_middleware.catalog.storlets import Catalog
 from storlet_middleware.errors import PreconditionFailed
 from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
@@ -64,7 +65,7 @@ class CodeUploads:
                 memory.written()
                 return chunks
             # With heartbeats (SLO, COPY) Swift answers first and writes while its answer is read.
-            return _OnceEnded(chunks, memory.written)
+            return ClosingIterator(chunks, memory.written)
 
         return write
 
@@ -86,27 +87,3 @@ class CodeUploads:
             # The Content-Length of a HEAD is that of a body which does not come.
             raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
         return answer
-
-
-class _OnceEnded:
-    """A body that calls ``on_end`` once, however it ends."""
-
-    def __init__(self, chunks: Iterable[bytes], on_end: Callable[[], None]) -> None:
-        self._chunks = chunks
-        self._on_end = on_end
-        self._has_ended = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._chunks
-        finally:
-            self._end()
-
-    def close(self) -> None:
-        close_if_possible(self._chunks)
-        self._end()
-
-    def _end(self) -> None:
-        if not self._has_ended:
-            self._has_ended = True
-            self._on_end()

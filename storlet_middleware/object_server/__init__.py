@@ -1,4 +1,7 @@
-"""GET with a storlet at the object server that holds the data.
+"""GET with a storlet at the object server that stores the data; answers the proxy in frames.
 
-``node``   the filter's part at an object server: runs the storlet on the object's own file, answers in frames
+``node``          WSGI filter: decides between frames, plain data and a refusal
+``framed_run``    one invocation on an object's file, and its framed answer
+``plain_object``  which answers of the object server are plain objects, and their files
+``code_fetcher``  fetches storlet code with Swift's internal client
 """

@@ -18,8 +18,10 @@ from typing import Any, Final
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import names
+from storlet_middleware.backend import frames
 from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation
+from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.errors import (
     BackendFailed,
     CodeMissing,
@@ -41,6 +43,8 @@ from storlet_middleware.wsgi.subrequest import SwiftRefusal
 _NODE_CODES: Final = frozenset(
     (SandboxUnavailable.code, CodeMissing.code, NodeBusy.code, BackendFailed.code, InternalError.code)
 )
+#: Why a node answered with plain data.
+_WHY_PLAIN: Final = {Refusal.FULL: Reason.OVERFLOW, Refusal.VERSION: Reason.NODE_VERSION}
 #: How many further replicas are tried after a node died before the first byte.
 _RERUNS: Final = 2
 
@@ -118,7 +122,7 @@ class ObjectNodes:
         try:
             answer = self._answer(description)
         except SwiftRefusal as refusal:
-            if refusal.answer.status_int != 409:
+            if not _is_link(refusal):
                 raise
             # A link that carries its target's hash, as in containers with versions, refuses an answer with an ETag of its own.
             close_if_possible(refusal.answer.app_iter)
@@ -126,14 +130,18 @@ class ObjectNodes:
         if answer is None:
             self._execution.acquire_all_slots()
             return None, Reason.OVERFLOW
-        if names.BACKEND_RUN in answer.headers:
+        version = answer.headers.get(names.BACKEND_RUN)
+        if version is not None and frames.can_decode(version):
             return answer, Reason.DEFAULT
+        if version is not None:
+            close_if_possible(answer.app_iter)
+            return None, Reason.NODE_VERSION
         if self._step.request.ranges:
             # Each range is read on its own.
             close_if_possible(answer.app_iter)
         else:
             self._source.answer = answer
-        return None, Reason.OVERFLOW if names.BACKEND_FULL in answer.headers else Reason.NOT_PLAIN
+        return None, _WHY_PLAIN.get(refusal_of(answer.headers), Reason.NOT_PLAIN)
 
     def _description(self) -> dict[str, str] | None:
         request = self._step.request
@@ -157,10 +165,16 @@ class ObjectNodes:
                 return self._source.get(self._source.path, description | {names.BACKEND_OVERFLOW: overflow})
             except SwiftRefusal as refusal:
                 # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too few nodes answered.
-                if refusal.answer.status_int not in (409, 503):
+                is_full = refusal_of(refusal.answer.headers) is Refusal.FULL
+                if not is_full and refusal.answer.status_int != 503:
                     raise
                 close_if_possible(refusal.answer.app_iter)
             if is_pipeline:
                 return None
         # Nothing has run yet; the node that is asked first may queue the invocation.
         return self._source.get(self._source.path, description)
+
+
+def _is_link(refusal: SwiftRefusal) -> bool:
+    """Whether Swift's symlink middleware refused: its 409 carries no reason of an object node."""
+    return refusal.answer.status_int == 409 and refusal_of(refusal.answer.headers) is None

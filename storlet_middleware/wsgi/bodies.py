@@ -1,6 +1,7 @@
-"""Inputs that come through Swift: a client's body, an object's assembled stream.
+"""Bodies: inputs that come through Swift, and an answer that is always closed.
 
-Each raises when its bytes end before their end; an input that is quietly shorter would give a result that looks whole.
+An input raises if its bytes end too early.  A short input without an error would give a result that
+looks complete.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,15 +21,56 @@ from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletErr
 from storlet_middleware.wsgi.disconnect import client_socket
 
 _CHUNK: Final = 65536
-#: Time for the answer to reach a client whose connection has to be closed.
+#: Time for the answer to reach the client before its connection is closed.
 _LINGER_SECONDS: Final = 1.0
 
 
+class ClosingIterator:
+    """Iterator that always calls ``on_close`` exactly once, even if iteration never started.
+
+    A generator's ``finally`` does not run if the generator is closed before its first ``next``.  So
+    an answer that must release something needs more than a generator: WSGI servers close an answer
+    that they never read, for example the answer to a client that disconnected.
+
+    ``on_close`` is called at the end of ``chunks``, when ``chunks`` raises, or at :meth:`close`,
+    whichever comes first.  ``chunks`` is closed before that; ``on_close`` is called even if closing
+    ``chunks`` raises.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], on_close: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._iterator = iter(chunks)
+        self._on_close = on_close
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._iterator)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close ``chunks`` and call ``on_close``; calls after the first do nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            close_if_possible(self._iterator)
+            if self._chunks is not self._iterator:
+                close_if_possible(self._chunks)
+        finally:
+            self._on_close()
+
+
 class ClientBody:
-    """The body of a PUT.
+    """The body of a client's PUT.
 
     :param environ: the client's request.
-    :param timeout_seconds: how long the client may send nothing.
+    :param timeout_seconds: limit of the time in which the client sends nothing.
     """
 
     def __init__(self, environ: Mapping[str, Any], timeout_seconds: float) -> None:
@@ -41,7 +83,8 @@ class ClientBody:
 
     def __iter__(self) -> Iterator[bytes]:
         size = 0
-        # The client's ETag is the hash of what it sends; what is stored is something else, so it is checked here.
+        # The client's ETag is the hash of its body.  Swift stores the storlet's output, so it
+        # cannot compare the two.
         digest = hashlib.md5(usedforsecurity=False) if self._etag else None
         while self._length is None or size < self._length:
             chunk = self._read()
@@ -62,28 +105,33 @@ class ClientBody:
                 chunk: bytes = self._input.read(_CHUNK)
         except ChunkReadTimeout as error:
             raise StorletError(
-                f"the client sent nothing for {self._timeout_seconds:g} s", status=408, code="input.timeout"
+                f"the client sent nothing for {self._timeout_seconds:g} s",
+                status=408,
+                code="input.timeout",
             ) from error
         except (OSError, ValueError) as error:
             raise InputIncomplete(f"the client's body broke off: {error}") from error
         return chunk
 
     def abandon(self) -> None:
-        """The place in the body is lost: what follows on this connection must not be taken for a request."""
+        """Close the connection: the rest of the body must not be parsed as the next request."""
         client = client_socket(self._environ)
         if client is not None:
-            call_later(_LINGER_SECONDS, lambda: _shut(client))
+            call_later(_LINGER_SECONDS, lambda: _shut_down(client))
 
     def close(self) -> None:
-        """The server owns the body."""
+        """Nothing to do: the WSGI server owns the body."""
 
 
-def whole(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """``chunks``; what breaks them is an error of ours, also Swift's timeouts, which are no ``Exception``."""
-    pieces = iter(chunks)
+def read_backend(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield ``chunks``; raise :class:`BackendFailed` if they break off.
+
+    Swift's timeouts count as well; they are not subclasses of ``Exception``.
+    """
+    iterator = iter(chunks)
     while True:
         try:
-            chunk = next(pieces, None)
+            chunk = next(iterator, None)
         except (Exception, Timeout) as error:
             raise BackendFailed(f"Swift's answer broke off: {error!r}"[:300]) from error
         if chunk is None:
@@ -92,10 +140,11 @@ def whole(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) -> bytes:
-    """All of ``chunks``, which are closed; raises ``too_many`` when there is more."""
+    """All of ``chunks``, which are then closed; raises ``too_many`` if they have more than
+    ``most_bytes`` bytes."""
     pieces, size = [], 0
     try:
-        for piece in whole(chunks):
+        for piece in read_backend(chunks):
             size += len(piece)
             if size > most_bytes:
                 raise too_many
@@ -105,16 +154,17 @@ def bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) ->
     return b"".join(pieces)
 
 
-def _shut(client: socket.socket) -> None:
+def _shut_down(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)
 class SourceAnswer:
-    """Swift's answer with data, as far as it is looked at; swob's ``Response`` makes twice as much of it.
+    """Status, headers and body of Swift's answer.  To make swob's ``Response`` of it would cost
+    twice as much.
 
-    :param headers: of type ``HeaderKeyDict``: they are found whatever their case.
+    :param headers: a ``HeaderKeyDict``, which ignores the case of names.
     """
 
     status_int: int
@@ -123,13 +173,14 @@ class SourceAnswer:
 
     @property
     def content_length(self) -> int | None:
-        """In bytes; ``None`` where Swift does not know it yet."""
+        """In bytes; ``None`` if Swift does not know it yet."""
         length = self.headers.get("Content-Length")
         return int(length) if length else None
 
 
 class ObjectBody:
-    """The body of an answer from Swift, owned from construction."""
+    """The body of an answer from Swift.  Owns the answer's connection from construction until
+    :meth:`close`."""
 
     def __init__(self, answer: Any) -> None:
         self._chunks = answer.app_iter
@@ -137,14 +188,14 @@ class ObjectBody:
 
     def __iter__(self) -> Iterator[bytes]:
         size = 0
-        for chunk in whole(self._chunks):
+        for chunk in read_backend(self._chunks):
             size += len(chunk)
             yield chunk
         if self._length is not None and size != self._length:
             raise BackendFailed(f"Swift gave {size} of {self._length} bytes of an input")
 
     def abandon(self) -> None:
-        """Nothing else reads from a backend connection."""
+        """Nothing to do: no other request uses the backend connection."""
 
     def close(self) -> None:
         """Release the backend connection."""
@@ -152,11 +203,13 @@ class ObjectBody:
 
 
 class GuardedBody(ObjectBody):
-    """The same where rules may close a part of it to the caller, which is known only when Swift comes to read that part.
+    """An :class:`ObjectBody` of which rules may refuse a part.
 
-    Swift ends a large object there, and whoever was told no length would take that for its end.
+    A segment of a large object is checked when Swift begins to read it.  Swift ends the body at a
+    refused segment, and a reader without a Content-Length would take that for the end of the
+    object.  So this class raises the refusal.
 
-    :param refused: what the rules refuse, filled while the body is read.
+    :param refused: the rules' refusals, added while the body is read.
     """
 
     def __init__(self, answer: Any, refused: Sequence[StorletError]) -> None:

@@ -106,7 +106,7 @@ def test_a_full_node_gives_the_plain_object_to_a_proxy_that_may_run_it(ask: Call
     assert ask("proxy").body == b"hello"
     before = open_descriptors()
     answer = ask("proxy")
-    assert (answer.headers["X-Backend-Storlet-Full"], answer.status_int, answer.body) == ("1", 200, b"hello")
+    assert (answer.headers["X-Backend-Storlet-Refusal"], answer.status_int, answer.body) == ("full", 200, b"hello")
     assert "X-Backend-Storlet-Run" not in answer.headers
     assert answer.headers["Etag"] == "source"
     assert open_descriptors() <= before
@@ -120,7 +120,7 @@ def test_a_full_node_sends_a_proxy_on_to_the_next_replica(ask: Callable[..., Any
     answer = ask("replica")
     # Not 2xx, 3xx or 416, else Swift's proxy would ask nobody else; not 5xx, else it would count against the node; above 404,
     # else the answer of a handoff would hide it.
-    assert (answer.status_int, answer.headers["X-Backend-Storlet-Full"]) == (409, "1")
+    assert (answer.status_int, answer.headers["X-Backend-Storlet-Refusal"]) == (409, "full")
     assert open_descriptors() <= before
     assert node.workers.runs == []
 
@@ -208,11 +208,11 @@ def full_nodes(swift: FakeSwift, times: int, answer: Callable[[Any], Any]) -> li
 
 
 def plain(request: Any) -> Any:
-    return Response(status=200, request=request, headers={"X-Backend-Storlet-Full": "1"}, body=b"hello")
+    return Response(status=200, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"hello")
 
 
 def refused(request: Any) -> Any:
-    return Response(status=409, request=request, headers={"X-Backend-Storlet-Full": "1"}, body=b"full")
+    return Response(status=409, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"full")
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Storlet-Range": "bytes=1-2"}])

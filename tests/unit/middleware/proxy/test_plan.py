@@ -676,7 +676,8 @@ def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, s
         admission = ruled.proxy.launcher._admission
         held.append(sum(group.running for group in admission._groups.values()))
         is_patient = names.BACKEND_OVERFLOW not in request.headers
-        return None if is_patient else Response(status=409, request=request)
+        full = Response(status=409, request=request, headers={names.BACKEND_REFUSAL: "full"})
+        return None if is_patient else full
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = full_once
     ruled = make()

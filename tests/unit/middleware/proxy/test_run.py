@@ -533,6 +533,28 @@ def test_what_has_run_or_is_the_tenants_fault_is_not_repeated(
     assert_idle(proxy)
 
 
+def test_frames_of_a_version_that_this_proxy_cannot_decode_are_not_read(proxy: Proxy, swift: FakeSwift) -> None:
+    closed: list[bool] = []
+
+    class Body:
+        def __iter__(self) -> Iterator[bytes]:
+            raise AssertionError("the body must not be read")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    def node(request: Any) -> Any:
+        if "X-Backend-Storlet-Invocation" not in request.headers:
+            return None
+        return Response(status=200, request=request, headers={"X-Backend-Storlet-Run": "2"}, app_iter=Body())
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = node
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"HELLO", "proxy")
+    assert closed == [True]
+    assert "why=node-version" in proxy.logger.text
+
+
 def test_a_framed_answer_is_unpacked(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
     framed(swift, [frame(b"HEL", b"LO", done=OK)])
     answer = proxy.call("GET", "c/o", RUN)

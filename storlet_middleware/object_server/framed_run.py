@@ -1,0 +1,200 @@
+"""One invocation at an object node, on the object's own file, and its framed answer.
+
+The file's descriptor is given to the sandbox: no byte of the input passes through this process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storlet_middleware.admission.controller import Slot
+from storlet_middleware.backend import frames
+from storlet_middleware.backend.invocation_header import BackendInvocation
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.config import Config
+from storlet_middleware.engine.invocation import FileInput, Invocation
+from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
+from storlet_middleware.object_server.code_fetcher import CodeFetcher
+from storlet_middleware.object_server.plain_object import StoredObject
+from storlet_middleware.wsgi.bodies import ClosingIterator
+from storlet_middleware.wsgi.byte_ranges import resolve_range
+from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
+
+#: Time that output smaller than a chunk of the proxy waits for more before it is padded and sent.
+_FLUSH_SECONDS: Final = 0.1
+
+#: The headers of the answer are sent with its first bytes.  Until then Swift's proxy server waits
+#: for them in tasks that do not end with their request, so this node would not notice a client that
+#: disconnects before the first heartbeat.
+_HEADERS_SECONDS: Final = 0.25
+
+#: eventlet buffers an answer until it has this many bytes, or the end.
+_GATHERED_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of an object node that all its runs share."""
+
+    config: Config
+    logger: Any
+    launcher: Launcher
+    fetcher: CodeFetcher
+
+
+class FramedRun:
+    """One invocation and its framed answer.
+
+    From construction it owns the descriptor in ``stored``, the descriptors that it opens for
+    further ranges, and ``slot`` until the invocation takes the slot over.  All are released once:
+    at the end of the frames or at :meth:`close`, whichever comes first.
+
+    :param environ: the request of the proxy; the run is cancelled if the proxy disconnects.
+    :param slot: a slot of this node; ``None`` if the launcher has to acquire one.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        environ: dict[str, Any],
+        wanted: BackendInvocation,
+        stored: StoredObject,
+        slot: Slot | None,
+    ) -> None:
+        self._services = services
+        self._wanted = wanted
+        self._size = stored.size
+        self._metadata = stored.metadata
+        self._fds = [stored.fd]
+        self._slot = slot
+        self._encoder = frames.Encoder(wanted.gulp)
+        self._ranges: list[tuple[int, int]] = []
+        self._chunks = self._guarded_frames(environ)
+        self._gathered: list[bytes] = []
+
+    def gather(self) -> bytes | None:
+        """Run, and return the complete answer if it is small; ``None`` if :meth:`body` has to be
+        sent.
+
+        eventlet would send no byte of a small answer before its end.  With a known length it is
+        sent and read at once.
+        """
+        size = 0
+        for chunk in self._chunks:
+            self._gathered.append(chunk)
+            size += len(chunk)
+            if size >= _GATHERED_BYTES:
+                return None
+        return b"".join(self._gathered)
+
+    def body(self) -> ClosingIterator:
+        """The answer, which owns this run: closing it cancels the run."""
+        return ClosingIterator(itertools.chain(self._gathered, self._chunks), self.close)
+
+    def close(self) -> None:
+        """Cancel the run if it has not ended, and release what it owns; may be called twice."""
+        self._chunks.close()
+        self._release()
+
+    def _guarded_frames(self, environ: dict[str, Any]) -> Generator[bytes, None, None]:
+        watch = ClientWatch(environ)
+        try:
+            yield from watch.guard(self._frames())
+        finally:
+            watch.stop()
+
+    def _frames(self) -> Iterator[bytes]:
+        invocation: Invocation | None = None
+        outcome: dict[str, Any] = {"outcome": "error"}
+        try:
+            try:
+                invocation = self._invocation()
+                yield from self._output(invocation)
+                outcome = {"outcome": "ok"}
+            except StorletError as error:
+                outcome |= error.to_message()
+            except ClientGone:
+                # Without its DONE frame the body counts as a failed run.
+                return
+            except Exception:
+                self._services.logger.exception("ERROR storlets: invocation %s", self._wanted.id)
+                outcome |= InternalError("internal error at the object node").to_message()
+            if invocation is not None:
+                log = invocation.log_bytes()
+                if log:
+                    yield self._encoder.data(log, frames.LOG)
+                outcome |= {
+                    "usage": invocation.usage,
+                    "bytes_in": invocation.bytes_in(),
+                    "has_run": invocation.has_started,
+                    "waited_seconds": invocation.waited_seconds,
+                }
+            yield self._encoder.message(frames.DONE, outcome)
+        finally:
+            if invocation is not None:
+                invocation.close()
+            self._release()
+
+    def _release(self) -> None:
+        """Close the descriptors and release the slot; may be called twice."""
+        while self._fds:
+            os.close(self._fds.pop())
+        if self._slot is not None:
+            self._slot.release()
+
+    def _invocation(self) -> Invocation:
+        wanted, launcher = self._wanted, self._services.launcher
+        effective = launcher.effective(wanted.storlet, wanted.limits)
+        task = launcher.task(wanted.id, dict(wanted.parameters), effective, wants_log=wanted.wants_log)
+        return Invocation(task, list(self._inputs()))
+
+    def _inputs(self) -> Iterator[FileInput]:
+        resolved = [resolve_range(wanted, self._size) for wanted in self._wanted.ranges]
+        self._ranges = [span for span in resolved if span is not None]
+        if not self._wanted.ranges:
+            yield FileInput(self._fds[0], self._metadata)
+        elif len(self._ranges) < len(resolved):
+            # Each range is one input.  Without one of them, the storlet would take the next range
+            # for it.
+            raise RangeUnsatisfiable(f"no byte of the {self._size} bytes of the object is in the range")
+        for index, (first, last) in enumerate(self._ranges):
+            if index:
+                # Duplicates of a descriptor share one file offset; each range needs an offset of
+                # its own.
+                self._fds.append(os.open(f"/proc/self/fd/{self._fds[0]}", os.O_RDONLY | os.O_CLOEXEC))
+            yield FileInput(self._fds[index], self._metadata, first, last)
+
+    def _output(self, invocation: Invocation) -> Iterator[bytes]:
+        began = monotonic()
+        heartbeat = self._services.config.placement.heartbeat_seconds
+        soon = min(heartbeat, _HEADERS_SECONDS)
+        launcher, fetcher = self._services.launcher, self._services.fetcher
+        intervals = (soon, heartbeat)
+        for _ in launcher.start_patiently(invocation, self._wanted.storlet, fetcher, intervals, self._slot):
+            yield self._encoder.pad()
+        handed_over = monotonic()
+        if not invocation.first(soon):
+            yield self._encoder.pad()
+        while not invocation.first(heartbeat):
+            yield self._encoder.pad()
+        start = {
+            "metadata": invocation.metadata,
+            "size": self._size,
+            "ranges": self._ranges,
+            "sandbox_seconds": max(0.0, handed_over - began - invocation.waited_seconds),
+            "waited_seconds": invocation.waited_seconds,
+        }
+        yield self._encoder.message(frames.START, start)
+        while True:
+            chunk = invocation.read(heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS)
+            if chunk is None:
+                yield self._encoder.pad()
+            elif chunk:
+                yield self._encoder.data(chunk)
+            else:
+                return

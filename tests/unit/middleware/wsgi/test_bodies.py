@@ -1,0 +1,112 @@
+"""bodies.py: bodies that are always closed.  The inputs are tested with what reads them
+(``proxy/test_run.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from storlet_middleware.wsgi.bodies import ClosingIterator
+from tests.unit.middleware.support import Body
+
+
+class Calls:
+    """Counts the calls of ``on_close`` and notes whether the chunks were closed before."""
+
+    def __init__(self, chunks: Body) -> None:
+        self._chunks = chunks
+        self.closed_before: list[bool] = []
+
+    def __call__(self) -> None:
+        self.closed_before.append(self._chunks.is_closed)
+
+
+def closing() -> tuple[ClosingIterator, Calls]:
+    chunks = Body([b"a", b"b"])
+    calls = Calls(chunks)
+    return ClosingIterator(chunks, calls), calls
+
+
+def test_on_close_is_called_once_if_iteration_never_started() -> None:
+    body, calls = closing()
+    assert calls.closed_before == []
+    body.close()
+    body.close()
+    assert calls.closed_before == [True]
+
+
+def test_on_close_is_called_once_if_iteration_stops_half_way() -> None:
+    body, calls = closing()
+    assert next(iter(body)) == b"a"
+    assert calls.closed_before == []
+    body.close()
+    body.close()
+    assert calls.closed_before == [True]
+
+
+def test_on_close_is_called_once_at_the_end_without_close() -> None:
+    body, calls = closing()
+    assert b"".join(body) == b"ab"
+    assert calls.closed_before == [True]
+    assert list(body) == []
+    body.close()
+    assert calls.closed_before == [True]
+
+
+@pytest.mark.parametrize("error", [OSError("broken"), GeneratorExit(), KeyboardInterrupt()])
+def test_on_close_is_called_once_if_the_chunks_raise(error: BaseException) -> None:
+    calls: list[None] = []
+
+    def chunks() -> Iterator[bytes]:
+        yield b"a"
+        raise error
+
+    body = ClosingIterator(chunks(), lambda: calls.append(None))
+    assert next(body) == b"a"
+    with pytest.raises(type(error)):
+        next(body)
+    body.close()
+    assert len(calls) == 1
+
+
+def test_on_close_is_called_if_closing_the_chunks_raises() -> None:
+    calls: list[None] = []
+
+    class Broken(Body):
+        def close(self) -> None:
+            raise OSError("broken")
+
+    body = ClosingIterator(Broken([b"a"]), lambda: calls.append(None))
+    with pytest.raises(OSError, match="broken"):
+        body.close()
+    body.close()
+    assert len(calls) == 1
+
+
+def test_the_iterator_of_the_chunks_is_closed_as_well_as_the_chunks() -> None:
+    events: list[str] = []
+
+    class Chunks:
+        def __iter__(self) -> Iterator[bytes]:
+            try:
+                yield b"a"
+                yield b"b"
+            finally:
+                events.append("iterator")
+
+        def close(self) -> None:
+            events.append("chunks")
+
+    body = ClosingIterator(Chunks(), lambda: events.append("on_close"))
+    next(body)
+    body.close()
+    assert events == ["iterator", "chunks", "on_close"]
+
+
+def test_on_close_may_be_given_for_chunks_without_close() -> None:
+    calls: list[None] = []
+    body = ClosingIterator([b"a", b"b"], lambda: calls.append(None))
+    assert list(body) == [b"a", b"b"]
+    body.close()
+    assert len(calls) == 1
