@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.concurrency import sleep
+from storlet_middleware import errors, metrics
+from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
 
 _STALE_TEMP_SECONDS: Final = 3600
@@ -115,18 +116,20 @@ class CodeCache:
     :param max_bytes: size of a storlet with its dependencies, at most.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, logger: metrics.Stats) -> None:
         self._max_bytes = max_bytes
+        self._logger = logger
 
     def ensure(self, code_dir: str, version: StorletVersion, fetcher: Fetcher) -> None:
         """Return when the code of ``version`` is in ``code_dir``; fetches it once however many ask at the same time."""
         home = Path(code_dir)
         final = home / version.key
         if final.is_dir():
+            metrics.cache_hit(self._logger)
             return
         if sum(file.size for file in version.files) > self._max_bytes:
             raise Unprocessable(
-                f"storlet and dependencies are larger than the {self._max_bytes} bytes allowed", code="storlet.load"
+                f"storlet and dependencies are larger than the {self._max_bytes} bytes allowed", code=errors.STORLET_LOAD
             )
         try:
             self._ensure(home, final, version, fetcher)
@@ -138,10 +141,14 @@ class CodeCache:
         lock_path = home / f".lock-{version.key[:16]}"
         with self._lock(lock_path):
             if final.is_dir():
+                # Another task has fetched it meanwhile.
+                metrics.cache_hit(self._logger)
                 return
+            metrics.cache_miss(self._logger)
             self._clear_stale(home)
             temp = home / f".tmp-{secrets.token_hex(8)}"
             temp.mkdir(0o755)
+            began = monotonic()
             try:
                 for file in version.files:
                     self._write(temp, version.account, file, fetcher)
@@ -152,6 +159,8 @@ class CodeCache:
             except BaseException:
                 shutil.rmtree(temp, ignore_errors=True)
                 raise
+            finally:
+                metrics.cache_fetched(self._logger, monotonic() - began)
 
     def _write(self, directory: Path, account: str, file: CodeFile, fetcher: Fetcher) -> None:
         digest = hashlib.md5(usedforsecurity=False)

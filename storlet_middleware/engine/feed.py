@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from storlet_middleware import errors
 from storlet_middleware.concurrency import (
     GreenTask,
     Killed,
@@ -177,5 +178,5 @@ class Feeder:
 def _not_taken(error: BaseException) -> BaseException:
     """Swift bounds how long what it gave may lie about: then the storlet stalled, and not the source."""
     if isinstance(error, Timeout):
-        return Unprocessable(f"the storlet took no more input: {error}", code="storlet.timeout.idle")
+        return Unprocessable(f"the storlet took no more input: {error}", code=errors.TIMEOUT_IDLE)
     return error

@@ -37,6 +37,7 @@ from typing import Any, Final
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors, sealed_memory
+from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, forget, monotonic, sleep, wait_readable, wait_writable
 from storlet_middleware.engine.feed import Feeder, Source
 from storlet_middleware.errors import (
@@ -323,7 +324,7 @@ class Invocation:
         self.bytes_out += size
         if self.task.limits.output and self.bytes_out > self.task.limits.output:
             raise Unprocessable(
-                f"the storlet wrote more than the {self.task.limits.output} bytes allowed", code="storlet.limit.output"
+                f"the storlet wrote more than the {self.task.limits.output} bytes allowed", code=errors.LIMIT_OUTPUT
             )
         self._unfair_bytes += size
         if self._unfair_bytes > _FAIRNESS_BYTES:
@@ -521,13 +522,13 @@ class Invocation:
 
     def _no_output(self) -> StorletError:
         seconds = self.task.deadlines.first_byte
-        return Unprocessable(f"the storlet gave no output within {seconds:g} s", code="storlet.timeout.first_byte")
+        return Unprocessable(f"the storlet gave no output within {seconds:g} s", code=errors.TIMEOUT_FIRST_BYTE)
 
     def _stalled(self) -> StorletError:
-        return Unprocessable(f"the storlet stalled for {self.task.deadlines.idle:g} s", code="storlet.timeout.idle")
+        return Unprocessable(f"the storlet stalled for {self.task.deadlines.idle:g} s", code=errors.TIMEOUT_IDLE)
 
     def _too_long(self) -> StorletError:
-        return Unprocessable(f"the storlet ran for {self.task.deadlines.total:g} s", code="storlet.timeout.total")
+        return Unprocessable(f"the storlet ran for {self.task.deadlines.total:g} s", code=errors.TIMEOUT_TOTAL)
 
     def _has_progressed(self) -> bool:
         """Whether the storlet took input since the stage began, or waits for a source; begins a new stage if so."""
@@ -645,12 +646,12 @@ def _clean_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, st
     """Metadata of the output; a sandbox is not trusted to have checked it."""
     clean = dict(metadata)
     if sum(len(key.encode()) + len(value.encode()) for key, value in clean.items()) > max_bytes:
-        raise Unprocessable(f"the storlet's metadata is longer than {max_bytes} bytes", code="storlet.limit.metadata")
+        raise Unprocessable(f"the storlet's metadata is longer than {max_bytes} bytes", code=errors.LIMIT_METADATA)
     for key, value in clean.items():
         if any(ord(char) < 32 or ord(char) == 127 for char in key + value):
-            raise Unprocessable("the storlet's metadata has a control character", code="storlet.failed")
+            raise Unprocessable("the storlet's metadata has a control character", code=errors.STORLET_FAILED)
         if not _METADATA_KEY.fullmatch(key):
             raise Unprocessable(
-                f"the storlet's metadata has a key that no header can have: {key!r}", code="storlet.failed"
+                f"the storlet's metadata has a key that no header can have: {key!r}", code=errors.STORLET_FAILED
             )
     return clean

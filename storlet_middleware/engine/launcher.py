@@ -41,7 +41,7 @@ class Launcher:
         self._client = SandboxClient(
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )
-        self._code = CodeCache(config.limits.code_bytes)
+        self._code = CodeCache(config.limits.code_bytes, logger)
         #: What holds for a version where a request says nothing of limits.
         self._effective: dict[str, Effective] = {}
 
