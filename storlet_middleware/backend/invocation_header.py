@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storlet_middleware import names
-from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.wsgi.storlet_request import ByteRange
 
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.

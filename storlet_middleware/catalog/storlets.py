@@ -1,7 +1,7 @@
 """Storlets and dependencies as objects of the tenant: upload checks, access, and resolution to one exact version.
 
 *Access* is Swift's own: the container's read ACL, given to ``swift.authorize``.  *Resolution* turns a name into a
-:class:`~storlet_middleware.engine.code_cache.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
+:class:`~storlet_middleware.engine.storlet_version.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
 remembered in Swift's memcached under a *generation* of the account, which every write to the two containers replaces
 before and after it happens: a new upload takes effect for every request that begins after it was answered.  Without
 memcached every request asks Swift.
@@ -24,7 +24,7 @@ from storlet_middleware.catalog.manifests import ManifestError, read_dependency,
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import (
     BackendFailed,
     CodeReplaced,

@@ -9,15 +9,15 @@
 interprets it.  To add a limit, add one row (:class:`~storlet_middleware.config.option.Limit`) to
 :mod:`storlet_middleware.config.sections`, and enforce it in :func:`effective`.
 
-Memory, Cpu, Processes, Open-Files and Scratch hold for all workers of the storlet with these limits in a
-sandbox together (open files: for each process); the others for one invocation.  Sizes are written
-``65536``, ``64K``, ``256M`` or ``1.5 GiB`` (units of 1024), times ``30``, ``30s``, ``500ms``, ``2m`` or
-``1h``, CPUs ``0.5`` or ``2``.
+Memory, Cpu, Processes, Open-Files and Scratch hold for all workers of the storlet with these limits
+in a sandbox together (open files: for each process); the others for one invocation.  Sizes are
+written ``65536``, ``64K``, ``256M`` or ``1.5 GiB`` (units of 1024), times ``30``, ``30s``,
+``500ms``, ``2m`` or ``1h``, CPUs ``0.5`` or ``2``.
 
-A value above the level above is refused when it is declared (at upload, in a request), with the maximum
-in the answer; so is a value below what a storlet that does nothing needs.  When a storlet runs, nothing
-is refused: the operator may have lowered a maximum since, and nodes may differ.  Then the lower value
-holds.
+A value above the level above is refused when it is declared (at upload, in a request), with the
+maximum in the answer; so is a value below what a storlet that does nothing needs.  When a storlet
+runs, nothing is refused: the operator may have lowered a maximum since, and nodes may differ.  Then
+the lower value holds.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from storlet_daemon.protocol.messages import Resources
 from storlet_middleware import names
 from storlet_middleware.config import OPTIONS, Limit, Option, TrustClass, nearest, option
 from storlet_middleware.config.option import Kind
-from storlet_middleware.engine.invocation import Deadlines, Limits
+from storlet_middleware.engine.task import Deadlines, Limits
 
 #: Numbers by the name of their row.
 Values = Mapping[str, float]
 
-_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII
+)
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE | re.ASCII)
 _CPUS: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -92,7 +94,7 @@ def show_time(value: float) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """The form of a value: ``read`` raises ``ValueError`` with what is expected, ``show`` is for messages."""
+    """The form of a value; ``read`` raises ``ValueError`` with the expected form."""
 
     read: Callable[[str], float]
     show: Callable[[float], str]
@@ -162,20 +164,24 @@ _NOT_LIMITS: Final = {
 
 @dataclass(frozen=True)
 class Effective:
-    """The limits of one invocation: ``resources`` of its worker group, its ``deadlines`` and ``limits``."""
+    """The limits of one invocation; ``resources`` are those of its worker group."""
 
     resources: Resources
     deadlines: Deadlines
     limits: Limits
 
 
-# --- values of headers -----------------------------------------------------------------------------
+# --- values of headers ----------------------------------------------------------------------------
 
 
 def declared(meta: Mapping[str, str], language: str = "") -> tuple[dict[str, float], list[str]]:
-    """The limits among a storlet's metadata (``X-Object-Meta-Storlet-*``, any case), and every fault in them."""
+    """The limits in a storlet's metadata (header names in any case), and their faults."""
     prefix = names.STORLET_META.lower()
-    given = {key.lower().removeprefix(prefix): value for key, value in meta.items() if key.lower().startswith(prefix)}
+    given = {
+        key.lower().removeprefix(prefix): value
+        for key, value in meta.items()
+        if key.lower().startswith(prefix)
+    }
     known = {key: value for key, value in given.items() if key in _ROWS and value.strip()}
     return _read(known, names.STORLET_META, language)
 
@@ -193,19 +199,22 @@ def misspelt(meta: Iterable[str]) -> list[str]:
         stem = key.removeprefix("limit-")
         close = difflib.get_close_matches(stem, list(_ROWS), n=1, cutoff=0.8)
         if close or stem != key or stem.startswith("timeout"):
-            faults.append(
-                f"{header}: unknown limit{nearest(names.STORLET_META + stem.title(), _with(names.STORLET_META))}"
-            )
+            meant = nearest(names.STORLET_META + stem.title(), _with(names.STORLET_META))
+            faults.append(f"{header}: unknown limit{meant}")
     return faults
 
 
 def requested(headers: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """The limits among a request's headers (``X-Storlet-Limit-*``, any case), and every fault in them."""
+    """The limits in a request's headers (names in any case), and their faults."""
     prefix = names.LIMIT_PREFIX.lower()
     given = {
-        key.lower().removeprefix(prefix): value for key, value in headers.items() if key.lower().startswith(prefix)
+        key.lower().removeprefix(prefix): value
+        for key, value in headers.items()
+        if key.lower().startswith(prefix)
     }
-    values, faults = _read({key: value for key, value in given.items() if key in _ROWS}, names.LIMIT_PREFIX, "")
+    values, faults = _read(
+        {key: value for key, value in given.items() if key in _ROWS}, names.LIMIT_PREFIX, ""
+    )
     unknown = [names.LIMIT_PREFIX + key.title() for key in given if key not in _ROWS]
     return values, faults + [
         f"{header}: unknown limit{nearest(header, _with(names.LIMIT_PREFIX))}" for header in unknown
@@ -216,7 +225,9 @@ def _with(prefix: str) -> list[str]:
     return [prefix + name for name in _NAMES]
 
 
-def _read(given: Mapping[str, str], prefix: str, language: str) -> tuple[dict[str, float], list[str]]:
+def _read(
+    given: Mapping[str, str], prefix: str, language: str
+) -> tuple[dict[str, float], list[str]]:
     values: dict[str, float] = {}
     faults = []
     for row in TABLE:
@@ -233,30 +244,41 @@ def _read(given: Mapping[str, str], prefix: str, language: str) -> tuple[dict[st
 def too_little(values: Values, prefix: str, language: str) -> list[str]:
     """A fault for each value that is too small for a storlet in ``language``."""
     return [
-        f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than {row.form.show(row.floor(language))},"
+        f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than"
+        f" {row.form.show(row.floor(language))},"
         f" the least {f'for a {language} storlet' if language else 'that makes sense'}"
         for row in TABLE
         if row.name in values and values[row.name] < row.floor(language)
     ]
 
 
-def too_much(values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None) -> list[str]:
-    """A fault for each value above the maximum of the trust class, or above what the storlet ``declared``."""
+def too_much(
+    values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None
+) -> list[str]:
+    """A fault for each value above the trust class's, or above the one that was ``declared``."""
     faults = []
     for row in TABLE:
         if row.name not in values:
             continue
-        shown, most, own = row.form.show(values[row.name]), row.most(trust_class), (declared or {}).get(row.name)
+        shown, most, own = (
+            row.form.show(values[row.name]),
+            row.most(trust_class),
+            (declared or {}).get(row.name),
+        )
         if most and values[row.name] > most:
-            faults.append(f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed here")
+            faults.append(
+                f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed"
+                f" here"
+            )
         elif own is not None and values[row.name] > own:
             faults.append(
-                f"{prefix}{row.name}: {shown} is more than {row.form.show(own)}, which the storlet declares for itself"
+                f"{prefix}{row.name}: {shown} is more than {row.form.show(own)}, which the storlet"
+                f" declares for itself"
             )
     return faults
 
 
-# --- limits of an invocation -----------------------------------------------------------------------
+# --- limits of an invocation ----------------------------------------------------------------------
 
 
 def effective(trust_class: TrustClass, declared: Values, requested: Values) -> Effective:
@@ -279,12 +301,16 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             total=value["Timeout-Total"],
         ),
         # The log is a file of the worker, and the kernel bounds those by the scratch space.
-        Limits(int(value["Output"]), int(value["Metadata"]), log=int(min(value["Log"], value["Scratch"]))),
+        Limits(
+            int(value["Output"]),
+            int(value["Metadata"]),
+            log=int(min(value["Log"], value["Scratch"])),
+        ),
     )
 
 
 def in_force(trust_class: TrustClass, declared: Values, requested: Values) -> dict[str, str]:
-    """The same as text: the limits that hold, by lower-case name, as they would be written in a header."""
+    """The same as text, by lower-case name, in the form of a header."""
     values = {row: _lowest(row, trust_class, declared, requested) for row in TABLE}
     return {row.name.lower(): row.form.show(value) for row, value in values.items() if value}
 
@@ -303,7 +329,9 @@ def _if_lower(value: int, sandbox: int) -> int:
 @functools.lru_cache(maxsize=4096)
 def group_of(code_key: str, resources: Resources) -> str:
     """The name of the worker group that runs this code within these limits: 64 hex digits."""
-    return hashlib.sha256(json.dumps([code_key, asdict(resources)], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([code_key, asdict(resources)], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def published(trust_class: TrustClass) -> dict[str, float]:

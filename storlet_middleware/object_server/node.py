@@ -27,9 +27,10 @@ from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.catalog.storlets import code_unavailable
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
-from storlet_middleware.engine.code_cache import CodeFile
-from storlet_middleware.engine.invocation import FileInput, Invocation
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.storlet_version import CodeFile
+from storlet_middleware.engine.task import FileInput
 from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
 from storlet_middleware.wsgi.bodies import whole
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch

@@ -41,9 +41,10 @@ from storlet_middleware.catalog.storlets import Catalog, ProxyFetcher
 from storlet_middleware.concurrency import GreenTask, end, monotonic, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import StorletVersion
-from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
-from storlet_middleware.engine.launcher import Launcher, Place
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.launcher import Demand, Launcher
+from storlet_middleware.engine.storlet_version import StorletVersion
+from storlet_middleware.engine.task import StreamInput, Task
 from storlet_middleware.errors import (
     AccessDenied,
     BackendFailed,
@@ -310,7 +311,7 @@ class Run:
             if slot is not None:
                 slot.release()
 
-    def _place(self, step: _Step) -> Place:
+    def _place(self, step: _Step) -> Demand:
         return step.storlet, self._proxy.launcher.effective(step.storlet, step.request.limits).resources
 
     def _take_all_places(self) -> None:

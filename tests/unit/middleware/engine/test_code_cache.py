@@ -16,10 +16,12 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.engine.code_cache import CodeCache, CodeFile, StorletVersion
-from storlet_middleware.engine.invocation import Invocation, StreamInput
+from storlet_middleware.engine.code_cache import CodeCache
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
+from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.support import Logger, Node, Workers, make_config, open_descriptors, wait_until
 

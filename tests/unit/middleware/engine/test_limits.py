@@ -16,8 +16,8 @@ from storlet_middleware import reference
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.config import TrustClass, parse
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
 from storlet_middleware.engine.limits import TABLE, Row
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.proxy.result import Usage
 from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Node, Proxy, WorkerRun
 
