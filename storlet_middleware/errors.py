@@ -1,38 +1,42 @@
-"""Every way in which a request can fail, as data.
+"""Every way in which a request can fail: one table of error codes, and the exceptions made from it.
+
+A row of :data:`TABLE` holds everything that is fixed for a code: HTTP status, blame, retry policy,
+the statuses of OpenStack Storlets, and which parts of the text a caller may see.  The code is
+stable and documented; ``str(error)`` is one line for people.  ``detail`` holds the storlet's
+traceback: it is sent to the storlet's owner and never enters the operator's log.
 
 ::
 
     StorletError
-    ├── BadRequest               400  bad_request             the client's request: malformed, all faults at once
-    ├── RegistrationInvalid      400  registration.invalid    metadata of an uploaded storlet or dependency
-    ├── RulesInvalid             400  rules.invalid           an uploaded rules object: all findings at once
-    ├── AccessDenied         401/403  access.denied           as Swift answered
-    │   ├── StorletDenied    401/403  access.denied           the storlet itself may not be read
-    │   └── RuleRefused          403  access.rule             a rule of the account says so
-    ├── StorletNotFound          404  storlet.not_found
-    ├── MethodNotAllowed         405  method.not_allowed
-    ├── PreconditionFailed       412  precondition.failed
-    ├── RangeUnsatisfiable       416  range.unsatisfiable
-    ├── InputIncomplete          499  input.incomplete        the client stopped sending, or the source broke off
-    ├── Unprocessable            422  storlet.load, storlet.failed, storlet.timeout.*, storlet.limit.*
-    ├── TenantBusy               429  tenant.busy             + Retry-After
-    ├── RulesConflict            409  rules.conflict          others change the rules now, or what is asked for is in force
-    ├── NodeBusy                 503  node.busy               + Retry-After
-    │   └── RulesUnavailable     503  rules.unavailable       + Retry-After: the account's rules cannot be known
-    ├── SandboxUnavailable       503  sandbox.unavailable     + Retry-After
-    │   └── CodeMissing          503  code.missing            + Retry-After: the node's copy went away; fetched once more before
-    ├── BackendFailed            503  backend.failed          + Retry-After: every replica failed on the way
-    │   └── CodeReplaced         503  code.replaced           + Retry-After: uploaded anew again and again meanwhile
-    └── InternalError            500  internal                our defect
+    ├── BadRequest, RegistrationInvalid, RulesInvalid        the request: all its faults at once
+    ├── AccessDenied                                         as Swift answered
+    │   ├── StorletDenied                                    read access to the storlet is missing
+    │   └── RuleRefused                                      a rule of the account refuses
+    ├── StorletNotFound, MethodNotAllowed, PreconditionFailed, RangeUnsatisfiable
+    ├── InputIncomplete                                      the client or the source stopped early
+    ├── Unprocessable                                        the storlet's code or its limits
+    ├── TenantBusy                                           the account's share of the node is used
+    ├── RulesConflict
+    ├── NodeBusy
+    │   ├── RulesUnavailable
+    │   ├── SandboxUnavailable
+    │   │   └── CodeMissing
+    │   └── BackendFailed
+    │       └── CodeReplaced
+    └── InternalError
 
-4xx is the client's request or the tenant's code and limits; 5xx is ours.  Clients of Swift retry every 5xx, so a
-deterministic failure of tenant code must never be one.  ``code`` is stable and documented; ``str(error)`` is one line
-for people.  ``detail`` is the tenant's own (its traceback): it goes to the tenant and never to the operator's log.
+4xx is the client's request, or the tenant's code and limits; 5xx is the operator's or ours.
+Clients of Swift retry every 5xx, so a deterministic failure of a storlet must never be one.
+
+To add an error code, add one row here.  A code without a class of its own is raised as
+``StorletError(text, code=errors.THE_CODE)``; :mod:`storlet_middleware.reference` documents the row.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 REASONS: Final = {
@@ -53,13 +57,209 @@ REASONS: Final = {
 }
 
 
-class StorletError(Exception):
-    """Base of all; ``status`` is the HTTP status, ``retry_after`` whole seconds or ``None``."""
+class Blame(Enum):
+    """The party that has to change something."""
 
-    status: int = 500
-    code: str = "internal"
+    CLIENT = "client"
+    TENANT_CODE = "tenant_code"
+    TENANT_LIMIT = "tenant_limit"
+    OPERATOR = "operator"
+    US = "us"
+
+
+class Retry(Enum):
+    """Whether the same request can succeed when it is repeated."""
+
+    NO = "no"
+    YES = "yes"
+    LATER = "later"  # after the seconds in Retry-After
+
+
+@dataclass(frozen=True)
+class ErrorCode:
+    """One row: a code and all that is fixed for it.
+
+    ``retry_after``: default of Retry-After in seconds; ``None`` exactly where ``retry`` is not
+    LATER. ``legacy_get``, ``legacy_put``: statuses of OpenStack Storlets, used with
+    ``legacy_status``. ``has_tenant_text``: the text may quote what the storlet has read; only its
+    owner may see it. ``has_source_text``: the text may describe the source, for example its length.
+    ``is_of_step``: one storlet of a pipeline can be the cause; the answer then says which one.
+    ``statuses``: documentation of the status where it is Swift's and not fixed here."""
+
+    code: str
+    status: int
+    blame: Blame
+    retry: Retry
+    help: str
+    retry_after: int | None = None
     legacy_get: int | None = None
     legacy_put: int | None = None
+    has_tenant_text: bool = False
+    has_source_text: bool = False
+    is_of_step: bool = False
+    statuses: str = ""
+
+
+#: Every error code, by its name.
+TABLE: Final[dict[str, ErrorCode]] = {}
+
+
+def _code(code: str, status: int, blame: Blame, retry: Retry, **more: Any) -> str:
+    TABLE[code] = ErrorCode(code, status, blame, retry, **more)
+    return code
+
+
+def _later(code: str, status: int, blame: Blame, seconds: int, **more: Any) -> str:
+    return _code(code, status, blame, Retry.LATER, retry_after=seconds, **more)
+
+
+def _storlet(code: str, blame: Blame, **more: Any) -> str:
+    """A failure of a storlet: always 422, and what OpenStack Storlets answers to any of them."""
+    return _code(code, 422, blame, Retry.NO, legacy_get=503, legacy_put=500, is_of_step=True, **more)
+
+
+# fmt: off
+BAD_REQUEST: Final = _code(
+    "bad_request", 400, Blame.CLIENT, Retry.NO,
+    help="malformed header, parameter or range; account not enabled for storlets")
+REGISTRATION_INVALID: Final = _code(
+    "registration.invalid", 400, Blame.CLIENT, Retry.NO,
+    help="metadata or name of an uploaded storlet or dependency")
+RULES_INVALID: Final = _code(
+    "rules.invalid", 400, Blame.CLIENT, Retry.NO,
+    help="an uploaded rules object has faults; the answer lists all of them, and the old rules"
+         " stay in force")
+ACCESS_DENIED: Final = _code(
+    "access.denied", 403, Blame.CLIENT, Retry.NO, statuses="401, 403",
+    help="access to the storlet, the object or an extra resource is denied, as Swift answered")
+ACCESS_RULE: Final = _code(
+    "access.rule", 403, Blame.CLIENT, Retry.NO,
+    help="a rule of the account refuses the request; X-Storlet-Rule names it")
+STORLET_NOT_FOUND: Final = _code(
+    "storlet.not_found", 404, Blame.CLIENT, Retry.NO, legacy_get=401, legacy_put=401,
+    is_of_step=True,
+    help="no such storlet")
+INPUT_NOT_FOUND: Final = _code(
+    "input.not_found", 404, Blame.CLIENT, Retry.NO,
+    help="the object, or an extra resource, does not exist")
+TARGET_NOT_FOUND: Final = _code(
+    "target.not_found", 404, Blame.CLIENT, Retry.NO,
+    help="the container to write to does not exist")
+METHOD_NOT_ALLOWED: Final = _code(
+    "method.not_allowed", 405, Blame.CLIENT, Retry.NO,
+    help="a storlet runs with GET, PUT and COPY only")
+INPUT_TIMEOUT: Final = _code(
+    "input.timeout", 408, Blame.CLIENT, Retry.YES,
+    help="the client stopped sending")
+RULES_CONFLICT: Final = _code(
+    "rules.conflict", 409, Blame.CLIENT, Retry.YES,
+    help="the rules are being changed by another request, or the ruleset version to be deleted is"
+         " in force")
+PRECONDITION_FAILED: Final = _code(
+    "precondition.failed", 412, Blame.CLIENT, Retry.NO,
+    help="a copy without a destination or with a malformed one, or a condition of the request does"
+         " not hold")
+RANGE_UNSATISFIABLE: Final = _code(
+    "range.unsatisfiable", 416, Blame.CLIENT, Retry.NO,
+    help="the input range is outside the object")
+INPUT_ETAG_MISMATCH: Final = _code(
+    "input.etag_mismatch", 422, Blame.CLIENT, Retry.YES,
+    help="the body of a PUT does not match its ETag")
+SWIFT_REFUSED: Final = _code(
+    "swift.refused", 400, Blame.CLIENT, Retry.NO, statuses="4xx",
+    help="Swift refused the request for a reason of its own, such as a quota")
+STORLET_LOAD: Final = _storlet(
+    "storlet.load", Blame.TENANT_CODE, has_tenant_text=True,
+    help="the code cannot be loaded: syntax, import, missing class, bad jar, missing dependency")
+STORLET_FAILED: Final = _storlet(
+    "storlet.failed", Blame.TENANT_CODE, has_tenant_text=True,
+    help="the storlet raised an exception, exited or was killed")
+TIMEOUT_FIRST_BYTE: Final = _storlet(
+    "storlet.timeout.first_byte", Blame.TENANT_LIMIT,
+    help="the storlet made no progress for too long before its first output")
+TIMEOUT_IDLE: Final = _storlet(
+    "storlet.timeout.idle", Blame.TENANT_LIMIT,
+    help="the storlet made no progress for too long after its first output")
+TIMEOUT_TOTAL: Final = _storlet(
+    "storlet.timeout.total", Blame.TENANT_LIMIT,
+    help="the invocation took longer than its total deadline")
+LIMIT_MEMORY: Final = _storlet(
+    "storlet.limit.memory", Blame.TENANT_LIMIT,
+    help="the storlet or its sandbox ran out of memory: stream the data, or declare more memory")
+LIMIT_OUTPUT: Final = _storlet(
+    "storlet.limit.output", Blame.TENANT_LIMIT,
+    help="more output than the limit: request less, or declare more")
+LIMIT_METADATA: Final = _storlet(
+    "storlet.limit.metadata", Blame.TENANT_LIMIT,
+    help="more metadata than the limit (4096 bytes as JSON by default), or than Swift stores")
+LIMIT_PROCESSES: Final = _storlet(
+    "storlet.limit.processes", Blame.TENANT_LIMIT,
+    help="another process or thread could not be started: wait for those that run")
+LIMIT_SCRATCH: Final = _storlet(
+    "storlet.limit.scratch", Blame.TENANT_LIMIT,
+    help="the scratch space (/tmp) is full: remove files that are no longer needed, also those of"
+         " earlier invocations")
+TENANT_BUSY: Final = _later(
+    "tenant.busy", 429, Blame.TENANT_LIMIT, 1, legacy_get=503, legacy_put=503, is_of_step=True,
+    help="the account uses its whole share of the node, and no slot was free in time")
+INPUT_INCOMPLETE: Final = _code(
+    "input.incomplete", 499, Blame.CLIENT, Retry.YES, has_source_text=True,
+    help="the client's body, or the source, broke off")
+CLIENT_GONE: Final = _code(
+    "client.gone", 499, Blame.CLIENT, Retry.YES,
+    help="the client closed its connection")
+INTERNAL: Final = _code(
+    "internal", 500, Blame.US, Retry.YES,
+    help="a defect of this software")
+NODE_BUSY: Final = _later(
+    "node.busy", 503, Blame.OPERATOR, 5, is_of_step=True,
+    help="the node has no capacity left, for another sandbox or another invocation, and none was"
+         " freed in time")
+RULES_UNAVAILABLE: Final = _later(
+    "rules.unavailable", 503, Blame.OPERATOR, 5,
+    help="the account's rules cannot be read, and some of them may be mandatory; nothing was done")
+SANDBOX_UNAVAILABLE: Final = _later(
+    "sandbox.unavailable", 503, Blame.OPERATOR, 5, is_of_step=True,
+    help="no sandbox can be started: Docker does not answer, or the image is missing")
+CODE_MISSING: Final = _later(
+    "code.missing", 503, Blame.OPERATOR, 5, is_of_step=True,
+    help="the node's copy of the storlet's code was evicted twice while the request needed it")
+BACKEND_FAILED: Final = _later(
+    "backend.failed", 503, Blame.OPERATOR, 5, has_source_text=True,
+    help="Swift could not deliver: storage nodes failed during the request")
+CODE_REPLACED: Final = _later(
+    "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,
+    help="the storlet was uploaded anew or removed while the request fetched its code")
+# fmt: on
+
+#: Only such a code becomes a header when :data:`TABLE` lacks it (a node of a newer release sent
+#: it).
+_UNKNOWN_STORLET_CODE: Final = re.compile(r"storlet(\.[a-z_]+)+")
+
+
+def row_of(code: str) -> ErrorCode:
+    """The row of ``code``; an unknown ``storlet.*`` code has that of ``storlet.failed``."""
+    return TABLE.get(code) or TABLE[STORLET_FAILED if code.startswith("storlet.") else INTERNAL]
+
+
+class StorletError(Exception):
+    """Base of all; the row of ``code`` gives what the arguments do not.
+
+    ``status`` is the HTTP status, ``retry_after`` whole seconds or ``None``.
+    """
+
+    code: str = INTERNAL
+    status: int = TABLE[INTERNAL].status
+    legacy_get: int | None = None
+    legacy_put: int | None = None
+
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        """``code``: the code of the class, unless an instance is given another."""
+        super().__init_subclass__()
+        if code:
+            row = TABLE[code]
+            cls.code, cls.status = code, row.status
+            cls.legacy_get, cls.legacy_put = row.legacy_get, row.legacy_put
 
     def __init__(
         self,
@@ -73,21 +273,27 @@ class StorletError(Exception):
         super().__init__(message)
         if code is not None:
             self.code = code
+            row = row_of(code)
+            self.status, self.legacy_get, self.legacy_put = (
+                row.status,
+                row.legacy_get,
+                row.legacy_put,
+            )
         if status is not None:
             self.status = status
         self.detail = detail
-        self.retry_after = retry_after
+        self.retry_after = row_of(self.code).retry_after if retry_after is None else retry_after
 
     def for_strangers(self) -> StorletError:
-        """The error for a caller who does not own the storlet: an exception's text may quote what the storlet read."""
-        if self.code not in _TENANTS_TEXT:
+        """The error without text of the storlet's code, for callers who do not own the storlet."""
+        if not row_of(self.code).has_tenant_text:
             self.detail = ""
             return self
         text = "the storlet failed; its owner can see why"
         return type(self)(text, code=self.code, status=self.status, retry_after=self.retry_after)
 
     def to_message(self) -> dict[str, Any]:
-        """The error as JSON-able data, for the frame that ends an answer; :func:`from_message` reverses it."""
+        """The error as JSON-able data, for the frame that ends an answer."""
         return {
             "status": self.status,
             "code": self.code,
@@ -97,166 +303,132 @@ class StorletError(Exception):
         }
 
 
-class BadRequest(StorletError):
-    status, code = 400, "bad_request"
+class BadRequest(StorletError, code=BAD_REQUEST):
+    pass
 
 
-class RegistrationInvalid(StorletError):
-    status, code = 400, "registration.invalid"
+class RegistrationInvalid(StorletError, code=REGISTRATION_INVALID):
+    pass
 
 
-class RulesInvalid(StorletError):
-    """An uploaded rules object is not taken; the old rules stay in force."""
-
-    status, code = 400, "rules.invalid"
+class RulesInvalid(StorletError, code=RULES_INVALID):
+    """An uploaded rules object is refused; the old rules stay in force."""
 
 
-class AccessDenied(StorletError):
-    status, code = 403, "access.denied"
+class AccessDenied(StorletError, code=ACCESS_DENIED):
+    pass
 
 
 class StorletDenied(AccessDenied):
     """The caller may not read the storlet."""
 
+    # Of all access.denied only this one was 401 in OpenStack Storlets, whatever Swift answered.
     legacy_get = legacy_put = 401
 
 
-class RuleRefused(AccessDenied):
-    """A rule of the account refuses the request; ``rule`` is its name, which the answer tells."""
-
-    code = "access.rule"
+class RuleRefused(AccessDenied, code=ACCESS_RULE):
+    """A rule of the account refuses the request; the answer carries ``rule``, its name."""
 
     def __init__(self, rule: str, message: str, **more: Any) -> None:
         super().__init__(f"rule {rule}: {message}", **more)
         self.rule = rule
 
 
-class StorletNotFound(StorletError):
-    status, code = 404, "storlet.not_found"
-    legacy_get = legacy_put = 401
+class StorletNotFound(StorletError, code=STORLET_NOT_FOUND):
+    pass
 
 
-class MethodNotAllowed(StorletError):
-    status, code = 405, "method.not_allowed"
+class MethodNotAllowed(StorletError, code=METHOD_NOT_ALLOWED):
+    pass
 
 
-class PreconditionFailed(StorletError):
-    status, code = 412, "precondition.failed"
+class PreconditionFailed(StorletError, code=PRECONDITION_FAILED):
+    pass
 
 
-class RangeUnsatisfiable(StorletError):
-    status, code = 416, "range.unsatisfiable"
+class RangeUnsatisfiable(StorletError, code=RANGE_UNSATISFIABLE):
+    pass
 
 
-class InputIncomplete(StorletError):
-    status, code = 499, "input.incomplete"
+class InputIncomplete(StorletError, code=INPUT_INCOMPLETE):
+    pass
 
 
-class Unprocessable(StorletError):
-    status, code = 422, "storlet.failed"
-    legacy_get, legacy_put = 503, 500
+class Unprocessable(StorletError, code=STORLET_FAILED):
+    pass
 
 
-class RulesConflict(StorletError):
-    status, code = 409, "rules.conflict"
+class RulesConflict(StorletError, code=RULES_CONFLICT):
+    pass
 
 
-class TenantBusy(StorletError):
-    status, code = 429, "tenant.busy"
-    legacy_get = legacy_put = 503
-
-    def __init__(self, message: str, *, retry_after: int | None = 1, **more: Any) -> None:
-        super().__init__(message, retry_after=retry_after, **more)
+class TenantBusy(StorletError, code=TENANT_BUSY):
+    pass
 
 
-class NodeBusy(StorletError):
-    status, code = 503, "node.busy"
-
-    def __init__(self, message: str, *, retry_after: int | None = 5, **more: Any) -> None:
-        super().__init__(message, retry_after=retry_after, **more)
+class NodeBusy(StorletError, code=NODE_BUSY):
+    pass
 
 
-class RulesUnavailable(NodeBusy):
-    """Which rules hold cannot be known, and some of them may be mandatory: nothing is done."""
-
-    code = "rules.unavailable"
+class RulesUnavailable(NodeBusy, code=RULES_UNAVAILABLE):
+    """The rules in force are unknown, and some of them may be mandatory: nothing is done."""
 
 
-class SandboxUnavailable(NodeBusy):
-    status, code = 503, "sandbox.unavailable"
+class SandboxUnavailable(NodeBusy, code=SANDBOX_UNAVAILABLE):
+    pass
 
 
-class CodeMissing(SandboxUnavailable):
-    """The node's copy of the code is not there (any more); whoever asked fetches it and asks again."""
-
-    code = "code.missing"
+class CodeMissing(SandboxUnavailable, code=CODE_MISSING):
+    """The node's copy of the code is missing; the filter fetches it and repeats its request."""
 
 
-class BackendFailed(NodeBusy):
-    status, code = 503, "backend.failed"
+class BackendFailed(NodeBusy, code=BACKEND_FAILED):
+    pass
 
 
-class CodeReplaced(BackendFailed):
-    """The code of a version is gone: it was uploaded anew this very moment, or removed.  Nothing has run."""
-
-    code = "code.replaced"
+class CodeReplaced(BackendFailed, code=CODE_REPLACED):
+    """The code of a storlet version was replaced or removed just now.  Nothing has run."""
 
 
-class InternalError(StorletError):
-    status, code = 500, "internal"
+class InternalError(StorletError, code=INTERNAL):
+    pass
 
 
-#: Codes whose one-line text may come from the tenant's code.
-_TENANTS_TEXT: Final = ("storlet.failed", "storlet.load")
-#: Becomes a header, so its form is checked.
-_TENANTS_CODE: Final = re.compile(r"storlet(\.[a-z_]+)+")
+def _classes(cls: type[StorletError]) -> dict[str, type[StorletError]]:
+    """The class of each code, below ``cls``; a subclass without a code of its own adds nothing."""
+    found: dict[str, type[StorletError]] = {}
+    for sub in cls.__subclasses__():
+        found |= _classes(sub) | {sub.code: sub}
+    return found
 
-_BY_CODE: Final[dict[str, type[StorletError]]] = {
-    cls.code: cls
-    for cls in (
-        BadRequest,
-        RegistrationInvalid,
-        RulesInvalid,
-        AccessDenied,
-        StorletNotFound,
-        MethodNotAllowed,
-        PreconditionFailed,
-        RangeUnsatisfiable,
-        InputIncomplete,
-        TenantBusy,
-        RulesConflict,
-        NodeBusy,
-        RulesUnavailable,
-        SandboxUnavailable,
-        CodeMissing,
-        BackendFailed,
-        CodeReplaced,
-        InternalError,
-    )
-}
+
+#: RuleRefused is made where the rule is known; from elsewhere its code is an AccessDenied.
+_BY_CODE: Final = _classes(StorletError) | {ACCESS_RULE: AccessDenied}
+
+
+def _class_of(row: ErrorCode) -> type[StorletError]:
+    is_tenants = row.blame in (Blame.TENANT_CODE, Blame.TENANT_LIMIT)
+    return _BY_CODE.get(row.code) or (Unprocessable if is_tenants else StorletError)
 
 
 def from_code(code: str, message: str, *, detail: str = "", retry_after: int | None = None) -> StorletError:
     """The error for a code that came from a sandbox, from sandboxd or in a frame.
 
-    Codes that begin with ``storlet.`` are the tenant's (422) unless they are known otherwise; a code that nobody
-    defined is our defect, never a success and never blamed on the tenant.
-    """
-    cls = _BY_CODE.get(code)
-    if cls is not None:
-        if retry_after is None:
-            return cls(message, detail=detail)  # of this class's own, where it has one
-        return cls(message, detail=detail, retry_after=retry_after)
-    if _TENANTS_CODE.fullmatch(code):
+    An unknown code that begins with ``storlet.`` counts as the tenant's (422).  Any other unknown
+    code is our defect: it is never a success, and the tenant is never blamed for it."""
+    row = TABLE.get(code)
+    if row is not None:
+        return _class_of(row)(message, code=code, detail=detail, retry_after=retry_after)
+    if _UNKNOWN_STORLET_CODE.fullmatch(code):
         return Unprocessable(message, code=code, detail=detail)
     return InternalError(f"unknown error code {code!r}: {message}", detail=detail)
 
 
 def from_message(message: dict[str, Any]) -> StorletError:
-    """Reverse of :meth:`StorletError.to_message`; tolerates missing keys, because it crossed the network."""
+    """Reverse of :meth:`StorletError.to_message`; tolerates missing keys."""
     retry_after = message.get("retry_after")
     return from_code(
-        str(message.get("code", "internal")),
+        str(message.get("code", INTERNAL)),
         str(message.get("message", "no reason given")),
         detail=str(message.get("detail", "")),
         retry_after=retry_after if isinstance(retry_after, int) else None,

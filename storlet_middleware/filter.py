@@ -45,7 +45,7 @@ from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import Run
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.routes import Route, route_of
-from storlet_middleware.ruleset.store import RULES
+from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import storlet_request
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges

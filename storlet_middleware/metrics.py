@@ -1,29 +1,203 @@
-"""Every StatsD name, once; Swift prefixes them with the server's name.
+"""Every metric, once: its StatsD name, kind, unit, labels, meaning and emitter; and its one
+emitting function.
 
-================================ ===== ============================================================
-name                             kind  meaning
-================================ ===== ============================================================
-``storlet.<verb>.<code>.timing`` timer an invocation, from request to last byte; code is ``ok`` or
-                                       the error code with ``.`` as ``-``
-``storlet.<verb>.first-byte``    timer from request to the storlet's first byte or end
-``storlet.<verb>.xfer``          count bytes of output
-``storlet.admission.waited``     count invocations that were let in after they had waited for the node
-``storlet.admission.refused``    count invocations that were not, because they waited too long or too many did
-================================ ===== ============================================================
-"""
+Swift prefixes the names with ``log_name`` of the server.  A label is a part of the name in angle
+brackets.  A label never holds a name that a tenant chooses (object, storlet): that would be
+unbounded. :mod:`storlet_middleware.reference` makes the documentation of :data:`TABLE`.
+
+To add a metric, add one row and, in the same module, the function that emits it.  A unit test
+checks that the emitter named in the row calls that function."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol
 
 
-def invocation(logger: Any, verb: str, code: str, seconds: float, first_byte_seconds: float, bytes_out: int) -> None:
-    """Report one invocation to StatsD."""
-    logger.timing(f"storlet.{verb}.{code.replace('.', '-')}.timing", seconds * 1000)
-    logger.timing(f"storlet.{verb}.first-byte", first_byte_seconds * 1000)
-    logger.update_stats(f"storlet.{verb}.xfer", bytes_out)
+class Kind(Enum):
+    """Swift's StatsD client has counters and timers, and no gauges."""
+
+    COUNTER = "counter"
+    TIMER = "timer"
 
 
-def admission(logger: Any, outcome: str) -> None:
-    """Count an invocation that could not run at once on this node: ``waited`` or ``refused``."""
-    logger.increment(f"storlet.admission.{outcome}")
+class Stats(Protocol):
+    """The part of Swift's logger that emits metrics."""
+
+    def timing(self, name: str, value: float) -> Any:
+        """Emit a timer in milliseconds."""
+
+    def update_stats(self, name: str, value: int) -> Any:
+        """Add to a counter."""
+
+    def increment(self, name: str) -> Any:
+        """Add one to a counter."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row; ``emitter`` is the module, below ``storlet_middleware``, that calls the function."""
+
+    name: str
+    kind: Kind
+    unit: str
+    emitter: str
+    help: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(re.findall(r"<([a-z]+)>", self.name))
+
+    def named(self, **labels: str) -> str:
+        """The StatsD name; a ``.`` in a label becomes ``-``, because ``.`` separates the parts."""
+        name = self.name
+        for label, value in labels.items():
+            name = name.replace(f"<{label}>", value.replace(".", "-"))
+        return name
+
+
+#: Every metric, by its name.
+TABLE: Final[dict[str, Metric]] = {}
+
+
+def _metric(name: str, kind: Kind, unit: str, emitter: str, meaning: str) -> Metric:
+    row = TABLE[name] = Metric(name, kind, unit, emitter, meaning)
+    return row
+
+
+def _counter(name: str, emitter: str, meaning: str, unit: str = "") -> Metric:
+    return _metric(name, Kind.COUNTER, unit, emitter, meaning)
+
+
+def _timer(name: str, emitter: str, meaning: str) -> Metric:
+    return _metric(name, Kind.TIMER, "ms", emitter, meaning)
+
+
+# --- invocations ----------------------------------------------------------------------------------
+
+# fmt: off
+_INVOCATION = _timer(
+    "storlet.<verb>.<code>.timing", "proxy",
+    "an invocation, from the request to the last byte; code is ok or the error code")
+_FIRST_BYTE = _timer(
+    "storlet.<verb>.first-byte", "proxy",
+    "from the request to the storlet's first byte of output, or its end")
+_TRANSFER = _counter(
+    "storlet.<verb>.xfer", "proxy", "output", unit="bytes")
+# fmt: on
+
+
+def invocation(logger: Stats, verb: str, code: str, seconds: float, first_byte_seconds: float, bytes_out: int) -> None:
+    """Report an invocation that has ended."""
+    logger.timing(_INVOCATION.named(verb=verb, code=code), seconds * 1000)
+    logger.timing(_FIRST_BYTE.named(verb=verb), first_byte_seconds * 1000)
+    logger.update_stats(_TRANSFER.named(verb=verb), bytes_out)
+
+
+# --- admission ------------------------------------------------------------------------------------
+
+# fmt: off
+_ADMITTED = _counter(
+    "storlet.admission.admitted", "admission",
+    "invocations that got a slot of the node, at once or after waiting")
+_QUEUED = _counter(
+    "storlet.admission.queued", "admission", "invocations that had to wait for a slot")
+_WAITED = _counter(
+    "storlet.admission.waited", "admission", "invocations that got a slot after waiting")
+_QUEUE_TIME = _timer(
+    "storlet.admission.queue.timing", "admission",
+    "time in the queue, of invocations that got a slot after waiting")
+_REFUSED = _counter(
+    "storlet.admission.refused", "admission",
+    "invocations that got no slot: a queue was full, or the wait too long")
+_REFUSED_CODE = _counter(
+    "storlet.admission.refused.<code>", "admission",
+    "the same by error code: tenant-busy or node-busy")
+# fmt: on
+
+
+def admission_admitted(logger: Stats) -> None:
+    """Count an invocation that got a slot."""
+    logger.increment(_ADMITTED.name)
+
+
+def admission_queued(logger: Stats) -> None:
+    """Count an invocation that has to wait."""
+    logger.increment(_QUEUED.name)
+
+
+def admission_waited(logger: Stats, seconds: float) -> None:
+    """Count an invocation that got a slot after ``seconds`` in the queue."""
+    logger.increment(_WAITED.name)
+    logger.timing(_QUEUE_TIME.name, seconds * 1000)
+
+
+def admission_refused(logger: Stats, code: str) -> None:
+    """Count an invocation that was refused with the error ``code``."""
+    logger.increment(_REFUSED.name)
+    logger.increment(_REFUSED_CODE.named(code=code))
+
+
+# --- the code cache -------------------------------------------------------------------------------
+
+# fmt: off
+_CACHE_HIT = _counter(
+    "storlet.cache.hits", "engine", "cold starts whose code was on the node")
+_CACHE_MISS = _counter(
+    "storlet.cache.misses", "engine", "cold starts whose code had to be fetched")
+_CACHE_FETCH = _timer(
+    "storlet.cache.fetch.timing", "engine",
+    "fetch of a storlet's code with its dependencies, also one that failed")
+# fmt: on
+
+
+def cache_hit(logger: Stats) -> None:
+    """Count code that was found on the node."""
+    logger.increment(_CACHE_HIT.name)
+
+
+def cache_miss(logger: Stats) -> None:
+    """Count code that has to be fetched."""
+    logger.increment(_CACHE_MISS.name)
+
+
+def cache_fetched(logger: Stats, seconds: float) -> None:
+    """Report a fetch that has ended."""
+    logger.timing(_CACHE_FETCH.name, seconds * 1000)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+# fmt: off
+_RULES_ALLOW = _counter(
+    "storlet.rules.allow", "enforcement", "requests of accounts with rules that no rule refused")
+_RULES_DENY = _counter(
+    "storlet.rules.deny", "enforcement", "requests that a rule refused")
+_RULES_ERROR = _counter(
+    "storlet.rules.errors", "enforcement",
+    "requests that failed because rules or the facts they need were not available")
+_RULES_LOAD = _timer(
+    "storlet.rules.load.timing", "ruleset", "reading and compiling the rules of an account")
+# fmt: on
+
+
+def rules_allowed(logger: Stats) -> None:
+    """Count a request that passed the rules."""
+    logger.increment(_RULES_ALLOW.name)
+
+
+def rules_denied(logger: Stats) -> None:
+    """Count a request that a rule refused."""
+    logger.increment(_RULES_DENY.name)
+
+
+def rules_failed(logger: Stats) -> None:
+    """Count a request that was refused because no decision was possible."""
+    logger.increment(_RULES_ERROR.name)
+
+
+def rules_loaded(logger: Stats, seconds: float) -> None:
+    """Report rules that were read and compiled."""
+    logger.timing(_RULES_LOAD.name, seconds * 1000)

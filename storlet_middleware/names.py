@@ -1,83 +1,187 @@
-"""Every header, metadata key and container name, each written once.
+"""Every header, metadata key and container name: one row each, and a constant with its name.
 
 Three name spaces that are never mixed:
 
-* client headers: ``X-Run-Storlet`` and the ``X-Storlet-*`` names in :data:`CLIENT_HEADERS`; any other ``X-Storlet-*``
-  is refused by name, because a header that is silently ignored looks as if it had worked;
-* backend headers: ``X-Backend-Storlet-*``; Swift's gatekeeper strips ``X-Backend-*`` from what clients send and receive;
-* stored metadata: ``X-Object-Meta-Storlet-*`` of storlets and dependencies (set by the tenant), and
-  ``X-{Account,Container,Object}-Sysmeta-Storlet-*`` for what no client may forge.
-"""
+* client headers: ``X-Run-Storlet`` and the ``X-Storlet-*`` names.  Any other ``X-Storlet-*`` header
+  is refused by name, because a header that is ignored looks as if it had worked;
+* backend headers: ``X-Backend-Storlet-*``, between servers only.  Swift's gatekeeper strips
+  ``X-Backend-*`` from what clients send and receive;
+* stored metadata: ``X-Object-Meta-Storlet-*`` of storlets and dependencies, which the tenant sets,
+  and ``X-{Account,Container,Object}-Sysmeta-Storlet-*``, which no client can set.
+
+To add a header, add one row: :data:`CLIENT_HEADERS`, the refusal of unknown names and the reference
+page follow from it.  A name that ends in ``-`` is a prefix."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-# --- client -> proxy ---------------------------------------------------------------------------------------------
-RUN_STORLET: Final = "X-Run-Storlet"
-RUN_ON_PROXY: Final = "X-Storlet-Run-On-Proxy"
-PARAMETER_PREFIX: Final = "X-Storlet-Parameter-"
-RANGE: Final = "X-Storlet-Range"
-EXTRA_RESOURCES: Final = "X-Storlet-Extra-Resources"
-GENERATE_LOG: Final = "X-Storlet-Generate-Log"
-GRANT_USER: Final = "X-Storlet-Container-Read"
-GRANT_STORLET: Final = "X-Storlet-Name"
-#: ``X-Storlet-Limit-Memory`` and the like: names of :data:`storlet_middleware.engine.limits.TABLE`; they lower, never raise.
-LIMIT_PREFIX: Final = "X-Storlet-Limit-"
-REVOKE_USER: Final = "X-Remove-Storlet-Container-Read"
 
-#: Present on an upload of rules: its warnings have been read and are meant.
-RULES_ACCEPT_WARNINGS: Final = "X-Storlet-Rules-Accept-Warnings"
-#: Says what the rules would do with a request, in place of doing it.
-EXPLAIN: Final = "X-Storlet-Explain"
-EXPLAIN_KEY: Final = "HTTP_X_STORLET_EXPLAIN"
+class Scope(Enum):
+    """Where a header is used."""
 
-#: Headers that may come with ``X-Run-Storlet`` (a name that ends in ``-`` is a prefix).
-CLIENT_HEADERS: Final = (RUN_ON_PROXY, PARAMETER_PREFIX, RANGE, EXTRA_RESOURCES, GENERATE_LOG, LIMIT_PREFIX)
+    RUN = "client request, with X-Run-Storlet"
+    REQUEST = "client request"
+    ANSWER = "answer to a client"
+    BACKEND_REQUEST = "request of a proxy server to an object server"
+    BACKEND_ANSWER = "answer of an object server to a proxy server"
+    STORLET = "metadata of a storlet"
+    DEPENDENCY = "metadata of a dependency"
+    SYSTEM = "system metadata"
 
-# --- proxy -> client ---------------------------------------------------------------------------------------------
-INVOCATION: Final = "X-Storlet-Invocation"
-RAN_ON: Final = "X-Storlet-Ran-On"
-ERROR: Final = "X-Storlet-Error"
-USAGE: Final = "X-Storlet-Usage"
-INPUT_RANGE: Final = "Storlet-Input-Range"
-GENERATED_FROM: Final = "X-Storlet-Generated-From"
-GENERATED_FROM_ACCOUNT: Final = "X-Storlet-Generated-From-Account"
-GENERATED_FROM_LAST_MODIFIED: Final = "X-Storlet-Generated-From-Last-Modified"
-GRANTS: Final = "X-Storlet-Container-Read"
-#: The name of the rule that decided.
-RULE: Final = "X-Storlet-Rule"
-#: Of an upload of rules: under which name this version of them is kept.
-RULES_VERSION: Final = "X-Storlet-Rules-Version"
 
-# --- proxy <-> object node ---------------------------------------------------------------------------------------
-#: Request: the description of the invocation as one line of ASCII JSON.
-BACKEND_INVOCATION: Final = "X-Backend-Storlet-Invocation"
-#: Request: present when a full node may say so instead of letting the invocation wait; value: replica or proxy.
-BACKEND_OVERFLOW: Final = "X-Backend-Storlet-Overflow"
-#: Answer: why the node did not run the storlet; see :mod:`storlet_middleware.backend.refusals`.
-BACKEND_REFUSAL: Final = "X-Backend-Storlet-Refusal"
-#: Answer: present when the body is frames; its value is the version of the frame format.
-BACKEND_RUN: Final = "X-Backend-Storlet-Run"
+@dataclass(frozen=True)
+class Header:
+    """One row; ``value`` is the form of the value."""
 
-# --- stored ------------------------------------------------------------------------------------------------------
-OBJECT_META: Final = "X-Object-Meta-"
+    name: str
+    scope: Scope
+    value: str
+    help: str
+
+
+#: Every header, in the order of this file.
+TABLE: Final[list[Header]] = []
+
+
+def _header(name: str, scope: Scope, value: str, meaning: str) -> str:
+    TABLE.append(Header(name, scope, value, meaning))
+    return name
+
+
+# fmt: off
+# --- client -> proxy ------------------------------------------------------------------------------
+RUN_STORLET: Final = _header(
+    "X-Run-Storlet", Scope.REQUEST, "name",
+    "run this storlet on the object of the request")
+RUN_ON_PROXY: Final = _header(
+    "X-Storlet-Run-On-Proxy", Scope.RUN, "empty",
+    "run the storlet at the proxy server")
+PARAMETER_PREFIX: Final = _header(
+    "X-Storlet-Parameter-", Scope.RUN, "key:value",
+    "a parameter of the storlet; the name of the header does not matter")
+RANGE: Final = _header(
+    "X-Storlet-Range", Scope.RUN, "bytes=a-b",
+    "the range of the object that the storlet reads; several ranges are several inputs")
+EXTRA_RESOURCES: Final = _header(
+    "X-Storlet-Extra-Resources", Scope.RUN, "/container/object, ...",
+    "further inputs of the same account")
+GENERATE_LOG: Final = _header(
+    "X-Storlet-Generate-Log", Scope.RUN, "boolean",
+    "store what the storlet logs as an object")
+LIMIT_PREFIX: Final = _header(
+    "X-Storlet-Limit-", Scope.RUN, "number with unit",
+    "lowers a limit of this invocation, never raises it; the limits have a table of their own")
+GRANT_USER: Final = _header(
+    "X-Storlet-Container-Read", Scope.REQUEST, "user",
+    "POST of a container: let this user read its objects through one storlet only")
+GRANT_STORLET: Final = _header(
+    "X-Storlet-Name", Scope.REQUEST, "name",
+    "the storlet of a grant that is given or removed")
+REVOKE_USER: Final = _header(
+    "X-Remove-Storlet-Container-Read", Scope.REQUEST, "user",
+    "POST of a container: remove a grant")
+RULES_ACCEPT_WARNINGS: Final = _header(
+    "X-Storlet-Rules-Accept-Warnings", Scope.REQUEST, "any",
+    "upload of rules: accept them although the check has warnings")
+EXPLAIN: Final = _header(
+    "X-Storlet-Explain", Scope.REQUEST, "any",
+    "answer what the rules would do with the request, and do nothing else")
+
+# --- proxy -> client ------------------------------------------------------------------------------
+INVOCATION: Final = _header(
+    "X-Storlet-Invocation", Scope.ANSWER, "id",
+    "the invocation; also the name of its log")
+RAN_ON: Final = _header(
+    "X-Storlet-Ran-On", Scope.ANSWER, "object | proxy",
+    "the placement; of several storlets the placement of each")
+ERROR: Final = _header(
+    "X-Storlet-Error", Scope.ANSWER, "error code",
+    "why the request failed; the error codes have a table of their own")
+USAGE: Final = _header(
+    "X-Storlet-Usage", Scope.ANSWER, "key=value;...",
+    "CPU time, peak memory and bytes of the invocation")
+INPUT_RANGE: Final = _header(
+    "Storlet-Input-Range", Scope.ANSWER, "bytes a-b/size",
+    "the range of the object that the storlet read")
+GENERATED_FROM: Final = _header(
+    "X-Storlet-Generated-From", Scope.ANSWER, "container/object",
+    "the source of a copy")
+GENERATED_FROM_ACCOUNT: Final = _header(
+    "X-Storlet-Generated-From-Account", Scope.ANSWER, "account",
+    "the account of the source of a copy")
+GENERATED_FROM_LAST_MODIFIED: Final = _header(
+    "X-Storlet-Generated-From-Last-Modified", Scope.ANSWER, "HTTP date",
+    "the time of the source of a copy")
+GRANTS: Final = _header(
+    "X-Storlet-Container-Read", Scope.ANSWER, "list",
+    "HEAD and GET of a container by its owner: the grants")
+RULE: Final = _header(
+    "X-Storlet-Rule", Scope.ANSWER, "rule name",
+    "the rule that decided")
+RULES_VERSION: Final = _header(
+    "X-Storlet-Rules-Version", Scope.ANSWER, "ruleset version",
+    "the name under which uploaded rules are kept")
+
+# --- proxy <-> object node ------------------------------------------------------------------------
+BACKEND_INVOCATION: Final = _header(
+    "X-Backend-Storlet-Invocation", Scope.BACKEND_REQUEST, "JSON, one line of ASCII",
+    "the description of the invocation")
+BACKEND_OVERFLOW: Final = _header(
+    "X-Backend-Storlet-Overflow", Scope.BACKEND_REQUEST, "replica | proxy",
+    "a full node may refuse instead of queueing the invocation")
+BACKEND_REFUSAL: Final = _header(
+    "X-Backend-Storlet-Refusal", Scope.BACKEND_ANSWER, "full | resume | version",
+    "why the node did not run the storlet")
+BACKEND_RUN: Final = _header(
+    "X-Backend-Storlet-Run", Scope.BACKEND_ANSWER, "number",
+    "the body is frames; the value is the version of the frame format")
+
+# --- stored ---------------------------------------------------------------------------------------
 STORLET_META: Final = "X-Object-Meta-Storlet-"
-ACCOUNT_ENABLED: Final = "storlet-enabled"  # key of X-Account-Meta-Storlet-Enabled in Swift's account info
-META_LANGUAGE: Final = STORLET_META + "Language"
-META_LANGUAGE_VERSION: Final = STORLET_META + "Language-Version"
-META_INTERFACE_VERSION: Final = STORLET_META + "Interface-Version"
-META_OBJECT_METADATA: Final = STORLET_META + "Object-Metadata"
-META_MAIN: Final = STORLET_META + "Main"
-META_DEPENDENCY: Final = STORLET_META + "Dependency"
-META_DEPENDENCY_VERSION: Final = STORLET_META + "Dependency-Version"
-META_DEPENDENCY_PERMISSIONS: Final = STORLET_META + "Dependency-Permissions"
-#: Prefix of one system metadata item a grant: who may read the container's objects through which storlet.
-CONTAINER_GRANT: Final = "X-Container-Sysmeta-Storlet-Grant-"
-#: Which rules are in force in an account; see :mod:`storlet_middleware.ruleset.pointer`.
-ACCOUNT_RULES: Final = "X-Account-Sysmeta-Storlet-Rules"
-#: The rule whose storlet made what is stored, and which says what undoes that.
-REVERSE_SYSMETA: Final = "X-Object-Sysmeta-Storlet-Reverse"
+META_LANGUAGE: Final = _header(
+    STORLET_META + "Language", Scope.STORLET, "python | java",
+    "the language of the storlet; mandatory")
+META_LANGUAGE_VERSION: Final = _header(
+    STORLET_META + "Language-Version", Scope.STORLET, "number",
+    "the version of Python")
+META_INTERFACE_VERSION: Final = _header(
+    STORLET_META + "Interface-Version", Scope.STORLET, "number",
+    "mandatory, and not interpreted")
+META_OBJECT_METADATA: Final = _header(
+    STORLET_META + "Object-Metadata", Scope.STORLET, "any",
+    "mandatory, and not interpreted")
+META_MAIN: Final = _header(
+    STORLET_META + "Main", Scope.STORLET, "module.Class | class",
+    "the entry point; mandatory")
+META_DEPENDENCY: Final = _header(
+    STORLET_META + "Dependency", Scope.STORLET, "names, with commas",
+    "the dependencies of the storlet")
+META_DEPENDENCY_VERSION: Final = _header(
+    STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
+    "mandatory, and not interpreted")
+META_DEPENDENCY_PERMISSIONS: Final = _header(
+    STORLET_META + "Dependency-Permissions", Scope.DEPENDENCY, "octal",
+    "file mode in the sandbox; 0700 makes it executable")
+CONTAINER_GRANT: Final = _header(
+    "X-Container-Sysmeta-Storlet-Grant-", Scope.SYSTEM, "JSON",
+    "one grant: a user who may read the container's objects, and the storlet to read them through")
+ACCOUNT_RULES: Final = _header(
+    "X-Account-Sysmeta-Storlet-Rules", Scope.SYSTEM, "text",
+    "the ruleset version in force; see storlet_middleware.ruleset.pointer")
+REVERSE_SYSMETA: Final = _header(
+    "X-Object-Sysmeta-Storlet-Reverse", Scope.SYSTEM, "JSON",
+    "the rule whose storlet made the object, and which says what reverses that")
+# fmt: on
 
-#: ``swift.source`` of every request that we make: shown in Swift's access log.
+#: Headers that may come with ``X-Run-Storlet``.
+CLIENT_HEADERS: Final = tuple(row.name for row in TABLE if row.scope is Scope.RUN)
+#: Key of :data:`EXPLAIN` in a WSGI environment.
+EXPLAIN_KEY: Final = "HTTP_" + EXPLAIN.upper().replace("-", "_")
+OBJECT_META: Final = "X-Object-Meta-"
+#: Key of ``X-Account-Meta-Storlet-Enabled`` in Swift's account info.
+ACCOUNT_ENABLED: Final = "storlet-enabled"
+#: ``swift.source`` of every request of this package, shown in Swift's access log.
 SWIFT_SOURCE: Final = "ST"

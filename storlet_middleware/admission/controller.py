@@ -188,7 +188,10 @@ class Admission:
                 group = self._try_run(table, claim, now)
             finally:
                 table.unlock()
-        return None if group is None else Slot(self, group, now, now)
+        if group is None:
+            return None
+        metrics.admission_admitted(self._logger)
+        return Slot(self, group, now, now)
 
     def acquire(self, claim: Claim, beats: Beats | None) -> Generator[None, None, Slot]:
         """A generator that returns a slot and yields at each beat while it waits.
@@ -205,7 +208,8 @@ class Admission:
             # Refused, the client left, or the server ended the task; a slot may have come at the same moment.
             self._leave(waiter)
             raise
-        metrics.admission(self._logger, "waited")
+        metrics.admission_admitted(self._logger)
+        metrics.admission_waited(self._logger, waiter.began - waiter.since)
         return Slot(self, waiter.group, waiter.since, waiter.began)
 
     def acquire_together_at_once(self, claims: Sequence[Claim]) -> list[Slot] | None:
@@ -221,6 +225,8 @@ class Admission:
                 groups = self._try_run_together(table, claims, now)
             finally:
                 table.unlock()
+        for _ in groups or ():
+            metrics.admission_admitted(self._logger)
         return None if groups is None else [Slot(self, group, now, now) for group in groups]
 
     def acquire_together(self, claims: Sequence[Claim], beats: Beats | None) -> Generator[None, None, list[Slot]]:
@@ -235,7 +241,9 @@ class Admission:
         except BaseException:
             self._leave(waiter)
             raise
-        metrics.admission(self._logger, "waited")
+        for _ in claims:
+            metrics.admission_admitted(self._logger)
+        metrics.admission_waited(self._logger, waiter.began - waiter.since)
         first = Slot(self, waiter.group, waiter.since, waiter.began)
         return [first, *(Slot(self, group, waiter.began, waiter.began) for group in waiter.with_it)]
 
@@ -349,6 +357,7 @@ class Admission:
             obstacle = Obstacle.SHARE if has_too_many else Obstacle.NODE
             whose = "of its " if has_too_many else ""
             raise self._refusal(load, claim, obstacle, f"because too many {whose}invocations wait already")
+        metrics.admission_queued(self._logger)
         if table is not None:
             table.take_part(now)
         if self._timer is None:
@@ -368,13 +377,16 @@ class Admission:
         return waiter
 
     def _refusal(self, load: Load, claim: Claim, obstacle: Obstacle | None, why: str) -> StorletError:
-        metrics.admission(self._logger, "refused")
         seconds = load.retry_after(claim.tenant, obstacle, monotonic())
         if obstacle is Obstacle.SHARE:
             share = load.share(claim.tenant)
             text = f"the account has its share of this node's invocations, {share}, and got no other {why}"
-            return TenantBusy(text, retry_after=seconds)
-        return NodeBusy(f"the node had no room for the invocation {why}", retry_after=seconds)
+            error: StorletError = TenantBusy(text, retry_after=seconds)
+        else:
+            text = f"the node had no room for the invocation {why}"
+            error = NodeBusy(text, retry_after=seconds)
+        metrics.admission_refused(self._logger, error.code)
+        return error
 
     def _leave(self, waiter: _Waiter) -> None:
         """Give up a place in the queue, or the slot that has come."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from storlet_middleware import names
 from storlet_middleware.backend import frames
-from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.

@@ -1,7 +1,7 @@
 """Storlets and dependencies as objects of the tenant: upload checks, access, and resolution to one exact version.
 
 *Access* is Swift's own: the container's read ACL, given to ``swift.authorize``.  *Resolution* turns a name into a
-:class:`~storlet_middleware.engine.code_cache.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
+:class:`~storlet_middleware.engine.storlet_version.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
 remembered in Swift's memcached under a *generation* of the account, which every write to the two containers replaces
 before and after it happens: a new upload takes effect for every request that begins after it was answered.  Without
 memcached every request asks Swift.
@@ -19,12 +19,12 @@ from swift.common.utils import cache_from_env, close_if_possible, drain_and_clos
 from swift.common.wsgi import make_pre_authed_request
 from swift.proxy.controllers.base import get_cache_key
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.catalog.manifests import ManifestError, read_dependency, read_storlet
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import (
     BackendFailed,
     CodeReplaced,
@@ -152,7 +152,7 @@ class Catalog:
         try:
             manifest = read_storlet(storlet, user_metadata(answer.headers), self._config.languages)
         except ManifestError as error:
-            raise Unprocessable(f"storlet {storlet} is not usable: {error}", code="storlet.load") from error
+            raise Unprocessable(f"storlet {storlet} is not usable: {error}", code=errors.STORLET_LOAD) from error
         path = (version, account, self._config.dependency_container)
         tasks = [spawn(self._head, environ, path, name) for name in manifest.dependencies]
         answers = [task.wait() for task in tasks]
@@ -164,7 +164,7 @@ class Catalog:
             except Unprocessable as error:
                 faults.append(str(error))
         if faults:
-            raise Unprocessable("; ".join(faults), code="storlet.load")
+            raise Unprocessable("; ".join(faults), code=errors.STORLET_LOAD)
         return StorletVersion(
             account, storlet, manifest.language, manifest.language_version, manifest.main, tuple(files), manifest.limits
         )
@@ -172,14 +172,14 @@ class Catalog:
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:
         if answer.status_int == 404:
             raise Unprocessable(
-                f"dependency {name} is not in container {self._config.dependency_container}", code="storlet.load"
+                f"dependency {name} is not in container {self._config.dependency_container}", code=errors.STORLET_LOAD
             )
         _require_success(answer, f"dependency {name}")
         _require_own_bytes(answer, object_path(*path, name), f"dependency {name}")
         try:
             permissions = read_dependency(name, user_metadata(answer.headers)).permissions
         except ManifestError as error:
-            raise Unprocessable(f"dependency {name} is not usable: {error}", code="storlet.load") from error
+            raise Unprocessable(f"dependency {name} is not usable: {error}", code=errors.STORLET_LOAD) from error
         # The sandbox is "other" to the file's owner, and the mount is read-only: what the owner may do, all may, but write.
         mode = 0o555 if permissions & 0o100 else 0o444
         return _code_file(self._config.dependency_container, name, answer, mode)
@@ -289,7 +289,7 @@ def _require_own_bytes(answer: Any, path: str, what: str) -> None:
     """
     place = str(answer.headers.get("Content-Location") or path).partition("?")[0]
     if unquote(place) != unquote(path.partition("?")[0]) or "X-Object-Manifest" in answer.headers:
-        raise Unprocessable(f"{what} is a link to other objects, which code cannot be", code="storlet.load")
+        raise Unprocessable(f"{what} is a link to other objects, which code cannot be", code=errors.STORLET_LOAD)
 
 
 class ProxyFetcher:

@@ -14,7 +14,8 @@ from storlet_middleware import names
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
-from storlet_middleware.ruleset.store import RULES, Loaded
+from storlet_middleware.ruleset.store import Loaded
+from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.swift_paths import Read
 

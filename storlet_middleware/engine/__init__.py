@@ -1,8 +1,18 @@
-"""Turns an invocation into a result; knows nothing of Swift.
+"""Turns an invocation into a result; knows nothing of Swift or WSGI.
 
-``invocation``      one run: descriptors and their owners, events, deadlines, cancel
-``feed``            green tasks that copy a source into a pipe that a storlet reads
-``sandbox_client``  asks sandboxd for a sandbox and connects to a worker group
+``task``             the description of an invocation: inputs, parameters, deadlines, limits
+``limits``           the four levels of limits, and the limits of one invocation
+``launcher``         starts an invocation: slot, code, sandbox, worker
+``storlet_version``  one exact version of a storlet and its dependencies
+``code_cache``       copies of storlet code on the node
+``sandbox_client``   requests sandboxes from sandboxd and connects to worker groups
+``invocation``       one run: events, output, cancel
+``connection``       the socket to the worker
+``handover``         the message that starts a run, and the descriptors that travel with it
+``inputs``           files and sources that the storlet reads
+``feed``             green tasks that copy a source into a pipe that a storlet reads
+``output``           the pipe that the storlet writes, and its metadata
+``progress``         deadlines, and the time that counts for them
 
-The same engine serves a filter inside Swift and a function that is run against a local file.
+The same engine serves a filter inside Swift and a storlet that is run against a local file.
 """

@@ -1,7 +1,8 @@
 """Copies a source (a request body, an assembled object) into a pipe that a storlet reads.
 
-A source that breaks off must not look like its end: the storlet would see end of file, succeed, and its short result
-would look complete.  So a broken source first cancels the invocation and then closes the pipe.
+A source that breaks off must not look like its end: the storlet would see end of file and succeed,
+and its truncated result would look complete.  So a broken source first cancels the invocation and
+then closes the pipe.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from storlet_middleware import errors
 from storlet_middleware.concurrency import (
     GreenTask,
     Killed,
@@ -24,32 +26,36 @@ from storlet_middleware.concurrency import (
 )
 from storlet_middleware.errors import Unprocessable
 
-#: A read of a source that is not stalled ends well within this.
+#: A read of a source that is not stalled takes far less.
 _LAST_READ_SECONDS: Final = 1.0
 
 
 class Source(Protocol):
-    """Where bytes come from; iteration raises when the bytes end before their end."""
+    """An iterable of bytes; iteration raises if the bytes are incomplete."""
 
     def __iter__(self) -> Iterator[bytes]: ...
 
     def close(self) -> None: ...
 
     def abandon(self) -> None:
-        """Told before a read in progress is killed, whose bytes are lost; :meth:`close` follows."""
+        """Called before a read in progress is killed and its bytes are lost.
+
+        :meth:`close` follows.
+        """
 
 
 class PipeSource(Source, abc.ABC):
-    """A source that is a pipe itself, so that its bytes need not come here on their way into another.
+    """A source that is a pipe itself: the kernel moves its bytes into another pipe.
 
-    To be one is said by name: whether something merely looks like one takes Python longer to find out than a small read.
+    A nominal type: a structural check of a ``Protocol`` takes Python longer than a small read.
     """
 
     @abc.abstractmethod
     def pour(self, pipe: int) -> int | None:
-        """Move bytes into ``pipe``: how many, 0 at the end, ``None`` when it is full; ``BrokenPipeError``: it has no reader.
+        """Move bytes into ``pipe``: their number, 0 at the end, ``None`` when it is full.
 
-        Raises what iteration would raise, before anything that a reader could take for the end.
+        ``BrokenPipeError``: ``pipe`` has no reader.  Raises what iteration would raise, before
+        anything that a reader could take for the end.
         """
 
 
@@ -57,9 +63,10 @@ class Feeder:
     """Owns a pipe's write end and a source from construction until it ended or was stopped.
 
     :param on_failure: called with the exception of a broken source, before the pipe is closed.
-    :param drains: read the source to its end even when the storlet wants no more, so that the sender's checks
-        (length, hash) happen and its connection stays usable.
-    :param is_ours: the source is nobody's connection, so that a read of it may be cut short.
+    :param drains: read the source to its end even when the storlet stops reading, so that the
+        sender's checks (length, hash) happen and its connection stays usable.
+    :param is_ours: no connection of a client or a server depends on the source, so a read of it may
+        be cut short.
     """
 
     def __init__(
@@ -88,20 +95,20 @@ class Feeder:
         return bool(self._task.dead)
 
     def wait(self) -> None:
-        """Return when the source was read to its end, or as far as the storlet wanted it."""
+        """Return when the source was read to its end, or as far as the storlet read it."""
         self._task.wait()
 
     def stop(self) -> None:
-        """Give up what is left; closes the source.
+        """Drop the rest of the source and close it.
 
-        A source that is drained is somebody's connection, which goes on after us, unless it is ours: its last read may end by
-        itself.
+        A source that is drained is a connection that is used afterwards, unless it is ours: its
+        last read may end by itself.
         """
         self._is_stopping = True
         if self.drains and not self._is_ours and not wait_task(self._task, _LAST_READ_SECONDS):
             self._source.abandon()
         end(self._task)
-        # A task killed before its first step never reaches its own clean-up.
+        # A task killed before its first step never runs its own clean-up.
         self._close()
 
     def _run(self) -> None:
@@ -122,13 +129,13 @@ class Feeder:
                     break
         except Killed:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever broke the source (Swift's timeouts are no Exception)
-            self._on_failure(error if self.waits_for_source else _not_taken(error))
+        except BaseException as error:  # noqa: BLE001 - Swift's timeouts are no Exception
+            self._on_failure(error if self.waits_for_source else _blame_storlet(error))
         finally:
             self._close()
 
     def _pour(self, source: PipeSource) -> bool:
-        """Let the kernel move all of ``source``; True when there is some left that has to be read."""
+        """Let the kernel move all of ``source``; True if a rest has to be read."""
         while not self._is_stopping:
             self.waits_for_source = True
             try:
@@ -174,8 +181,8 @@ class Feeder:
         self._source.close()
 
 
-def _not_taken(error: BaseException) -> BaseException:
-    """Swift bounds how long what it gave may lie about: then the storlet stalled, and not the source."""
+def _blame_storlet(error: BaseException) -> BaseException:
+    """Swift's timeout for the reader of a body: then the storlet stalled, and not the source."""
     if isinstance(error, Timeout):
-        return Unprocessable(f"the storlet took no more input: {error}", code="storlet.timeout.idle")
+        return Unprocessable(f"the storlet took no more input: {error}", code=errors.TIMEOUT_IDLE)
     return error

@@ -1,8 +1,8 @@
-"""Starts an invocation on this node: code, sandbox, worker, in the order that is quickest.
+"""Starts an invocation on this node: slot, code, sandbox, worker.
 
-First of all the node lets the invocation in (:mod:`storlet_middleware.admission.controller`), which may take its time.  Then a warm
-start is one connection to a known socket.  A cold one asks sandboxd to begin starting the sandbox, fetches the
-code meanwhile, has it loaded, and connects.
+First admission gives a slot (:mod:`storlet_middleware.admission.controller`), which may take time.
+A warm start is then one connection to a known socket.  A cold start requests a sandbox from
+sandboxd, fetches the code while the sandbox starts, has the code loaded, and connects.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from storlet_middleware.admission.fairness import Claim
 from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import CodeCache, Fetcher, StorletVersion
-from storlet_middleware.engine.invocation import Invocation, Task
+from storlet_middleware.engine.code_cache import CodeCache, Fetcher
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.limits import Effective
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.engine.storlet_version import MAX_VERSIONS, StorletVersion
+from storlet_middleware.engine.task import Task
 from storlet_middleware.errors import CodeMissing
 
-#: sandboxd's own deadline for a start comes first and has the better reason.
+#: sandboxd's own deadline for a start expires first and gives the more precise error.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
-_MAX_VERSIONS: Final = 256
 
-#: A storlet, and what its worker group may use.
-Place = tuple[StorletVersion, messages.Resources]
+#: A storlet version, and the resources of its worker group: what needs a slot.
+Demand = tuple[StorletVersion, messages.Resources]
 
 
 class Launcher:
@@ -41,25 +42,25 @@ class Launcher:
         self._client = SandboxClient(
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )
-        self._code = CodeCache(config.limits.code_bytes)
-        #: What holds for a version where a request says nothing of limits.
+        self._code = CodeCache(config.limits.code_bytes, logger)
+        #: The limits of a version, by its text, for requests without limits of their own.
         self._effective: dict[str, Effective] = {}
 
     def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
-        """What holds for this storlet in this request, by this node's own configuration."""
+        """The limits of this storlet in this request, by this node's configuration."""
         trust_class = self._config.class_of(version.account, version.name)
         if requested:
             return limits.effective(trust_class, version.limits, requested)
         known = self._effective.get(version.text)
         if known is None:
-            if len(self._effective) >= _MAX_VERSIONS:
+            if len(self._effective) >= MAX_VERSIONS:
                 self._effective.clear()
             known = self._effective[version.text] = limits.effective(trust_class, version.limits, {})
         return known
 
     @staticmethod
     def task(invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool) -> Task:
-        """The description of an invocation within the limits that hold for it."""
+        """The description of an invocation within its limits."""
         return Task(
             id=invocation_id,
             parameters=parameters,
@@ -70,9 +71,16 @@ class Launcher:
         )
 
     def start(
-        self, invocation: Invocation, version: StorletVersion, fetcher: Fetcher, slot: Slot | None = None
+        self,
+        invocation: Invocation,
+        version: StorletVersion,
+        fetcher: Fetcher,
+        slot: Slot | None = None,
     ) -> None:
-        """Hand ``invocation`` to a worker; waits for whatever is not there yet.  ``slot`` as in :meth:`start_patiently`."""
+        """Hand ``invocation`` to a worker.
+
+        Waits for slot, code and sandbox.  ``slot`` as in :meth:`start_patiently`.
+        """
         for _ in self.start_patiently(invocation, version, fetcher, None, slot):
             pass
 
@@ -84,9 +92,10 @@ class Launcher:
         beats: Beats | None,
         slot: Slot | None = None,
     ) -> Iterator[None]:
-        """The same, yielding at each of ``beats`` while it waits, so that the caller can show that it lives.
+        """The same, yielding at each of ``beats`` while it waits, so that the caller can send a
+        heartbeat.
 
-        :param slot: where the node has let it in already; it is the invocation's from here on.
+        :param slot: a slot acquired before; the invocation owns it from here on.
         """
         resources = invocation.task.resources
         wanted = version.load_request(limits.group_of(version.key, resources), resources)
@@ -97,24 +106,24 @@ class Launcher:
         try:
             yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
         except BaseException:
-            # The caller may try once more with the same invocation.
+            # The caller may retry with the same invocation.
             slot.release()
             raise
 
     def admit_at_once(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
-        """A slot for an invocation of ``version``, or ``None`` where it would have to wait."""
+        """A slot for an invocation of ``version``, or ``None`` if it would have to wait."""
         group = limits.group_of(version.key, resources)
         return self._admission.acquire_at_once(self._admission.claim(version.account, group, resources.memory_bytes))
 
-    def admit_together(self, wanted: Sequence[Place]) -> list[Slot]:
-        """Slots for several that run at the same time; waits, and holds none of them meanwhile."""
+    def admit_together(self, wanted: Sequence[Demand]) -> list[Slot]:
+        """Slots for invocations that run at the same time; holds none of them while it waits."""
         return _outcome(self._admission.acquire_together(self._claims(wanted), None))
 
-    def admit_together_at_once(self, wanted: Sequence[Place]) -> list[Slot] | None:
-        """The same, or ``None`` where it would have to wait."""
+    def admit_together_at_once(self, wanted: Sequence[Demand]) -> list[Slot] | None:
+        """The same, or ``None`` if it would have to wait."""
         return self._admission.acquire_together_at_once(self._claims(wanted))
 
-    def _claims(self, wanted: Sequence[Place]) -> list[Claim]:
+    def _claims(self, wanted: Sequence[Demand]) -> list[Claim]:
         return [
             self._admission.claim(version.account, limits.group_of(version.key, resources), resources.memory_bytes)
             for version, resources in wanted
@@ -140,7 +149,7 @@ class Launcher:
                     yield
                 connection = _value(starting.wait())
             except BaseException:
-                # A task that is killed closes what it holds; one that has just ended left its connection to us.
+                # A killed task closes what it holds; one that has just ended leaves a connection.
                 end(starting)
                 _close_result(starting)
                 raise
@@ -149,7 +158,7 @@ class Launcher:
     def _try_prepare(
         self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
     ) -> socket.socket | Exception:
-        """The connection, or the exception: a green task that raises has its traceback printed."""
+        """The connection, or the exception: eventlet prints the traceback of a task that raises."""
         try:
             return self._prepare(version, wanted, fetcher)
         except Exception as error:  # noqa: BLE001
@@ -161,7 +170,7 @@ class Launcher:
         try:
             return self._client.connect_cold(version.account, wanted)
         except CodeMissing:
-            # sandboxd made room in the code cache between our look and its own.
+            # sandboxd evicted the code between our check and its own.
             self._code.ensure(code_dir, version, fetcher)
             return self._client.connect_cold(version.account, wanted)
 

@@ -1,35 +1,23 @@
-"""What one invocation of a storlet may use: four levels, each of which may lower what the one before allows.
+"""Limits of one invocation: four levels, each of which may lower what the level above allows.
 
 1. *The node*: ``[limits]`` and ``[invocation]`` of its ``storlet.conf``.
 2. *The trust class* of the storlet: ``[class:user]`` or ``[class:admin]`` there.
 3. *The storlet*: ``X-Object-Meta-Storlet-<name>`` of the uploaded object.
 4. *The request*: ``X-Storlet-Limit-<name>``.
 
-:data:`TABLE` has a row for each limit; everything else here is its interpreter:
+:data:`TABLE` has a row for each limit, made from the options that have one; everything else here
+interprets it.  To add a limit, add one row (:class:`~storlet_middleware.config.option.Limit`) to
+:mod:`storlet_middleware.config.sections`, and enforce it in :func:`effective`.
 
-=================== ================================== ====== ===========================================================
-name                option of ``storlet.conf``         form   what happens at the limit
-=================== ================================== ====== ===========================================================
-Memory              storlet_memory_bytes               bytes  ``storlet.limit.memory``; the storlet's workers end
-Cpu                 storlet_cpus                       cpus   it runs slower
-Processes           storlet_processes                  count  it cannot start more; ``storlet.limit.processes``
-Open-Files          open_files                         count  it cannot open more; an error within the storlet
-Scratch             scratch_bytes                      bytes  it cannot write more to /tmp; ``storlet.limit.scratch``
-Output              output_bytes                       bytes  ``storlet.limit.output``
-Metadata            metadata_bytes                     bytes  ``storlet.limit.metadata``
-Log                 log_bytes                          bytes  the rest is dropped, and the log says so
-Timeout-First-Byte  first_byte_seconds                 time   ``storlet.timeout.first_byte``
-Timeout-Idle        idle_seconds                       time   ``storlet.timeout.idle``
-Timeout-Total       total_seconds                      time   ``storlet.timeout.total``
-=================== ================================== ====== ===========================================================
+Memory, Cpu, Processes, Open-Files and Scratch hold for all workers of the storlet with these limits
+in a sandbox together (open files: for each process); the others for one invocation.  Sizes are
+written ``65536``, ``64K``, ``256M`` or ``1.5 GiB`` (units of 1024), times ``30``, ``30s``,
+``500ms``, ``2m`` or ``1h``, CPUs ``0.5`` or ``2``.
 
-The first five hold for all workers of the storlet with these limits in a sandbox together (open files: for each process);
-the others for one invocation.  Sizes are written ``65536``, ``64K``, ``256M`` or ``1.5 GiB`` (units of 1024), times ``30``,
-``30s``, ``500ms``, ``2m`` or ``1h``, CPUs ``0.5`` or ``2``.
-
-More than a level above allows is refused when it is said (at upload, in a request), with the most that is allowed, and so is
-less than a storlet that does nothing would need.  Whether it still fits is another matter when a storlet runs: the operator
-may have lowered a maximum since, and nodes may differ.  Then the lower value holds, and nothing is refused.
+A value above the level above is refused when it is declared (at upload, in a request), with the
+maximum in the answer; so is a value below what a storlet that does nothing needs.  When a storlet
+runs, nothing is refused: the operator may have lowered a maximum since, and nodes may differ.  Then
+the lower value holds.
 """
 
 from __future__ import annotations
@@ -45,8 +33,9 @@ from typing import Final
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware import names
-from storlet_middleware.config import LEAST, TrustClass, nearest
-from storlet_middleware.engine.invocation import Deadlines, Limits
+from storlet_middleware.config import OPTIONS, Limit, Option, TrustClass, nearest, option
+from storlet_middleware.config.option import Kind
+from storlet_middleware.engine.task import Deadlines, Limits
 
 #: Numbers by the name of their row.
 Values = Mapping[str, float]
@@ -55,7 +44,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE | re.ASCII)
 _CPUS: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
-#: A fault quotes no more of what was sent.
+#: Characters of a value that a fault quotes.
 _QUOTED: Final = 40
 
 
@@ -103,7 +92,7 @@ def show_time(value: float) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """How a value is written: ``read`` raises ``ValueError`` with what is wanted, ``show`` is for messages."""
+    """The form of a value; ``read`` raises ``ValueError`` with the expected form."""
 
     read: Callable[[str], float]
     show: Callable[[float], str]
@@ -113,67 +102,78 @@ SIZE: Final = Form(read_size, show_size)
 COUNT: Final = Form(read_number, show_number)
 TIME: Final = Form(read_time, show_time)
 CPUS: Final = Form(read_cpus, show_number)
+#: The form in a header of what an option of this kind is in the file.
+_FORMS: Final[Mapping[Kind, Form]] = {
+    option.BYTES: SIZE,
+    option.COUNT: COUNT,
+    option.SECONDS: TIME,
+    option.CPUS: CPUS,
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One limit: its name in headers, how it is written, where its maximum is, and the least that makes sense.
+    """One limit, made from ``option``, which declares it."""
 
-    ``least_java`` is what a JVM needs beyond what a Python worker does.
-    """
+    option_row: Option
+    limit: Limit
 
-    name: str
-    form: Form
-    section: str
-    option: str
-    least: float
-    least_java: float = 0
+    @property
+    def name(self) -> str:
+        """The end of its header names."""
+        return self.limit.name
+
+    @property
+    def option(self) -> str:
+        return self.option_row.name
+
+    @property
+    def form(self) -> Form:
+        return _FORMS[self.option_row.kind]
+
+    @property
+    def least(self) -> float:
+        """The least value for a storlet in any language."""
+        return max(self.option_row.least, self.limit.least)
+
+    @property
+    def least_java(self) -> float:
+        return self.limit.least_java
 
     def most(self, trust_class: TrustClass) -> float:
         """The maximum in a trust class; 0 when it has none."""
-        return float(getattr(getattr(trust_class, self.section), self.option))
+        return float(getattr(getattr(trust_class, self.option_row.section), self.option))
 
     def floor(self, language: str) -> float:
         """The least value for a storlet in ``language``."""
         return max(self.least, self.least_java if language == "java" else 0)
 
 
-_M: Final = 1 << 20
-TABLE: Final = (
-    Row("Memory", SIZE, "limits", "storlet_memory_bytes", LEAST["storlet_memory_bytes"], 64 * _M),
-    Row("Cpu", CPUS, "limits", "storlet_cpus", LEAST["storlet_cpus"]),
-    Row("Processes", COUNT, "limits", "storlet_processes", LEAST["storlet_processes"], 48),
-    Row("Open-Files", COUNT, "limits", "open_files", LEAST["open_files"]),
-    Row("Scratch", SIZE, "limits", "scratch_bytes", LEAST["scratch_bytes"], 1 * _M),
-    Row("Output", SIZE, "limits", "output_bytes", 1),
-    Row("Metadata", SIZE, "limits", "metadata_bytes", LEAST["metadata_bytes"]),
-    Row("Log", SIZE, "limits", "log_bytes", LEAST["log_bytes"]),
-    Row("Timeout-First-Byte", TIME, "invocation", "first_byte_seconds", 0.1),
-    Row("Timeout-Idle", TIME, "invocation", "idle_seconds", 0.1),
-    Row("Timeout-Total", TIME, "invocation", "total_seconds", 0.1),
-)
+TABLE: Final = tuple(Row(row, row.limit) for row in OPTIONS if row.limit)
 _ROWS: Final = {row.name.lower(): row for row in TABLE}
 _NAMES: Final = [row.name for row in TABLE]
 #: Other metadata of a storlet that may look like a limit's.
 _NOT_LIMITS: Final = {
-    name.removeprefix(names.STORLET_META).lower() for key, name in vars(names).items() if key.startswith("META_")
+    row.name.removeprefix(names.STORLET_META).lower()
+    for row in names.TABLE
+    if row.scope in (names.Scope.STORLET, names.Scope.DEPENDENCY)
 }
 
 
 @dataclass(frozen=True)
 class Effective:
-    """What holds for one invocation: ``resources`` of its worker group, ``deadlines`` and ``limits`` of itself."""
+    """The limits of one invocation; ``resources`` are those of its worker group."""
 
     resources: Resources
     deadlines: Deadlines
     limits: Limits
 
 
-# --- what is said ------------------------------------------------------------------------------------------------
+# --- values of headers ----------------------------------------------------------------------------
 
 
 def declared(meta: Mapping[str, str], language: str = "") -> tuple[dict[str, float], list[str]]:
-    """The limits among a storlet's metadata (``X-Object-Meta-Storlet-*``, any case), and every fault in them."""
+    """The limits in a storlet's metadata (header names in any case), and their faults."""
     prefix = names.STORLET_META.lower()
     given = {key.lower().removeprefix(prefix): value for key, value in meta.items() if key.lower().startswith(prefix)}
     known = {key: value for key, value in given.items() if key in _ROWS and value.strip()}
@@ -181,9 +181,9 @@ def declared(meta: Mapping[str, str], language: str = "") -> tuple[dict[str, flo
 
 
 def misspelt(meta: Iterable[str]) -> list[str]:
-    """A fault for each key of a storlet's metadata that is no limit's, and was probably meant to be one.
+    """A fault for each key of a storlet's metadata that looks like a misspelt limit.
 
-    Others are left alone: the clients of OpenStack Storlets may set what they like.
+    Other keys are accepted: clients of OpenStack Storlets may set any metadata.
     """
     faults = []
     for header in meta:
@@ -193,14 +193,13 @@ def misspelt(meta: Iterable[str]) -> list[str]:
         stem = key.removeprefix("limit-")
         close = difflib.get_close_matches(stem, list(_ROWS), n=1, cutoff=0.8)
         if close or stem != key or stem.startswith("timeout"):
-            faults.append(
-                f"{header}: unknown limit{nearest(names.STORLET_META + stem.title(), _with(names.STORLET_META))}"
-            )
+            meant = nearest(names.STORLET_META + stem.title(), _with(names.STORLET_META))
+            faults.append(f"{header}: unknown limit{meant}")
     return faults
 
 
 def requested(headers: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """The limits among a request's headers (``X-Storlet-Limit-*``, any case), and every fault in them."""
+    """The limits in a request's headers (names in any case), and their faults."""
     prefix = names.LIMIT_PREFIX.lower()
     given = {
         key.lower().removeprefix(prefix): value for key, value in headers.items() if key.lower().startswith(prefix)
@@ -231,9 +230,10 @@ def _read(given: Mapping[str, str], prefix: str, language: str) -> tuple[dict[st
 
 
 def too_little(values: Values, prefix: str, language: str) -> list[str]:
-    """A fault for each value with which no storlet in ``language`` could run."""
+    """A fault for each value that is too small for a storlet in ``language``."""
     return [
-        f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than {row.form.show(row.floor(language))},"
+        f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than"
+        f" {row.form.show(row.floor(language))},"
         f" the least {f'for a {language} storlet' if language else 'that makes sense'}"
         for row in TABLE
         if row.name in values and values[row.name] < row.floor(language)
@@ -241,12 +241,16 @@ def too_little(values: Values, prefix: str, language: str) -> list[str]:
 
 
 def too_much(values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None) -> list[str]:
-    """A fault for each value that is more than the trust class allows, or the storlet itself has ``declared``."""
+    """A fault for each value above the trust class's, or above the one that was ``declared``."""
     faults = []
     for row in TABLE:
         if row.name not in values:
             continue
-        shown, most, own = row.form.show(values[row.name]), row.most(trust_class), (declared or {}).get(row.name)
+        shown, most, own = (
+            row.form.show(values[row.name]),
+            row.most(trust_class),
+            (declared or {}).get(row.name),
+        )
         if most and values[row.name] > most:
             faults.append(f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed here")
         elif own is not None and values[row.name] > own:
@@ -256,7 +260,7 @@ def too_much(values: Values, prefix: str, trust_class: TrustClass, declared: Val
     return faults
 
 
-# --- what holds --------------------------------------------------------------------------------------------------
+# --- limits of an invocation ----------------------------------------------------------------------
 
 
 def effective(trust_class: TrustClass, declared: Values, requested: Values) -> Effective:
@@ -268,9 +272,9 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             memory_bytes=int(value["Memory"]),
             cpus=value["Cpu"],
             processes=int(value["Processes"]),
-            # These two the sandbox has anyhow; nothing of its own for a group that does not lower them.
-            open_files=_unless(sandbox.open_files, int(value["Open-Files"])),
-            scratch_bytes=_unless(sandbox.scratch_bytes, int(value["Scratch"])),
+            # The sandbox has these two already; a group has its own only where it lowers them.
+            open_files=_if_lower(int(value["Open-Files"]), sandbox.open_files),
+            scratch_bytes=_if_lower(int(value["Scratch"]), sandbox.scratch_bytes),
         ),
         Deadlines(
             queue=trust_class.invocation.queue_seconds,
@@ -278,25 +282,30 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             idle=value["Timeout-Idle"],
             total=value["Timeout-Total"],
         ),
-        # The kernel bounds every file of the workers by the scratch space, and the log is one.
-        Limits(int(value["Output"]), int(value["Metadata"]), log=int(min(value["Log"], value["Scratch"]))),
+        # The log is a file of the worker, and the kernel bounds those by the scratch space.
+        Limits(
+            int(value["Output"]),
+            int(value["Metadata"]),
+            log=int(min(value["Log"], value["Scratch"])),
+        ),
     )
 
 
 def in_force(trust_class: TrustClass, declared: Values, requested: Values) -> dict[str, str]:
-    """The same for people: what is limited, by the names of :data:`TABLE` in lower case, each as it would be written."""
+    """The same as text, by lower-case name, in the form of a header."""
     values = {row: _lowest(row, trust_class, declared, requested) for row in TABLE}
     return {row.name.lower(): row.form.show(value) for row, value in values.items() if value}
 
 
 def _lowest(row: Row, trust_class: TrustClass, *levels: Values) -> float:
     most = row.most(trust_class)
-    said = [level[row.name] for level in levels if level.get(row.name)]
-    return min([*said, *([most] if most else [])], default=0.0)
+    declared = [level[row.name] for level in levels if level.get(row.name)]
+    return min([*declared, *([most] if most else [])], default=0.0)
 
 
-def _unless(sandboxes: int, value: int) -> int:
-    return 0 if value == sandboxes else value
+def _if_lower(value: int, sandbox: int) -> int:
+    """``value`` of a worker group; 0 where it is that of the sandbox."""
+    return 0 if value == sandbox else value
 
 
 @functools.lru_cache(maxsize=4096)
@@ -306,5 +315,5 @@ def group_of(code_key: str, resources: Resources) -> str:
 
 
 def published(trust_class: TrustClass) -> dict[str, float]:
-    """The maxima of a trust class for ``/info``, by the names of the options."""
-    return {row.option: getattr(getattr(trust_class, row.section), row.option) for row in TABLE}
+    """The limits of a trust class for ``/info``, by the names of the options."""
+    return {row.name: getattr(getattr(trust_class, row.section), row.name) for row in OPTIONS if row.is_published}

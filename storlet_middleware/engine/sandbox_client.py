@@ -1,7 +1,7 @@
-"""Asks the node's sandboxd for a sandbox, and connects to a storlet's worker group.
+"""Requests sandboxes from the node's sandboxd, and connects to worker groups.
 
-On a warm path nobody is asked: the path of the worker group's socket is remembered, and a connection to it either
-succeeds or says that the sandbox has gone.
+The warm path needs no request: the socket path of a worker group is remembered, and a connection to
+it either succeeds or shows that the sandbox has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storlet_middleware.errors import InternalError, SandboxUnavailable, Storlet
 
 _CONNECT_SECONDS: Final = 2.0
 _GONE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EPIPE, errno.ECONNRESET)
-#: Remembered socket paths per server process; an old version's path is of no use once it was evicted.
+#: Socket paths that a server process remembers, those of old storlet versions included.
 _MAX_PATHS: Final = 10_000
 
 
@@ -28,7 +28,7 @@ class SandboxClient:
     """One per server process.
 
     :param run_dir: where sandboxd listens (``<run_dir>/sandboxd.sock``).
-    :param answer_seconds: how long sandboxd may take to start a sandbox and hand it the code.
+    :param answer_seconds: deadline for sandboxd to start a sandbox and load the code.
     """
 
     def __init__(self, run_dir: str, answer_seconds: float) -> None:
@@ -37,15 +37,21 @@ class SandboxClient:
         self._paths: dict[tuple[str, str], str] = {}
 
     def prepare(self, account: str, storlet: str) -> str:
-        """Have the sandbox of an account's storlet started; returns the directory for its code at once."""
-        return self._ask(messages.Prepare(account, storlet), messages.Prepared).code_dir
+        """Request the start of the sandbox for a storlet.
+
+        Returns the directory for its code at once.
+        """
+        return self._request(messages.Prepare(account, storlet), messages.Prepared).code_dir
 
     def knows(self, account: str, version: str) -> bool:
-        """Whether there was a worker group when it was last asked for, so that :meth:`connect_warm` will hardly be in vain."""
+        """Whether a worker group is remembered, so that :meth:`connect_warm` probably succeeds."""
         return (account, version) in self._paths
 
     def connect_warm(self, account: str, version: str) -> socket.socket | None:
-        """A connection to a worker group that is known and alive, else ``None``; never waits for a sandbox."""
+        """A connection to a remembered worker group that is alive, else ``None``.
+
+        Never waits for a sandbox.
+        """
         path = self._paths.get((account, version))
         if path is None:
             return None
@@ -58,8 +64,11 @@ class SandboxClient:
             return None
 
     def connect_cold(self, account: str, storlet: messages.Storlet) -> socket.socket:
-        """Have the storlet loaded, starting the sandbox if need be, and connect; its code is on the node already."""
-        path = self._ask(messages.Acquire(account, storlet), messages.Acquired).socket
+        """Have the storlet loaded, in a new sandbox if need be, and connect.
+
+        Its code is on the node already.
+        """
+        path = self._request(messages.Acquire(account, storlet), messages.Acquired).socket
         try:
             connection = connect(path, _CONNECT_SECONDS)
         except OSError as error:
@@ -69,7 +78,7 @@ class SandboxClient:
         self._paths[account, storlet.version] = path
         return connection
 
-    def _ask(self, request: messages.Message, expected: type[_Answer]) -> _Answer:
+    def _request(self, request: messages.Message, expected: type[_Answer]) -> _Answer:
         give_up = monotonic() + self._answer_seconds
         try:
             control = connect(self._socket_path, _CONNECT_SECONDS)

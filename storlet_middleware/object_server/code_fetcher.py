@@ -9,7 +9,7 @@ from swift.common.internal_client import InternalClient
 from swift.common.utils import close_if_possible
 
 from storlet_middleware.catalog.storlets import code_unavailable
-from storlet_middleware.engine.code_cache import CodeFile
+from storlet_middleware.engine.storlet_version import CodeFile
 from storlet_middleware.wsgi.bodies import read_backend
 
 

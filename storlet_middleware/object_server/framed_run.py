@@ -16,8 +16,9 @@ from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
-from storlet_middleware.engine.invocation import FileInput, Invocation
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.task import FileInput
 from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
 from storlet_middleware.object_server.code_fetcher import CodeFetcher
 from storlet_middleware.object_server.plain_object import StoredObject

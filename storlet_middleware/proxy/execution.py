@@ -16,8 +16,9 @@ from typing import Final
 
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.code_cache import Fetcher
-from storlet_middleware.engine.invocation import Invocation, StreamInput, Task
-from storlet_middleware.engine.launcher import Launcher, Place
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.launcher import Demand, Launcher
+from storlet_middleware.engine.task import StreamInput, Task
 from storlet_middleware.errors import CodeReplaced
 from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
@@ -95,7 +96,7 @@ class Execution:
         for step, slot in zip(steps, slots, strict=True):
             step.slot = slot
 
-    def _wanted(self, step: Step) -> Place:
+    def _wanted(self, step: Step) -> Demand:
         return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources
 
     # --- running -------------------------------------------------------------------------------------------------

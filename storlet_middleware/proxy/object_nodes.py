@@ -44,7 +44,7 @@ _NODE_CODES: Final = frozenset(
     (SandboxUnavailable.code, CodeMissing.code, NodeBusy.code, BackendFailed.code, InternalError.code)
 )
 #: Why a node answered with plain data.
-_WHY_PLAIN: Final = {Refusal.FULL: Reason.OVERFLOW, Refusal.VERSION: Reason.NODE_VERSION}
+_WHY_PLAIN: Final[dict[str, Reason]] = {Refusal.FULL: Reason.OVERFLOW, Refusal.VERSION: Reason.NODE_VERSION}
 #: How many further replicas are tried after a node died before the first byte.
 _RERUNS: Final = 2
 
@@ -141,7 +141,7 @@ class ObjectNodes:
             close_if_possible(answer.app_iter)
         else:
             self._source.answer = answer
-        return None, _WHY_PLAIN.get(refusal_of(answer.headers), Reason.NOT_PLAIN)
+        return None, _WHY_PLAIN.get(refusal_of(answer.headers) or "", Reason.NOT_PLAIN)
 
     def _description(self) -> dict[str, str] | None:
         request = self._step.request

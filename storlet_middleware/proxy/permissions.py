@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from storlet_middleware import names
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
     AccessDenied,
     BadRequest,

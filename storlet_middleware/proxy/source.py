@@ -16,7 +16,7 @@ from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_middleware import names
 from storlet_middleware.concurrency import GreenTask, end, spawn
-from storlet_middleware.engine.invocation import StreamInput
+from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import (
     AccessDenied,
     BackendFailed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storlet_middleware.admission.controller import Slot
-from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.backend.invocation_header import BackendInvocation
-from storlet_middleware.engine.code_cache import StorletVersion
+from storlet_middleware.engine.storlet_version import StorletVersion
 from tests.functional.client import Answer, Client
 from tests.functional.tools import SOURCES, Tool, declaration, prepare_account, users_of
 from tests.support.cluster import Cluster, bring_up, wait_for

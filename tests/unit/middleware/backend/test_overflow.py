@@ -16,7 +16,8 @@ from storlet_middleware.admission.controller import Admission, Slot, snapshot
 from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.concurrency import spawn
-from storlet_middleware.engine.invocation import Deadlines, Invocation, Limits, Task
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.task import Deadlines, Limits, Task
 from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
@@ -290,7 +291,7 @@ def test_a_put_that_got_no_place_stores_nothing(make_proxy: Callable[..., Proxy]
     answer = proxy.call("PUT", "c/new", RUN, body=b"hello")
     assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "node.busy", "1")
     assert swift.requests("PUT") == []
-    assert proxy.logger.stats[0] == "storlet.admission.refused"
+    assert proxy.logger.stats[:2] == ["storlet.admission.queued", "storlet.admission.refused"]
 
 
 # --- the invocation ----------------------------------------------------------------------------------------------
@@ -300,15 +301,15 @@ def test_an_invocation_leaves_its_node_once_and_waiting_is_not_its_own_time() ->
     left: list[None] = []
     task = Task("id", {}, Deadlines(10.0, 1.0, 1.0, 5.0), Limits(0, 4096, 0))
     invocation = Invocation(task, [])
-    began = invocation._began
+    began = invocation._progress.began
     invocation.admitted(4.0, lambda: left.append(None))
-    assert invocation._began == began + 4
-    assert invocation._queue_seconds() == 6.0
+    assert invocation._progress.began == began + 4
+    assert invocation._progress.queue_seconds() == 6.0
     invocation.close()
     invocation.close()
     assert len(left) == 1
     invocation.admitted(9.0, lambda: left.append(None))
-    assert invocation._queue_seconds() == 1.0, "a last chance"
+    assert invocation._progress.queue_seconds() == 1.0, "a last chance"
 
 
 def test_tasks_that_are_killed_while_they_wait_leave_nothing(

@@ -16,10 +16,12 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.engine.code_cache import CodeCache, CodeFile, StorletVersion
-from storlet_middleware.engine.invocation import Invocation, StreamInput
+from storlet_middleware.engine.code_cache import CodeCache
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
+from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.support import Logger, Node, Workers, make_config, open_descriptors, wait_until
 
@@ -53,7 +55,7 @@ def test_code_arrives_whole_with_its_mode(tmp_path: Path) -> None:
     wanted = version(mode=0o555)
     old = os.umask(0o077)
     try:
-        CodeCache(1000).ensure(str(tmp_path), wanted, Fetcher())
+        CodeCache(1000, Logger()).ensure(str(tmp_path), wanted, Fetcher())
     finally:
         os.umask(old)
     file = tmp_path / wanted.key / "up.py"
@@ -62,7 +64,7 @@ def test_code_arrives_whole_with_its_mode(tmp_path: Path) -> None:
 
 
 def test_whoever_asks_at_the_same_time_waits_for_one_fetch(tmp_path: Path) -> None:
-    fetcher, cache = Fetcher(pause=0.1), CodeCache(1000)
+    fetcher, cache = Fetcher(pause=0.1), CodeCache(1000, Logger())
     tasks = [eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(50)]
     for task in tasks:
         task.wait()
@@ -71,7 +73,7 @@ def test_whoever_asks_at_the_same_time_waits_for_one_fetch(tmp_path: Path) -> No
 
 
 def test_one_that_is_killed_leaves_the_fetch_to_the_next(tmp_path: Path) -> None:
-    fetcher, cache = Fetcher(pause=60), CodeCache(1000)
+    fetcher, cache = Fetcher(pause=60), CodeCache(1000, Logger())
     first, second = (eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(2))
     eventlet.sleep(0.05)
     fetcher.pause = 0.0
@@ -99,7 +101,7 @@ def test_code_that_is_not_exactly_what_was_named_leaves_nothing(
 ) -> None:
     before = open_descriptors()
     with pytest.raises((StorletError, OSError, eventlet.Timeout)):
-        CodeCache(1000).ensure(str(tmp_path), wanted, fetcher)
+        CodeCache(1000, Logger()).ensure(str(tmp_path), wanted, fetcher)
     assert left(tmp_path) == []
     assert open_descriptors() == before
 
@@ -110,7 +112,7 @@ def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
         (tmp_path / name / "f").write_bytes(b"x")
         when = time.time() - age
         os.utime(tmp_path / name, (when, when))
-    CodeCache(1000).ensure(str(tmp_path), version(), Fetcher())
+    CodeCache(1000, Logger()).ensure(str(tmp_path), version(), Fetcher())
     assert set(left(tmp_path)) == {".tmp-new", "kept", version().key}
 
 

@@ -13,7 +13,8 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.engine.invocation import Deadlines, FileInput, Invocation, Limits, StreamInput, Task
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.task import Deadlines, FileInput, Limits, StreamInput, Task
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors, wait_until
 

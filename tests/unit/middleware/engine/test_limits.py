@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_middleware import reference
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.config import TrustClass, parse
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
 from storlet_middleware.engine.limits import TABLE, Row
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.proxy.result import Usage
 from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Node, Proxy, WorkerRun
 
@@ -51,10 +52,10 @@ def flat(effective: limits.Effective, trust_class: TrustClass = USER) -> dict[st
 # --- the table
 
 
-def test_the_table_has_every_limit_and_the_text_above_it_every_row() -> None:
+def test_the_table_has_every_limit_and_the_reference_page_every_row() -> None:
     assert {row.name for row in TABLE} == NAMES
     for row in TABLE:
-        assert f"\n{row.name:<19} {row.option:<34} " in (limits.__doc__ or "")
+        assert f"* - ``{row.name}``\n     - ``{row.option}``\n" in reference.limits_page()
 
 
 @ROWS

@@ -18,7 +18,7 @@ from swift.common.swob import Request, Response
 from storlet_daemon.protocol import messages
 from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
-from storlet_middleware.engine.code_cache import CodeFile, StorletVersion
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult

@@ -1,0 +1,108 @@
+"""The inputs of an invocation: files that the worker reads, and sources that are fed into pipes.
+
+A source that fails is recorded here and cancels the invocation before its pipe is closed.  The
+storlet may see the end of the pipe before it is killed; its output is discarded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.engine.feed import Feeder
+from storlet_middleware.engine.handover import Handover, pipe
+from storlet_middleware.engine.task import FileInput, StreamInput
+from storlet_middleware.errors import InputIncomplete, StorletError
+
+
+class Inputs:
+    """Owner of the sources and their feeders; the files are the caller's.
+
+    :param cancel: called when a source failed, before the storlet can see the end of its pipe.
+    """
+
+    __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending")
+
+    def __init__(self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        #: Inputs that were not handed over yet.
+        self._pending = list(items)
+        self._feeders: list[Feeder] = []
+        #: Descriptors of files, with the offset at which each begins.
+        self._files: dict[int, int] = {}
+        self._error: BaseException | None = None
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether the hand-over would begin to read a source."""
+        return any(isinstance(item, StreamInput) for item in self._pending)
+
+    def describe(self, handover: Handover) -> list[messages.Input]:
+        """Add the descriptors of all inputs to ``handover``; begin to feed the sources."""
+        described = []
+        while self._pending:
+            item = self._pending[0]
+            if isinstance(item, FileInput):
+                self._files[item.fd] = item.first or 0
+                position = handover.lend(item.fd)
+                described.append(messages.Input(position, item.metadata, item.first, item.last))
+            else:
+                described.append(messages.Input(handover.donate(self._feed(item)), item.metadata))
+            # Only now: after a failure above, close() closes the source.
+            del self._pending[0]
+        return described
+
+    def _feed(self, item: StreamInput) -> int:
+        reader, writer = pipe(reader_is_ours=False)
+        self._feeders.append(Feeder(item.source, writer, self._fail, drains=item.drains, is_ours=item.is_ours))
+        return reader
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._cancel()
+
+    def raise_error(self) -> None:
+        """Raise if a source failed: the output may be made from a part of it."""
+        if self._error is not None:
+            if isinstance(self._error, StorletError):
+                raise self._error
+            raise InputIncomplete(f"the input broke off: {self._error!r}"[:300]) from self._error
+
+    def offsets(self) -> tuple[int, ...]:
+        """How far the storlet has read each file: its descriptor shares the offset of ours."""
+        return tuple(os.lseek(fd, 0, os.SEEK_CUR) for fd in self._files)
+
+    def were_fed_since(self, moment: float) -> bool:
+        """Whether a storlet took input from a pipe after ``moment``, or waits for a source."""
+        return any(feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders)
+
+    def bytes_taken(self) -> int:
+        """Bytes written into pipes, and the offsets up to which the storlet has read files."""
+        # max(): a storlet may seek in its file.
+        return sum(feeder.bytes_taken for feeder in self._feeders) + sum(
+            max(0, os.lseek(fd, 0, os.SEEK_CUR) - first) for fd, first in self._files.items()
+        )
+
+    def finish(self) -> None:
+        """The storlet has succeeded: drain the sources that need it, and check all of them."""
+        for feeder in self._feeders:
+            if not feeder.is_over:
+                if feeder.drains:
+                    feeder.wait()
+                else:
+                    feeder.stop()
+        self.raise_error()
+
+    def close(self) -> None:
+        """Stop all feeders and close all sources; may be called twice."""
+        feeders, self._feeders = self._feeders, []
+        self._files = {}
+        with contextlib.ExitStack() as stack:
+            for feeder in feeders:
+                stack.callback(feeder.stop)
+            while self._pending:
+                item = self._pending.pop()
+                if isinstance(item, StreamInput):
+                    stack.callback(item.source.close)

@@ -1,0 +1,114 @@
+"""The deadlines of an invocation, and the time that counts for them.
+
+A deadline counts time in which the storlet neither gives output nor takes input while input is
+available: a client that uploads or reads slowly does not use up its storlet's time.  The total
+deadline counts all time but the wait for a slot of the node.
+
+A *stage* begins with each progress of the storlet: an event, output, or input that it takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from storlet_middleware import errors
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.task import Deadlines
+from storlet_middleware.errors import StorletError, TenantBusy, Unprocessable
+
+
+class Progress:
+    """The clock of one invocation."""
+
+    __slots__ = (
+        "_deadlines",
+        "_inputs",
+        "_offsets",
+        "_stage_began",
+        "began",
+        "has_started",
+        "waited",
+    )
+
+    def __init__(self, deadlines: Deadlines, inputs: Inputs) -> None:
+        self._deadlines = deadlines
+        self._inputs = inputs
+        self._offsets: tuple[int, ...] = ()
+        self.began = self._stage_began = monotonic()
+        #: A worker has the invocation.
+        self.has_started = False
+        #: Seconds in the queue of the node.
+        self.waited = 0.0
+
+    def add_waiting(self, seconds: float) -> None:
+        """Time in the queue of the node counts for the queue deadline only."""
+        self.waited += seconds
+        self.began += seconds
+
+    def begin_sending(self) -> None:
+        """The invocation is being handed to a worker; files are not looked at yet."""
+        self._stage_began = monotonic()
+
+    def begin_stage(self) -> None:
+        """The storlet has made progress."""
+        self._stage_began = monotonic()
+        self._offsets = self._inputs.offsets()
+
+    def require_time(self) -> None:
+        """Raise after the total deadline, also for a storlet that never lets its reader wait."""
+        if self._stage_began > self.began + self._deadlines.total:
+            raise self._exceeded_total()
+
+    def deadline(self, bytes_out: int) -> float:
+        """When a wait has to end; :meth:`exceeded` is the error then."""
+        return min(self.began + self._deadlines.total, self._stage_began + self._seconds(bytes_out))
+
+    def exceeded(self, bytes_out: int) -> StorletError:
+        """The error when the deadline has passed."""
+        deadlines = self._deadlines
+        if self.began + deadlines.total < self._stage_began + self._seconds(bytes_out):
+            return self._exceeded_total()
+        if not self.has_started:
+            return self.exceeded_queue()
+        if not bytes_out:
+            text = f"the storlet gave no output within {deadlines.first_byte:g} s"
+            return Unprocessable(text, code=errors.TIMEOUT_FIRST_BYTE)
+        text = f"the storlet stalled for {deadlines.idle:g} s"
+        return Unprocessable(text, code=errors.TIMEOUT_IDLE)
+
+    def has_progressed(self) -> bool:
+        """Whether the storlet took input since the stage began, or waits for a source.
+
+        Begins a new stage if so.
+        """
+        if not self.has_started or monotonic() >= self.began + self._deadlines.total:
+            return False
+        if not self._inputs.were_fed_since(self._stage_began) and self._inputs.offsets() == self._offsets:
+            return False
+        self.begin_stage()
+        return True
+
+    def queue_seconds(self) -> float:
+        """Time to wait for a worker.
+
+        A tenth of the deadline remains after a long wait for a slot.
+        """
+        queue = self._deadlines.queue
+        return max(queue - self.waited, queue / 10)
+
+    def exceeded_queue(self) -> TenantBusy:
+        queue = self._deadlines.queue
+        # How long the invocations ahead will take is unknown here, but it was longer than this.
+        retry_after = min(max(math.ceil(queue), 1), 60)
+        text = f"no worker was free for this storlet within {queue:g} s"
+        return TenantBusy(text, retry_after=retry_after)
+
+    def _seconds(self, bytes_out: int) -> float:
+        if not self.has_started:
+            return self.queue_seconds()
+        return self._deadlines.idle if bytes_out else self._deadlines.first_byte
+
+    def _exceeded_total(self) -> StorletError:
+        text = f"the storlet ran for {self._deadlines.total:g} s"
+        return Unprocessable(text, code=errors.TIMEOUT_TOTAL)

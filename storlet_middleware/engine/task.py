@@ -1,0 +1,70 @@
+"""The description of an invocation: its inputs, parameters, deadlines and limits.  Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.engine.feed import Source
+
+
+@dataclass(frozen=True)
+class FileInput:
+    """A regular file.  The caller owns ``fd`` and keeps it open until the invocation is closed.
+
+    ``first`` and ``last`` are inclusive offsets; ``None`` is the start or the end of the file.
+    """
+
+    fd: int
+    metadata: Mapping[str, str]
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamInput:
+    """A source that the invocation reads and closes.
+
+    ``drains``: read it to its end in any case.  ``is_ours``: no connection of a client or a server
+    depends on it, so a read may be cut short.
+    """
+
+    source: Source
+    metadata: Mapping[str, str]
+    drains: bool = False
+    is_ours: bool = False
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds; :mod:`storlet_middleware.engine.progress` says which time counts."""
+
+    queue: float
+    first_byte: float
+    idle: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes; 0 in ``output`` is no limit."""
+
+    output: int
+    metadata: int
+    log: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """The description of an invocation, without its state.
+
+    ``resources`` are its worker group's.
+    """
+
+    id: str
+    parameters: Mapping[str, str]
+    deadlines: Deadlines
+    limits: Limits
+    wants_log: bool = False
+    resources: messages.Resources = field(default_factory=messages.Resources)

@@ -1,0 +1,187 @@
+"""The reference pages agree with the tables, and one row is all that a new thing needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_middleware import reference
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("storlet_middleware", "storlet_daemon", "rules")
+
+#: A file, a line of it, and the one row that is added above that line.
+ROWS = [
+    (
+        "config/sections.py",
+        "    invocations: int = option(",
+        '    bogus: int = option(COUNT, "7", "made-up option", least=2)\n',
+    ),
+    (
+        "config/sections.py",
+        "    open_files: int = option(",
+        '    bogus_bytes: int = option(BYTES, "9M", "", least=16, limit=Limit("Bogus", "made-up"))\n',
+    ),
+    (
+        "errors.py",
+        "INTERNAL: Final = _code(",
+        'BOGUS: Final = _later("bogus.busy", 503, Blame.OPERATOR, 42, help="made-up error")\n',
+    ),
+    (
+        "names.py",
+        "EXTRA_RESOURCES: Final = _header(",
+        'BOGUS: Final = _header("X-Storlet-Bogus", Scope.RUN, "number", "made-up header")\n',
+    ),
+    (
+        "metrics.py",
+        "_CACHE_HIT = _counter(",
+        '_BOGUS = _counter("storlet.bogus.<verb>", "engine", "made-up metric")\n',
+    ),
+]
+
+#: What the packages with these rows do, as JSON.
+REPORT = """
+import json
+from storlet_middleware import config, errors, metrics, names
+from storlet_middleware.catalog.manifests import ManifestError, read_storlet
+from storlet_middleware.engine import limits
+from storlet_middleware.wsgi.storlet_request import refuse_unknown
+
+def faults(text):
+    try:
+        config.parse(text)
+    except config.ConfigError as error:
+        return str(error)
+
+def manifest(**limit):
+    meta = {"X-Object-Meta-Storlet-Language": "python", "X-Object-Meta-Storlet-Main": "a.A",
+            "X-Object-Meta-Storlet-Interface-Version": "1",
+            "X-Object-Meta-Storlet-Object-Metadata": "no"}
+    meta |= {"X-Object-Meta-Storlet-" + name: value for name, value in limit.items()}
+    try:
+        return dict(read_storlet("a.py", meta, {"python": ("3.11",)}).limits)
+    except ManifestError as error:
+        return error.faults
+
+user = config.parse("[class:user]\\nbogus_bytes = 1M").classes["user"]
+error = errors.from_code("bogus.busy", "text")
+print(json.dumps({
+    "default": config.parse("").admission.bogus,
+    "read": config.parse("[admission]\\nbogus = 3").admission.bogus,
+    "too little": faults("[admission]\\nbogus = 1"),
+    "unreadable": faults("[admission]\\nbogus = x"),
+    "misspelt": faults("[admission]\\nbogu = 3"),
+    "class": user.limits.bogus_bytes,
+    "class raised": faults("[class:user]\\nbogus_bytes = 1G"),
+    "info": limits.published(user)["bogus_bytes"],
+    "declared": manifest(Bogus="64K"),
+    "declared too little": manifest(Bogus="1"),
+    "requested": limits.requested({"X-Storlet-Limit-Bogus": "64K"}),
+    "requested too much": limits.too_much({"Bogus": 1 << 30}, names.LIMIT_PREFIX, user),
+    "in force": limits.in_force(user, {"Bogus": 1 << 16}, {})["bogus"],
+    "error": [type(error).__name__, error.code, error.status, error.retry_after],
+    "raised": errors.StorletError("text", code=errors.BOGUS).status,
+    "header": refuse_unknown(["X-Storlet-Bogus"], names.CLIENT_HEADERS, "unknown header"),
+    "header misspelt": refuse_unknown(["X-Storlet-Bogu"], names.CLIENT_HEADERS, "unknown header"),
+    "metric": metrics.TABLE["storlet.bogus.<verb>"].named(verb="GET"),
+}))
+"""
+
+
+def test_the_reference_pages_and_the_sample_agree_with_the_tables() -> None:
+    assert reference.outdated(ROOT) == [], "python3 -m storlet_middleware.reference --write"
+
+
+def test_a_page_that_differs_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in reference.PAGES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    assert reference.outdated(tmp_path) == list(reference.PAGES)
+    reference.write(tmp_path)
+    assert reference.outdated(tmp_path) == []
+    (tmp_path / "docs/reference/errors.rst").write_text("old")
+    monkeypatch.setattr(reference, "outdated", lambda: ["docs/reference/errors.rst"])
+    assert reference.main(["--check"]) == 1
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages with one made-up row of each kind, and the files made from it."""
+    root = tmp_path_factory.mktemp("tree")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc", "java"))
+    for name, line, row in ROWS:
+        path = root / "storlet_middleware" / name
+        text = path.read_text()
+        assert text.count(line) == 1, line
+        path.write_text(text.replace(line, row + line))
+    for name in reference.PAGES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+    run(root, "-m", "storlet_middleware.reference", "--write")
+    return root
+
+
+def run(root: Path, *arguments: str) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -> None:
+    report: dict[str, Any] = json.loads(run(changed, "-c", REPORT))
+    assert (report["default"], report["read"]) == (7, 3)
+    assert "[admission] bogus: want at least 2" in report["too little"]
+    assert "[admission] bogus = x: want a whole number" in report["unreadable"]
+    assert "did you mean bogus?" in report["misspelt"]
+    assert (report["class"], report["info"]) == (1 << 20, 1 << 20)
+    assert "bogus_bytes is more than [limits] bogus_bytes" in report["class raised"]
+    assert report["declared"] == {"Bogus": 65536}
+    assert "less than 16 bytes" in report["declared too little"][0]
+    assert report["requested"] == [{"Bogus": 65536}, []]
+    assert report["requested too much"] == ["X-Storlet-Limit-Bogus: 1G is more than 1M, the most allowed here"]
+    assert report["in force"] == "64K"
+    assert report["error"] == ["StorletError", "bogus.busy", 503, 42]
+    assert report["raised"] == 503
+    assert report["header"] == []
+    assert "did you mean X-Storlet-Bogus?" in report["header misspelt"][0]
+    assert report["metric"] == "storlet.bogus.GET"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("etc/storlet.conf-sample", "# made-up option\n# bogus = 7\n"),
+        ("etc/storlet.conf-sample", "# bogus_bytes = 9M\n"),
+        ("docs/reference/options.rst", "* - ``bogus``\n     - whole number\n     - ``7``\n"),
+        ("docs/reference/options.rst", "made-up option (at least 2)\n"),
+        (
+            "docs/reference/limits.rst",
+            "* - ``Bogus``\n     - ``bogus_bytes``\n     - 16 bytes\n     - made-up\n",
+        ),
+        (
+            "docs/reference/errors.rst",
+            "* - ``bogus.busy``\n     - 503\n     -\n     - operator\n     - after 42 s\n",
+        ),
+        (
+            "docs/reference/headers.rst",
+            "* - ``X-Storlet-Bogus``\n     - number\n     - made-up header\n",
+        ),
+        (
+            "docs/reference/metrics.rst",
+            "* - ``storlet.bogus.<verb>``\n     - counter\n     -\n     - verb\n",
+        ),
+    ],
+)
+def test_one_row_makes_a_new_thing_documented(changed: Path, name: str, text: str) -> None:
+    assert text in (changed / name).read_text()
