@@ -206,7 +206,7 @@ def test_a_slot_is_free_once_the_storlet_has_ended_even_if_its_output_is_read_sl
 
 
 def full_nodes(swift: FakeSwift, times: int, answer: Callable[[Any], Any]) -> list[Any]:
-    """The first ``times`` GETs of the source get ``answer``; returns each GET's overflow mode."""
+    """The first ``times`` GETs of the source get ``answer``; returns all overflow modes."""
     given: list[Any] = []
 
     def node(request: Any) -> Any:

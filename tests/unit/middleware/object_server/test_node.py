@@ -317,7 +317,7 @@ def test_closing_the_answer_at_any_time_cancels_and_closes_all_descriptors(
 
 def test_an_internal_error_is_reported_and_logged(at: Fixture) -> None:
     del at.server.headers["X-Timestamp"]
-    at.filter._services = replace(at.filter._services, launcher=None)  # type: ignore[arg-type]
+    at.filter._context = replace(at.filter._context, launcher=None)  # type: ignore[arg-type]
     with pytest.raises(Exception, match="internal error") as caught:
         at.read()
     assert caught.value.status == 500
