@@ -1,6 +1,6 @@
 """Why an object node did not run a storlet, in one answer header: ``X-Backend-Storlet-Refusal``.
 
-Between a proxy and an object node, status 409 has three meanings.  The header tells them apart:
+Between a proxy and an object node, status 409 has three meanings.  The header distinguishes them:
 
 * ``full``: the node has no free slot.  Swift's proxy server tries the next replica.
 * ``resume``: the request has ``Range``, so Swift's proxy server resumes a broken body.  A storlet's

@@ -39,7 +39,7 @@ _GATHERED_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
-class Services:
+class NodeContext:
     """The parts of an object node that all its runs share."""
 
     config: Config
@@ -52,8 +52,8 @@ class FramedRun:
     """One invocation and its framed answer.
 
     From construction it owns the descriptor in ``stored``, the descriptors that it opens for
-    further ranges, and ``slot`` until the invocation takes the slot over.  All are released once:
-    at the end of the frames or at :meth:`close`, whichever comes first.
+    further ranges, and ``slot`` until the invocation takes the slot over.  All are released at the
+    end of the frames or at :meth:`close`, whichever comes first; a second release does nothing.
 
     :param environ: the request of the proxy; the run is cancelled if the proxy disconnects.
     :param slot: a slot of this node; ``None`` if the launcher has to acquire one.
@@ -61,26 +61,25 @@ class FramedRun:
 
     def __init__(
         self,
-        services: Services,
+        context: NodeContext,
         environ: dict[str, Any],
-        wanted: BackendInvocation,
+        description: BackendInvocation,
         stored: StoredObject,
         slot: Slot | None,
     ) -> None:
-        self._services = services
-        self._wanted = wanted
+        self._context = context
+        self._description = description
         self._size = stored.size
         self._metadata = stored.metadata
         self._fds = [stored.fd]
         self._slot = slot
-        self._encoder = frames.Encoder(wanted.gulp)
+        self._encoder = frames.Encoder(description.gulp)
         self._ranges: list[tuple[int, int]] = []
         self._chunks = self._guarded_frames(environ)
         self._gathered: list[bytes] = []
 
     def gather(self) -> bytes | None:
-        """Run, and return the complete answer if it is small; ``None`` if :meth:`body` has to be
-        sent.
+        """Run, and return a small answer completely; ``None`` if :meth:`body` has to be sent.
 
         eventlet would send no byte of a small answer before its end.  With a known length it is
         sent and read at once.
@@ -123,7 +122,7 @@ class FramedRun:
                 # Without its DONE frame the body counts as a failed run.
                 return
             except Exception:
-                self._services.logger.exception("ERROR storlets: invocation %s", self._wanted.id)
+                self._context.logger.exception("ERROR storlets: invocation %s", self._description.id)
                 outcome |= InternalError("internal error at the object node").to_message()
             if invocation is not None:
                 log = invocation.log_bytes()
@@ -149,15 +148,15 @@ class FramedRun:
             self._slot.release()
 
     def _invocation(self) -> Invocation:
-        wanted, launcher = self._wanted, self._services.launcher
-        effective = launcher.effective(wanted.storlet, wanted.limits)
-        task = launcher.task(wanted.id, dict(wanted.parameters), effective, wants_log=wanted.wants_log)
+        description, launcher = self._description, self._context.launcher
+        effective = launcher.effective(description.storlet, description.limits)
+        task = launcher.task(description.id, dict(description.parameters), effective, wants_log=description.wants_log)
         return Invocation(task, list(self._inputs()))
 
     def _inputs(self) -> Iterator[FileInput]:
-        resolved = [resolve_range(wanted, self._size) for wanted in self._wanted.ranges]
-        self._ranges = [span for span in resolved if span is not None]
-        if not self._wanted.ranges:
+        resolved = [resolve_range(span, self._size) for span in self._description.ranges]
+        self._ranges = [one for one in resolved if one is not None]
+        if not self._description.ranges:
             yield FileInput(self._fds[0], self._metadata)
         elif len(self._ranges) < len(resolved):
             # Each range is one input.  Without one of them, the storlet would take the next range
@@ -172,11 +171,11 @@ class FramedRun:
 
     def _output(self, invocation: Invocation) -> Iterator[bytes]:
         began = monotonic()
-        heartbeat = self._services.config.placement.heartbeat_seconds
+        heartbeat = self._context.config.placement.heartbeat_seconds
         soon = min(heartbeat, _HEADERS_SECONDS)
-        launcher, fetcher = self._services.launcher, self._services.fetcher
+        launcher, fetcher = self._context.launcher, self._context.fetcher
         intervals = (soon, heartbeat)
-        for _ in launcher.start_patiently(invocation, self._wanted.storlet, fetcher, intervals, self._slot):
+        for _ in launcher.start_patiently(invocation, self._description.storlet, fetcher, intervals, self._slot):
             yield self._encoder.pad()
         handed_over = monotonic()
         if not invocation.first(soon):

@@ -37,7 +37,7 @@ from storlet_middleware.backend.refusals import Refusal
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.object_server.code_fetcher import CodeFetcher
-from storlet_middleware.object_server.framed_run import FramedRun, Services
+from storlet_middleware.object_server.framed_run import FramedRun, NodeContext
 from storlet_middleware.object_server.plain_object import StoredObject, duplicate, plain_file
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
@@ -65,18 +65,18 @@ class ObjectNode:
         self._logger = logger
         self._launcher = Launcher(config, logger, room)
         fetcher = CodeFetcher(config.storlet.internal_client_conf_path)
-        self._services = Services(config, logger, self._launcher, fetcher)
+        self._context = NodeContext(config, logger, self._launcher, fetcher)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         """WSGI."""
         if environ["REQUEST_METHOD"] != "GET":
             return self._app(environ, start_response)
         try:
-            wanted = self._wanted(environ)
+            description = self._description(environ)
         except UnknownVersion as error:
             self._logger.debug("storlets: %s", error)
             return self._plain(environ, start_response, Refusal.VERSION)
-        if wanted is None or "HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ:
+        if description is None or "HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ:
             # Swift's proxy server compares the conditions with the answer's ETag, and the ETag of
             # frames is not the object's.
             return self._app(environ, start_response)
@@ -85,11 +85,11 @@ class ObjectNode:
             # server, which resumes a broken body on another replica.  The output of another run
             # must not be appended to the first one's.
             return _refuse(environ, start_response, Refusal.RESUME)
-        if self.frame_version not in wanted.frame_versions:
+        if self.frame_version not in description.frame_versions:
             return self._plain(environ, start_response, Refusal.VERSION)
-        return self._answer(environ, start_response, wanted)
+        return self._answer(environ, start_response, description)
 
-    def _wanted(self, environ: dict[str, Any]) -> BackendInvocation | None:
+    def _description(self, environ: dict[str, Any]) -> BackendInvocation | None:
         """The invocation in a request; ``None`` if there is none, or a broken description."""
         try:
             return BackendInvocation.from_environ(environ)
@@ -107,7 +107,7 @@ class ObjectNode:
         start_response(status, headers)
         return body
 
-    def _answer(self, environ: dict[str, Any], start_response: StartResponse, wanted: BackendInvocation) -> Any:
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse, description: BackendInvocation) -> Any:
         """Frames, or the object server's answer if the storlet cannot run here.
 
         Ownership: ``reader`` belongs to this method until it is returned or closed (by
@@ -124,7 +124,7 @@ class ObjectNode:
             return reader
         slot, overflow = None, environ.get(_OVERFLOW_KEY)
         if overflow:
-            slot = self._slot_at_once(wanted)
+            slot = self._slot_at_once(description)
             if slot is None and overflow == overflow_modes.PROXY:
                 start_response(status, [*headers, (names.BACKEND_REFUSAL, Refusal.FULL.value)])
                 return reader
@@ -139,20 +139,20 @@ class ObjectNode:
             if slot is not None:
                 slot.release()
             raise
-        run = FramedRun(self._services, environ, wanted, stored, slot)
+        run = FramedRun(self._context, environ, description, stored, slot)
         complete = run.gather()
-        framed = self._framed_headers(headers, wanted)
+        framed = self._framed_headers(headers, description)
         if complete is not None:
             framed.append(("Content-Length", str(len(complete))))
         start_response(status, framed)
         return run.body() if complete is None else [complete]
 
-    def _slot_at_once(self, wanted: BackendInvocation) -> Slot | None:
+    def _slot_at_once(self, description: BackendInvocation) -> Slot | None:
         """A slot of this node without waiting; ``None`` if none is free."""
-        resources = self._launcher.effective(wanted.storlet, wanted.limits).resources
-        return self._launcher.admit_at_once(wanted.storlet, resources)
+        resources = self._launcher.effective(description.storlet, description.limits).resources
+        return self._launcher.admit_at_once(description.storlet, resources)
 
-    def _framed_headers(self, headers: list[tuple[str, str]], wanted: BackendInvocation) -> list[tuple[str, str]]:
+    def _framed_headers(self, headers: list[tuple[str, str]], description: BackendInvocation) -> list[tuple[str, str]]:
         """The object's headers without those that would be wrong, the mark, and an ETag of the
         run's own.
 
@@ -160,7 +160,7 @@ class ObjectNode:
         object's ETag it would append the output of another run, or the plain object from a node
         without this filter, to the middle of a frame.
         """
-        unique = wanted.id.encode() + os.urandom(8)
+        unique = description.id.encode() + os.urandom(8)
         etag = hashlib.md5(unique, usedforsecurity=False).hexdigest()
         kept = [header for header in headers if header[0].lower() not in _NOT_WITH_FRAMES]
         return [*kept, (names.BACKEND_RUN, self.frame_version), ("Etag", etag)]

@@ -1,16 +1,21 @@
-"""Several storlets on one request: each reads the output of the one before.
+"""Several storlets on one request: each reads the output of the previous one.
 
-The result of a pipeline is the last storlet's output, and it is whole only when **every** storlet has ended well:
+The result of a pipeline is the last storlet's output.  It succeeds only if **every** storlet
+succeeds:
 
-* A storlet that fails breaks the input of the next one, which is cancelled before it could take that for the end
-  (:mod:`storlet_middleware.engine.feed`), and so on to the last, whose reader gets the error of the one that failed.
-* What a storlet does not want of its input is read nevertheless, so that the one before it runs to its end and says how it did.
-* Between storlets that run on this node the bytes go from pipe to pipe within the kernel.  They are not one pipe that both
-  hold: its reader would see the end of a storlet that was killed as the end of the data, what is limited could not be counted,
-  and whether a storlet stalls or waits for its neighbour could not be told.
-* To close the last result closes its inputs, and these close the results that they read, up to the source.
+* A storlet that fails breaks the input of the next one, which is cancelled before it could take the
+  break for the end of its input (:mod:`storlet_middleware.engine.feed`), and so on.  The reader of
+  the last storlet gets the error of the storlet that failed.
+* Input that a storlet does not read is drained, so that the previous storlet runs to its end and
+  reports its outcome.
+* Between storlets on this node the kernel moves the bytes from one pipe to another.  Two storlets
+  do not share one pipe: the reader would take the end of a killed storlet for the end of the data,
+  the output could not be counted against its limit, and a storlet that stalls could not be
+  distinguished from one that waits for the other.
+* Closing the last result closes its inputs; these close the results that they read, up to the
+  source.
 
-What the result is said to be is what all of the storlets said, the later ones before the earlier ones.
+The result has the metadata of all storlets; a later storlet's value replaces an earlier one's.
 """
 
 from __future__ import annotations
@@ -23,9 +28,12 @@ from storlet_middleware.proxy.result import LocalResult, Result, Usage
 
 
 def merged(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
-    """Both, where ``later`` wins; keys become names of headers, so they are compared without regard to case."""
-    new = {key.lower() for key in later}
-    return {key: value for key, value in earlier.items() if key.lower() not in new} | dict(later)
+    """The union, with ``later``'s values for common keys.
+
+    Keys become header names, so their case is ignored.
+    """
+    replaced = {key.lower() for key in later}
+    return {key: value for key, value in earlier.items() if key.lower() not in replaced} | dict(later)
 
 
 class Upstream:
@@ -40,19 +48,19 @@ class Upstream:
         try:
             yield from self._result.chunks()
         except StorletError:
-            self._pipeline.blame(self._index)
+            self._pipeline.record_failure(self._index)
             raise
 
     def abandon(self) -> None:
-        """Nobody else reads the result."""
+        """Nothing to do: there is no other reader of the result."""
 
     def close(self) -> None:
-        """The storlet is cancelled unless it has ended."""
+        """Cancel the storlet if it has not ended."""
         self._result.close()
 
 
 class PipedUpstream(Upstream, PipeSource):
-    """The same where the storlet runs on this node: its output is a pipe, which the kernel pours into the next one's input."""
+    """An :class:`Upstream` on this node: the kernel moves its output to the next input."""
 
     def __init__(self, pipeline: Pipeline, index: int, result: LocalResult) -> None:
         super().__init__(pipeline, index, result)
@@ -62,32 +70,34 @@ class PipedUpstream(Upstream, PipeSource):
         try:
             return self._invocation.pour(pipe)
         except StorletError:
-            self._pipeline.blame(self._index)
+            self._pipeline.record_failure(self._index)
             raise
 
 
 class Pipeline:
-    """A :class:`~storlet_middleware.proxy.result.Result` that is made of others.
+    """A :class:`~storlet_middleware.proxy.result.Result` of several storlets, one after the other.
 
-    :param first: a result of which :meth:`first` has returned.
+    :param first: a result whose :meth:`first` has returned.
     """
 
     def __init__(self, first: Result) -> None:
         self.results = [first]
-        #: Which of them failed first, counted from 0.
+        #: The index of the result that failed first.
         self.failed: int | None = None
 
     def upstream(self) -> Upstream:
-        """What the next storlet reads; the one who closes it owns the last result from here on."""
+        """The next storlet's input.  It owns the last result: closing it closes the result."""
         last, index = self._last, len(self.results) - 1
-        return PipedUpstream(self, index, last) if isinstance(last, LocalResult) else Upstream(self, index, last)
+        if isinstance(last, LocalResult):
+            return PipedUpstream(self, index, last)
+        return Upstream(self, index, last)
 
     def add(self, result: Result) -> None:
-        """Let ``result``, which reads :meth:`upstream`, be the last one."""
+        """Append ``result``, which reads :meth:`upstream`."""
         self.results.append(result)
 
-    def blame(self, index: int) -> None:
-        """A result failed; what follows in others is of its doing."""
+    def record_failure(self, index: int) -> None:
+        """Note that a result failed; only the first call counts, as it causes the others."""
         if self.failed is None:
             self.failed = index
 
@@ -97,7 +107,7 @@ class Pipeline:
 
     @property
     def ran_on(self) -> str:
-        """Where each of the storlets ran."""
+        """Where each storlet ran, separated by commas."""
         return ",".join(result.ran_on for result in self.results)
 
     @property
@@ -114,15 +124,15 @@ class Pipeline:
 
     @property
     def log(self) -> bytes:
-        """Each storlet has its own."""
+        """The logs of all storlets, in their order."""
         return b"".join(result.log for result in self.results)
 
     @property
     def metadata(self) -> dict[str, str]:
-        together: dict[str, str] = {}
+        metadata: dict[str, str] = {}
         for result in self.results:
-            together = merged(together, result.metadata)
-        return together
+            metadata = merged(metadata, result.metadata)
+        return metadata
 
     @property
     def has_run(self) -> bool:
@@ -130,20 +140,24 @@ class Pipeline:
 
     @property
     def usage(self) -> Usage:
-        """Of all storlets together (they run at the same time), for what went into the first and came out of the last."""
-        every = [result.usage for result in self.results]
-        known = [usage.sandbox for usage in every if usage.sandbox]
-        names = ("cpu_seconds", "peak_memory_bytes")
-        together = {name: sum(sandbox.get(name) or 0 for sandbox in known) for name in names} if known else {}
-        return Usage(together, every[0].bytes_in, every[-1].bytes_out)
+        """The sum of all storlets, with the first's input and the last's output."""
+        usages = [result.usage for result in self.results]
+        reports = [usage.sandbox for usage in usages if usage.sandbox]
+        fields = ("cpu_seconds", "peak_memory_bytes") if reports else ()
+        total = {name: sum(report.get(name) or 0 for report in reports) for name in fields}
+        return Usage(total, usages[0].bytes_in, usages[-1].bytes_out)
 
     def first(self) -> None:
-        """Also, where the last storlet has ended already, how the others do: a failure is an error status then."""
+        """Wait for the last storlet's first bytes or its end.
+
+        If the last storlet has ended, this raises the failure of any storlet, so that the failure
+        becomes an error status.
+        """
         try:
             self._last.first()
             self._last.has_ended()
         except StorletError:
-            self.blame(len(self.results) - 1)
+            self.record_failure(len(self.results) - 1)
             raise
 
     def has_ended(self) -> bool:
@@ -153,7 +167,7 @@ class Pipeline:
         try:
             yield from self._last.chunks()
         except StorletError:
-            self.blame(len(self.results) - 1)
+            self.record_failure(len(self.results) - 1)
             raise
 
     def close(self) -> None:

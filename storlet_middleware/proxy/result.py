@@ -1,8 +1,11 @@
-"""A storlet's output on its way to a client or into the store, wherever the storlet ran.
+"""The output of one storlet, which ran at the proxy or at an object node.
 
-Both kinds are used alike: ``first()`` returns when the storlet's first bytes or its successful end are known, ``chunks()``
-gives the rest and ends without an exception only after a success, ``close()`` releases everything and cancels what is
-not done.
+:class:`LocalResult` is an invocation of this process; :class:`RemoteResult` is the framed answer of
+an object node.  Both are used in the same way:
+
+``first()``   returns when the storlet's first bytes or its successful end are known
+``chunks()``  yields the output; ends without an exception only after a success
+``close()``   releases everything; cancels the invocation if it has not ended
 """
 
 from __future__ import annotations
@@ -21,79 +24,90 @@ from storlet_middleware.errors import BackendFailed, StorletError, from_message
 
 @dataclass(frozen=True)
 class Usage:
-    """What a run took.  ``sandbox`` is what the sandbox said of it (``cpu_seconds``, ``peak_memory_bytes``); it is empty when
-    the storlet was stopped before it could."""
+    """Resources that an invocation used.
+
+    :param sandbox: the worker's report (``cpu_seconds``, ``peak_memory_bytes``); empty if the
+        storlet was stopped before the worker could send it.
+    """
 
     sandbox: Mapping[str, Any]
     bytes_in: int
     bytes_out: int
 
     def as_header(self) -> str:
-        """``cpu=0.012;peak-memory=12582912;in=1024;out=512``: seconds and bytes; what is not known is left out."""
-        return ";".join([*self._of_sandbox(), f"in={self.bytes_in}", f"out={self.bytes_out}"])
+        """``cpu=0.012;peak-memory=12582912;in=1024;out=512``, in seconds and bytes.
+
+        Unknown values are left out.
+        """
+        return ";".join([*self._sandbox_fields(), f"in={self.bytes_in}", f"out={self.bytes_out}"])
 
     def for_log(self) -> str:
-        """The same in the manner of the operator's log, where ``in`` and ``out`` always came first."""
-        return " ".join([f"in={self.bytes_in}", f"out={self.bytes_out}", *self._of_sandbox()])
+        """The same for the operator's log, with ``in`` and ``out`` first as in all releases."""
+        return " ".join([f"in={self.bytes_in}", f"out={self.bytes_out}", *self._sandbox_fields()])
 
-    def _of_sandbox(self) -> list[str]:
+    def _sandbox_fields(self) -> list[str]:
         if not self.sandbox:
             return []
-        cpu, memory = self.sandbox.get("cpu_seconds") or 0, self.sandbox.get("peak_memory_bytes") or 0
+        cpu, memory = (
+            self.sandbox.get("cpu_seconds") or 0,
+            self.sandbox.get("peak_memory_bytes") or 0,
+        )
         return [f"cpu={float(cpu):.6f}", f"peak-memory={int(memory)}"]
 
 
 class Result(Protocol):
-    """``ran_on`` is ``object`` or ``proxy``; ``span`` is the input range ``(first, last, size)`` when there was one;
-    ``sandbox_seconds`` is how long it took to start."""
+    """The interface of all results."""
 
     @property
-    def ran_on(self) -> str: ...
+    def ran_on(self) -> str:
+        """``object`` or ``proxy``."""
 
     @property
-    def span(self) -> tuple[int, int, int] | None: ...
+    def span(self) -> tuple[int, int, int] | None:
+        """First byte, last byte and size of the input, if the storlet got exactly one range."""
 
     @property
-    def sandbox_seconds(self) -> float: ...
+    def sandbox_seconds(self) -> float:
+        """Time that the start in the sandbox took."""
 
     @property
     def log(self) -> bytes:
-        """What the storlet logged; known after :meth:`close`."""
+        """The invocation's log; complete after :meth:`close`."""
 
     @property
     def waited_seconds(self) -> float:
-        """How long the node let the invocation wait."""
+        """Time that the invocation was queued for a slot."""
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the storlet said of its output; known after :meth:`first`."""
+        """The metadata that the storlet set for its output; complete after :meth:`first`."""
 
     @property
     def has_run(self) -> bool:
-        """Whether a worker has begun with it."""
+        """True if a worker has started the invocation."""
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
+        """Resources used so far."""
 
     def first(self) -> None:
-        """Wait for the first bytes or the end; raises when the storlet failed before."""
+        """Wait for the first bytes or the end; raises if the storlet fails before."""
 
     def has_ended(self) -> bool:
-        """After :meth:`first`, without waiting: whether the storlet has succeeded already, so that ``usage`` is final.
+        """After :meth:`first`: True if the storlet has succeeded, so that ``usage`` is final.
 
-        Raises when it is known to have failed.
+        Does not wait.  Raises if the storlet is known to have failed.
         """
 
     def chunks(self) -> Iterator[bytes]:
-        """The output; raises when it is not whole."""
+        """The output; raises if it is incomplete."""
 
     def close(self) -> None:
-        """May be called twice."""
+        """Release everything; may be called twice."""
 
 
 class LocalResult:
-    """An invocation in this process."""
+    """The output of an invocation of this process."""
 
     ran_on = "proxy"
 
@@ -141,13 +155,14 @@ class LocalResult:
 
 
 class BrokenAnswer(BackendFailed):
-    """The object node's answer broke off: nobody knows how the storlet did."""
+    """The object node's answer broke off, so the storlet's outcome is unknown."""
 
 
 class RemoteResult:
     """The framed answer of an object node.
 
-    :param answer: Swift's answer, which carries the mark of a run; owned from here on.
+    :param answer: Swift's answer, with a mark that :func:`frames.can_decode` accepts.  The result
+        owns it and closes it.
     """
 
     ran_on = "object"
@@ -176,34 +191,38 @@ class RemoteResult:
         return Usage(self._used, self._bytes_in, self._bytes_out)
 
     def _read_frames(self) -> Iterator[bytes]:
-        """Data; ends after a DONE frame that says ok, raises what another one says, :class:`BrokenAnswer` without.
+        """The output; ends after a DONE frame with the outcome ``ok``.
 
-        What came in one gulp is looked at as a whole before any of it is given away: the end may be among it, and a failure
-        that is known before the first byte is an error status.
+        Raises the error of a DONE frame with another outcome, and :class:`BrokenAnswer` if there is
+        no DONE frame.  Each chunk of the body is decoded completely before any output of it is
+        yielded: it may contain the end, and a failure before the first byte becomes an error
+        status.
         """
         decoder = frames.Decoder()
-        has_given = False
+        has_yielded = False
         try:
             for chunk in self._body:
-                pieces, failure = self._take(decoder.feed(chunk))
-                if failure is None or has_given:
+                pieces, failure = self._process(decoder.feed(chunk))
+                if failure is None or has_yielded:
                     yield from pieces
-                    has_given = has_given or bool(pieces)
+                    has_yielded = has_yielded or bool(pieces)
                 if failure is not None:
-                    raise failure  # noqa: TRY301 - an end like the others
+                    raise failure  # noqa: TRY301 - passes the handlers below as errors of feed do
         except StorletError:
             raise
         except (Exception, Timeout) as error:
-            # Swift's own timeouts are no Exception.
+            # Swift's timeouts are not subclasses of Exception.
             raise BrokenAnswer(f"the object node's answer broke off: {error!r}"[:300]) from error
         if not decoder.is_done:
-            raise BrokenAnswer("the object node's answer ended before its end")
+            raise BrokenAnswer("the object node's answer ended without its last frame")
 
-    def _take(self, gulp: Iterable[tuple[int, bytes | dict[str, Any]]]) -> tuple[list[bytes], StorletError | None]:
-        """The data of one gulp and how the storlet failed, if it did; all other frames are taken in."""
+    def _process(
+        self, decoded: Iterable[tuple[int, bytes | dict[str, Any]]]
+    ) -> tuple[list[bytes], StorletError | None]:
+        """Store the fields of frames; return their output, and the storlet's error if it failed."""
         pieces: list[bytes] = []
         failure = None
-        for kind, payload in gulp:
+        for kind, payload in decoded:
             if kind == frames.DATA and isinstance(payload, bytes):
                 self._require_start()
                 self._bytes_out += len(payload)
@@ -211,16 +230,16 @@ class RemoteResult:
             elif kind == frames.LOG and isinstance(payload, bytes):
                 self.log += payload
             elif kind == frames.START and isinstance(payload, dict):
-                self._take_start(payload)
+                self._process_start(payload)
             elif isinstance(payload, dict):
-                failure = self._take_done(payload)
+                failure = self._process_done(payload)
         return pieces, failure
 
     def _require_start(self) -> None:
         if not self._has_start:
             raise frames.FrameError("output before its metadata")
 
-    def _take_start(self, message: dict[str, Any]) -> None:
+    def _process_start(self, message: dict[str, Any]) -> None:
         if self._has_start:
             raise frames.FrameError("a second start")
         self._has_start = True
@@ -231,7 +250,7 @@ class RemoteResult:
             first, last = message["ranges"][0]
             self.span = (int(first), int(last), int(message["size"]))
 
-    def _take_done(self, message: dict[str, Any]) -> StorletError | None:
+    def _process_done(self, message: dict[str, Any]) -> StorletError | None:
         self._used = dict(message.get("usage") or {})
         self._bytes_in = int(message.get("bytes_in") or 0)
         self._has_run = bool(message.get("has_run"))

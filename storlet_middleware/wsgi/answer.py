@@ -1,6 +1,7 @@
-"""An answer that is ready to be sent: what a WSGI application gives, and no more.
+"""An answer that is sent unchanged: status, headers and body.
 
-Swift's ``Response`` builds its headers anew and has ranges, conditions and texts ready; what is sent as it is needs none of that.
+Swift's ``Response`` builds its headers again, and supports ranges, conditions and error texts.  An
+answer that is sent unchanged needs none of that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer for whoever calls it, which is a WSGI application.
+    """An answer; it is a WSGI application.
 
     :param status: with its reason: ``200 OK``.
     """
@@ -27,5 +28,8 @@ class Answer:
         return self.chunks
 
     def header(self, name: str) -> str:
-        """The value of the first header with this name in lower case; empty where there is none."""
+        """The value of the first header with this name; empty if there is none.
+
+        :param name: in lower case.
+        """
         return next((value for key, value in self.headers if key.lower() == name), "")

@@ -1,9 +1,9 @@
-"""Notices that a client has gone while nobody writes to it.
+"""Detects clients that disconnect while the server does not write to them, and breaks connections.
 
-A WSGI server learns that its client has left when it writes.  A storlet that computes for a minute before its first
-byte would compute on for nobody.  So from a quarter of a second into a request a timer looks at the client's socket, and raises
-:class:`ClientGone` in the request's own green thread, in the way in which eventlet's timeouts do.  A request that is
-quicker than that pays one timer.
+A WSGI server notices a disconnected client only when it writes.  A storlet that computes for a
+minute before its first byte would run to its end for a client that has disconnected.  So a timer
+polls the client's socket, from a quarter of a second into a request, and raises :class:`ClientGone`
+in the request's own green thread, as eventlet's timeouts do.  A shorter request costs one timer.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ import greenlet
 
 from storlet_middleware.concurrency import Timer, call_later, has_hung_up, holds_pooled_connection
 
-#: Until the next look when it was the wrong moment; memcached answers within milliseconds.
-_AGAIN_SECONDS: Final = 0.02
-#: Proxy and object node each need one to notice, and a worker shall be dead within a second.
-_INTERVAL_SECONDS: Final = 0.25
+#: Time until the next poll if the green thread holds a pooled connection; memcached answers within
+#: milliseconds.
+_RETRY_SECONDS: Final = 0.02
+#: Time between polls.  Proxy and object node each need one poll, and the worker has to end within a
+#: second.
+_POLL_SECONDS: Final = 0.25
 
 
 class ClientGone(BaseException):
-    """The client closed its connection.  Not an ``Exception``: nothing on the way may take it for a failed backend."""
+    """The client closed its connection.
+
+    Not an ``Exception``: Swift's handlers of ``Exception`` would take it for a failed backend.
+    """
 
 
 def client_socket(environ: Mapping[str, Any]) -> socket.socket | None:
-    """The client's socket, where the server is eventlet's."""
+    """The client's socket; ``None`` if the server is not eventlet's."""
     get_socket = getattr(environ.get("eventlet.input"), "get_socket", None)
     try:
         return get_socket() if get_socket else None
@@ -37,24 +42,29 @@ def client_socket(environ: Mapping[str, Any]) -> socket.socket | None:
 
 
 def break_connection(environ: Mapping[str, Any]) -> None:
-    """Make sure that a client whose answer is cut cannot take it for whole.
+    """Break the client's connection, so that a partial answer does not look complete.
 
-    HTTP/1.1 sees a chunked body without its end.  HTTP/1.0 takes the closing of the connection for the end of the body,
-    so the connection is reset instead.  (Always: eventlet does not tell an application which of the two it talks to.)
+    An HTTP/1.1 client sees a chunked body without its last chunk.  An HTTP/1.0 client takes the end
+    of the connection for the end of the body, so the connection is reset.  It is always reset,
+    because eventlet does not give the version to applications.
     """
     client = client_socket(environ)
     if client is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # eventlet shuts a connection down before it closes it, and an orderly end that arrives first hides the reset.
-        client.shutdown = _do_not_shut_down  # type: ignore[method-assign]
+        # eventlet calls shutdown before it closes a connection, and a FIN that arrives before the
+        # reset hides it.
+        client.shutdown = _no_shutdown  # type: ignore[method-assign]
 
 
-def _do_not_shut_down(how: int) -> None:
-    """In the place of a socket's ``shutdown``."""
+def _no_shutdown(how: int) -> None:
+    """Replaces a socket's ``shutdown``."""
 
 
 class ClientWatch:
-    """Watches one client from construction until :meth:`stop`, for the green thread that made it."""
+    """Watches one client, from construction until :meth:`stop`.
+
+    :class:`ClientGone` is raised in the green thread that made the watch.
+    """
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
         client = client_socket(environ)
@@ -64,16 +74,19 @@ class ClientWatch:
         self._is_armed = True
         if client is not None:
             self._fd = client.fileno()
-            self._timer = call_later(_INTERVAL_SECONDS, self._look)
+            self._timer = call_later(_POLL_SECONDS, self._poll)
 
     def stop(self) -> None:
-        """Watch no more; may be called twice."""
+        """End the watch; may be called twice."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
 
     def guard(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """``chunks``; while the server writes one, it finds out by itself that the client has gone."""
+        """Yield ``chunks``; the watch pauses while the server writes one.
+
+        A server that writes notices a disconnected client itself.
+        """
         self._is_armed = True
         for chunk in chunks:
             self._is_armed = False
@@ -82,15 +95,16 @@ class ClientWatch:
         self._is_armed = False
 
     def pause(self) -> None:
-        """Raise nothing until :meth:`guard` waits again: the code that runs next belongs to others."""
+        """Raise nothing until :meth:`guard` waits for a chunk: other code, which runs until then,
+        does not expect :class:`ClientGone`."""
         self._is_armed = False
 
-    def _look(self) -> None:
-        """Runs in the hub: must not wait."""
+    def _poll(self) -> None:
+        """Runs in eventlet's hub, so it must not block."""
         self._timer = None
         if not self._is_armed or not has_hung_up(self._fd):
-            self._timer = call_later(_INTERVAL_SECONDS, self._look)
+            self._timer = call_later(_POLL_SECONDS, self._poll)
         elif holds_pooled_connection(self._thread):
-            self._timer = call_later(_AGAIN_SECONDS, self._look)
+            self._timer = call_later(_RETRY_SECONDS, self._poll)
         else:
             self._thread.throw(ClientGone())

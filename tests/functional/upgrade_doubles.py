@@ -73,7 +73,7 @@ def _inverted(body: Any) -> Iterator[bytes]:
 class Full(ObjectNode):
     """Has no free slot, but can queue."""
 
-    def _slot_at_once(self, wanted: BackendInvocation) -> Slot | None:
+    def _slot_at_once(self, description: BackendInvocation) -> Slot | None:
         return None
 
 

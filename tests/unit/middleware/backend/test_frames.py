@@ -1,4 +1,4 @@
-"""frames.py, and result.py's reading of them."""
+"""frames.py, and the decoding in result.py."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_split_of_the_bytes_decodes_to_the_same_frames() -> None:
 
 
 @pytest.mark.parametrize("pending", [0, 1, 5, 58, 59, 60, 63, 64, 65, 1000])
-def test_padding_ends_where_a_gulp_ends(pending: int) -> None:
+def test_padding_ends_where_a_chunk_of_the_proxy_ends(pending: int) -> None:
     encoder = frames.Encoder(64)
     sent = len(encoder.data(bytes(pending)))
     sent += len(encoder.pad())
@@ -75,12 +75,15 @@ def test_padding_ends_where_a_gulp_ends(pending: int) -> None:
     assert len(encoder.pad()) == 64
 
 
-def test_a_whole_answer_gives_its_data_metadata_range_and_usage() -> None:
+def test_a_complete_answer_has_data_metadata_range_and_usage() -> None:
     result, body = result_of(answer(b"abc", b"def", done=OK))
     result.first()
     assert result.metadata == {"k": "v"}
     assert b"".join(result.chunks()) == b"abcdef"
-    assert (result.span, result.usage.for_log()) == ((2, 4, 9), "in=3 out=6 cpu=1.000000 peak-memory=0")
+    assert (result.span, result.usage.for_log()) == (
+        (2, 4, 9),
+        "in=3 out=6 cpu=1.000000 peak-memory=0",
+    )
     result.close()
     assert body.is_closed
 
@@ -119,13 +122,17 @@ def test_a_done_with_an_error_raises_that_error_and_not_a_broken_answer() -> Non
     done = {"outcome": "error", **Unprocessable("no", detail="trace").to_message()}
     with pytest.raises(StorletError) as caught:
         read(answer(b"half", done=done))
-    assert (caught.value.status, caught.value.code, caught.value.detail) == (422, "storlet.failed", "trace")
+    assert (caught.value.status, caught.value.code, caught.value.detail) == (
+        422,
+        "storlet.failed",
+        "trace",
+    )
 
 
 @pytest.mark.parametrize(
     "done", [{"outcome": "fine"}, {}, {"outcome": "error"}, {"outcome": "error", "code": "x\r\ny"}]
 )
-def test_a_done_that_does_not_say_ok_is_never_a_success(done: dict[str, Any]) -> None:
+def test_a_done_without_the_outcome_ok_is_never_a_success(done: dict[str, Any]) -> None:
     with pytest.raises(StorletError) as caught:
         read(answer(done={**done, "v": 1}))
     assert caught.value.status == 500
@@ -152,6 +159,6 @@ def test_closing_before_reading_closes_the_body() -> None:
     assert body.is_closed
 
 
-def test_messages_are_ascii_whatever_they_say() -> None:
+def test_messages_are_ascii_for_any_text() -> None:
     frame = frames.Encoder(64).message(frames.DONE, {"message": "größe\u2028"})
     assert json.loads(frame[5:].decode("ascii")) == {"message": "größe\u2028"}

@@ -1,4 +1,4 @@
-"""A full node: who waits, who is sent elsewhere, and that every place is given back."""
+"""Invocations at a full node: queued or sent elsewhere; every slot is released."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PATIENT = {"invocation__queue_seconds": "20"}
 
 
 class Full:
-    """Holds all places of the node."""
+    """Holds all slots of the node."""
 
     def __init__(self, run_dir: Path) -> None:
         admission = Admission(make_config(run_dir, **SMALL), Logger())
@@ -67,12 +67,12 @@ def full(short_dir: Path) -> Iterator[Full]:
     assert wait_until(lambda: snapshot(short_dir) == {})
 
 
-# --- the object node ---------------------------------------------------------------------------------------------
+# --- the object node
 
 
 @pytest.fixture
-def ask(node: Node, short_dir: Path) -> Iterator[Callable[..., Any]]:
-    """Asks an object node to run a storlet on ``hello``; ``overflow`` is what the proxy allows."""
+def send_request(node: Node, short_dir: Path) -> Iterator[Callable[..., Any]]:
+    """Sends an invocation on ``hello`` to an object node, with the proxy's ``overflow``."""
     path = short_dir / "o.data"
     path.write_bytes(b"hello")
     (node.code_dir / VERSION.key).mkdir()
@@ -103,11 +103,15 @@ def result_of(answer: Any) -> tuple[bytes, RemoteResult]:
 
 
 @pytest.mark.usefixtures("full")
-def test_a_full_node_gives_the_plain_object_to_a_proxy_that_may_run_it(ask: Callable[..., Any], node: Node) -> None:
-    assert ask("proxy").body == b"hello"
+def test_a_full_node_answers_with_plain_data_in_mode_proxy(send_request: Callable[..., Any], node: Node) -> None:
+    assert send_request("proxy").body == b"hello"
     before = open_descriptors()
-    answer = ask("proxy")
-    assert (answer.headers["X-Backend-Storlet-Refusal"], answer.status_int, answer.body) == ("full", 200, b"hello")
+    answer = send_request("proxy")
+    assert (answer.headers["X-Backend-Storlet-Refusal"], answer.status_int, answer.body) == (
+        "full",
+        200,
+        b"hello",
+    )
     assert "X-Backend-Storlet-Run" not in answer.headers
     assert answer.headers["Etag"] == "source"
     assert open_descriptors() <= before
@@ -115,29 +119,29 @@ def test_a_full_node_gives_the_plain_object_to_a_proxy_that_may_run_it(ask: Call
 
 
 @pytest.mark.usefixtures("full")
-def test_a_full_node_sends_a_proxy_on_to_the_next_replica(ask: Callable[..., Any], node: Node) -> None:
-    assert ask("proxy").body == b"hello"
+def test_a_full_node_refuses_in_mode_replica(send_request: Callable[..., Any], node: Node) -> None:
+    assert send_request("proxy").body == b"hello"
     before = open_descriptors()
-    answer = ask("replica")
-    # Not 2xx, 3xx or 416, else Swift's proxy would ask nobody else; not 5xx, else it would count against the node; above 404,
-    # else the answer of a handoff would hide it.
+    answer = send_request("replica")
+    # Swift's proxy server tries no other node after 2xx, 3xx and 416, counts a 5xx as an error of
+    # the node, and prefers the 404 of a handoff to a lower status.
     assert (answer.status_int, answer.headers["X-Backend-Storlet-Refusal"]) == (409, "full")
     assert open_descriptors() <= before
     assert node.workers.runs == []
 
 
 @pytest.mark.parametrize("overflow", ["", "proxy", "replica"])
-def test_a_node_with_room_runs_it_whatever_is_allowed(
-    ask: Callable[..., Any], full: Full, short_dir: Path, overflow: str
+def test_a_node_with_a_free_slot_runs_the_storlet_in_every_mode(
+    send_request: Callable[..., Any], full: Full, short_dir: Path, overflow: str
 ) -> None:
     full.end()
-    data, result = result_of(ask(overflow))
+    data, result = result_of(send_request(overflow))
     assert (data, result.waited_seconds) == (b"HELLO", 0.0)
     assert snapshot(short_dir) == {}
 
 
-def test_a_place_is_given_back_when_nobody_reads_the_answer(
-    ask: Callable[..., Any], full: Full, short_dir: Path, node: Node
+def test_a_slot_is_released_if_the_answer_is_closed_unread(
+    send_request: Callable[..., Any], full: Full, short_dir: Path, node: Node
 ) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
@@ -146,14 +150,16 @@ def test_a_place_is_given_back_when_nobody_reads_the_answer(
 
     full.end()
     node.workers.script = script
-    answer = ask("replica")
+    answer = send_request("replica")
     assert [one.running for one in snapshot(short_dir).values()] == [1]
     answer.app_iter.close()
     assert snapshot(short_dir) == {}
 
 
-def test_who_waits_is_heard_of_and_tells_how_long_it_was(ask: Callable[..., Any], full: Full) -> None:
-    chunks = iter(ask(**PATIENT).app_iter)
+def test_a_queued_invocation_sends_heartbeats_and_reports_its_waiting_time(
+    send_request: Callable[..., Any], full: Full
+) -> None:
+    chunks = iter(send_request(**PATIENT).app_iter)
     body = b""
     while body.count(bytes(GULP // 2)) <= 2:  # pads
         body += next(chunks)
@@ -166,14 +172,18 @@ def test_who_waits_is_heard_of_and_tells_how_long_it_was(ask: Callable[..., Any]
 
 
 @pytest.mark.usefixtures("full")
-def test_who_waited_in_vain_is_told_so(ask: Callable[..., Any]) -> None:
+def test_an_invocation_whose_queue_time_ends_is_refused(send_request: Callable[..., Any]) -> None:
     with pytest.raises(StorletError) as caught:
-        result_of(ask())
-    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "node.busy", 1)
+        result_of(send_request())
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (
+        503,
+        "node.busy",
+        1,
+    )
 
 
-def test_a_place_is_free_when_the_storlet_has_ended_although_its_output_is_read_slowly(
-    ask: Callable[..., Any], full: Full, short_dir: Path, node: Node
+def test_a_slot_is_free_once_the_storlet_has_ended_even_if_its_output_is_read_slowly(
+    send_request: Callable[..., Any], full: Full, short_dir: Path, node: Node
 ) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
@@ -182,20 +192,20 @@ def test_a_place_is_free_when_the_storlet_has_ended_although_its_output_is_read_
 
     full.end()
     node.workers.script = script
-    chunks = iter(ask().app_iter)
+    chunks = iter(send_request().app_iter)
     assert snapshot(short_dir)
     while snapshot(short_dir):
         assert next(chunks)
         eventlet.sleep(0.01)
-    # Nobody has come to the end of the answer, which would give it back as well.
+    # The end of the answer, which releases the slot as well, was not reached before.
     assert list(chunks) == []
 
 
-# --- the proxy ---------------------------------------------------------------------------------------------------
+# --- the proxy
 
 
 def full_nodes(swift: FakeSwift, times: int, answer: Callable[[Any], Any]) -> list[Any]:
-    """The source's GET is answered so often as by full nodes; returns what was asked."""
+    """The first ``times`` GETs of the source get ``answer``; returns all overflow modes."""
     given: list[Any] = []
 
     def node(request: Any) -> Any:
@@ -217,7 +227,7 @@ def refused(request: Any) -> Any:
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Storlet-Range": "bytes=1-2"}])
-def test_the_proxy_runs_what_a_full_node_gives_it(
+def test_the_proxy_runs_the_storlet_on_a_full_nodes_plain_data(
     make_proxy: Callable[..., Proxy], swift: FakeSwift, headers: dict[str, str]
 ) -> None:
     proxy = make_proxy(placement__overflow="proxy")
@@ -230,7 +240,7 @@ def test_the_proxy_runs_what_a_full_node_gives_it(
     assert swift.unclosed() == 0
 
 
-def test_when_all_replicas_are_full_one_is_asked_to_let_it_wait(
+def test_an_invocation_is_queued_at_a_replica_if_all_are_full(
     make_proxy: Callable[..., Proxy], swift: FakeSwift, node: Node
 ) -> None:
     proxy = make_proxy(placement__overflow="replica")
@@ -245,28 +255,32 @@ def test_when_all_replicas_are_full_one_is_asked_to_let_it_wait(
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = nodes
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"HELLO", "object")
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        b"HELLO",
+        "object",
+    )
     assert given == ["replica", None]
     assert (node.workers.runs, swift.unclosed()) == ([], 0)
 
 
-@pytest.mark.parametrize(("status", "asked"), [(404, 1), (412, 1), (304, 1), (503, 2)])
-def test_other_refusals_are_asked_for_again_only_where_they_may_hide_a_full_node(
-    make_proxy: Callable[..., Proxy], swift: FakeSwift, status: int, asked: int
+@pytest.mark.parametrize(("status", "tries"), [(404, 1), (412, 1), (304, 1), (503, 2)])
+def test_other_refusals_are_retried_only_if_they_may_hide_a_full_node(
+    make_proxy: Callable[..., Proxy], swift: FakeSwift, status: int, tries: int
 ) -> None:
     proxy = make_proxy(placement__overflow="replica")
     given = full_nodes(swift, 9, lambda request: Response(status=status, request=request))
     assert proxy.call("GET", "c/o", RUN).status == status
-    assert len(given) == asked
+    assert len(given) == tries
 
 
-def test_without_overflow_nothing_is_asked_of_the_nodes(proxy: Proxy, swift: FakeSwift) -> None:
+def test_without_overflow_the_header_is_not_sent(proxy: Proxy, swift: FakeSwift) -> None:
     given = framed(swift, [frame(b"HELLO", done=OK)])
     assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
     assert "X-Backend-Storlet-Overflow" not in given[0].headers
 
 
-def test_a_run_at_the_proxy_waits_for_the_proxys_node(
+def test_an_invocation_at_the_proxy_is_queued_at_the_proxys_node(
     make_proxy: Callable[..., Proxy], full: Full, short_dir: Path
 ) -> None:
     def end() -> None:
@@ -280,39 +294,39 @@ def test_a_run_at_the_proxy_waits_for_the_proxys_node(
     assert answer.data == b"HELLO"
     waited = float(proxy.logger.text.partition("waited_ms=")[2].split()[0])
     assert 50 < waited < 20_000
-    told = answer.headers["Server-Timing"].partition("queue;dur=")[2].partition(",")[0]
-    assert float(told) == pytest.approx(waited, abs=0.1)
+    reported = answer.headers["Server-Timing"].partition("queue;dur=")[2].partition(",")[0]
+    assert float(reported) == pytest.approx(waited, abs=0.1)
     assert wait_until(lambda: snapshot(short_dir) == {})
 
 
 @pytest.mark.usefixtures("full")
-def test_a_put_that_got_no_place_stores_nothing(make_proxy: Callable[..., Proxy], swift: FakeSwift) -> None:
+def test_a_put_without_a_slot_stores_nothing(make_proxy: Callable[..., Proxy], swift: FakeSwift) -> None:
     proxy = make_proxy(upper, **SMALL)
     answer = proxy.call("PUT", "c/new", RUN, body=b"hello")
     assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "node.busy", "1")
     assert swift.requests("PUT") == []
-    assert proxy.logger.stats[:2] == ["storlet.admission.queued", "storlet.admission.refused"]
+    assert proxy.logger.stats[0] == "storlet.admission.refused"
 
 
-# --- the invocation ----------------------------------------------------------------------------------------------
+# --- the invocation
 
 
-def test_an_invocation_leaves_its_node_once_and_waiting_is_not_its_own_time() -> None:
+def test_an_invocation_releases_its_slot_once_and_queueing_does_not_count_as_its_time() -> None:
     left: list[None] = []
     task = Task("id", {}, Deadlines(10.0, 1.0, 1.0, 5.0), Limits(0, 4096, 0))
     invocation = Invocation(task, [])
-    began = invocation._progress.began
+    began = invocation._began
     invocation.admitted(4.0, lambda: left.append(None))
-    assert invocation._progress.began == began + 4
-    assert invocation._progress.queue_seconds() == 6.0
+    assert invocation._began == began + 4
+    assert invocation._queue_seconds() == 6.0
     invocation.close()
     invocation.close()
     assert len(left) == 1
     invocation.admitted(9.0, lambda: left.append(None))
-    assert invocation._progress.queue_seconds() == 1.0, "a last chance"
+    assert invocation._queue_seconds() == 1.0, "the minimum"
 
 
-def test_tasks_that_are_killed_while_they_wait_leave_nothing(
+def test_tasks_killed_while_queued_leave_nothing_counted(
     make_proxy: Callable[..., Proxy], full: Full, short_dir: Path, swift: FakeSwift
 ) -> None:
     proxy = make_proxy(upper, **SMALL | {"invocation__queue_seconds": "20"})

@@ -1,4 +1,4 @@
-"""object.py: what an object server's filter answers, over files and a worker of real sockets."""
+"""node.py and framed_run.py: an object node's answers, with files and a worker on real sockets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VERSION = StorletVersion(
 
 
 class Reader:
-    """As Swift's disk file reader: gives chunks, holds the file in ``_fp``."""
+    """Like Swift's disk file reader: yields chunks, holds the file in ``_fp``."""
 
     def __init__(self, path: Path) -> None:
         self._fp = path.open("rb")
@@ -53,7 +53,11 @@ class Reader:
 class ObjectServer:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.headers = {"X-Object-Meta-Color": "grün".encode().decode("latin-1"), "Etag": "source", "X-Timestamp": "1"}
+        self.headers = {
+            "X-Object-Meta-Color": "grün".encode().decode("latin-1"),
+            "Etag": "source",
+            "X-Timestamp": "1",
+        }
         self.status = 200
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
@@ -74,13 +78,16 @@ class Fixture:
         self.node = node
         config = make_config(short_dir, placement__heartbeat_seconds="0.2")
         self.filter = ObjectNode(self.server, config, self.logger)
-        (node.code_dir / VERSION.key).mkdir()  # the code is on the node
+        (node.code_dir / VERSION.key).mkdir()  # the code is cached on the node
 
     def configure(self, short_dir: Path, **options: str) -> None:
         self.filter = ObjectNode(self.server, make_config(short_dir, **options), self.logger)
 
     def start(
-        self, ranges: tuple[ByteRange, ...] = (), headers: dict[str, str] | None = None, log: bool = False
+        self,
+        ranges: tuple[ByteRange, ...] = (),
+        headers: dict[str, str] | None = None,
+        log: bool = False,
     ) -> Any:
         wanted = BackendInvocation("tx-1", VERSION, {"k": "ü"}, ranges, log, GULP)
         request = Request.blank("/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})})
@@ -106,12 +113,15 @@ def at(node: Node, short_dir: Path) -> Iterator[Fixture]:
 
 def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> None:
     data, result = at.read()
-    assert (data, result.usage.as_header()) == (b"HELLO", "cpu=0.250000;peak-memory=4096;in=5;out=5")
+    assert (data, result.usage.as_header()) == (
+        b"HELLO",
+        "cpu=0.250000;peak-memory=4096;in=5;out=5",
+    )
     invoke = at.node.workers.runs[0].invoke
     assert (invoke.parameters, invoke.inputs[0].metadata) == ({"k": "ü"}, {"Color": "grün"})
 
 
-def test_the_answer_is_marked_and_has_no_length_and_no_etag_of_the_source(at: Fixture) -> None:
+def test_a_framed_answer_is_marked_and_has_an_etag_of_its_own(at: Fixture) -> None:
     at.server.headers |= {"Accept-Ranges": "bytes"}
     etags = set()
     for _ in range(2):
@@ -120,7 +130,7 @@ def test_the_answer_is_marked_and_has_no_length_and_no_etag_of_the_source(at: Fi
         assert answer.content_length == len(b"".join(answer.app_iter)) > 5
         assert "Accept-Ranges" not in answer.headers
         etags.add(answer.headers["Etag"])
-    # Swift's proxy resumes a broken body only where the ETag is the same.
+    # Swift's proxy server resumes a broken body only if the ETag is the same.
     assert len(etags) == 2
     assert "source" not in etags
 
@@ -136,7 +146,7 @@ def test_the_answer_is_marked_and_has_no_length_and_no_etag_of_the_source(at: Fi
         "X-Object-Transient-Sysmeta-Crypto-Meta",
     ],
 )
-def test_what_is_not_a_plain_object_is_answered_as_it_is(at: Fixture, header: str) -> None:
+def test_an_object_that_is_not_plain_is_answered_unchanged(at: Fixture, header: str) -> None:
     at.server.headers[header] = "x"
     answer = at.start()
     assert "X-Backend-Storlet-Run" not in answer.headers
@@ -145,7 +155,7 @@ def test_what_is_not_a_plain_object_is_answered_as_it_is(at: Fixture, header: st
 
 
 @pytest.mark.parametrize("status", [304, 404, 412, 507])
-def test_other_answers_of_the_object_server_pass(at: Fixture, status: int) -> None:
+def test_other_answers_of_the_object_server_are_unchanged(at: Fixture, status: int) -> None:
     at.server.status = status
     assert at.start().status_int == status
 
@@ -157,23 +167,23 @@ def test_a_request_that_resumes_a_broken_body_is_refused(at: Fixture) -> None:
 
 
 @pytest.mark.parametrize("header", ["If-Match", "If-None-Match"])
-def test_conditions_on_the_etag_are_left_to_the_proxy(at: Fixture, header: str) -> None:
+def test_conditions_on_the_etag_are_evaluated_by_swift(at: Fixture, header: str) -> None:
     answer = at.start(headers={header: '"x"'})
     assert "X-Backend-Storlet-Run" not in answer.headers
     answer.app_iter.close()
 
 
-def test_a_description_that_cannot_be_read_runs_nothing(at: Fixture) -> None:
+def test_a_broken_description_runs_nothing(at: Fixture) -> None:
     request = Request.blank("/sda/1/a/c/o", headers={"X-Backend-Storlet-Invocation": "3"})
     assert request.get_response(at.filter).body == b"hello"
     assert "description of an invocation is broken" in at.logger.text
 
 
-def test_requests_without_a_description_and_other_methods_pass(at: Fixture) -> None:
+def test_requests_without_a_description_are_unchanged(at: Fixture) -> None:
     assert Request.blank("/sda/1/a/c/o").get_response(at.filter).body == b"hello"
 
 
-def test_ranges_are_inputs_of_their_own(at: Fixture) -> None:
+def test_each_range_is_one_input(at: Fixture) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         for fd, item in zip(worker.inputs, worker.invoke.inputs, strict=True):
@@ -196,7 +206,7 @@ def test_a_range_outside_the_object_runs_nothing(at: Fixture, ranges: tuple[Byte
     assert at.node.workers.runs == []
 
 
-def test_a_failure_is_told_in_the_last_frame_with_the_log_before_it(at: Fixture) -> None:
+def test_a_failure_is_in_the_last_frame_after_the_log(at: Fixture) -> None:
     def script(worker: WorkerRun) -> None:
         os.write(worker.log, b"last words\n")
         worker.begin()
@@ -215,7 +225,7 @@ def test_a_failure_is_told_in_the_last_frame_with_the_log_before_it(at: Fixture)
     assert "ValueError" not in at.logger.text
 
 
-def test_a_silent_storlet_sends_heartbeats_that_fill_gulps(at: Fixture) -> None:
+def test_heartbeats_of_a_silent_storlet_fill_chunks_of_the_proxy(at: Fixture) -> None:
     def script(worker: WorkerRun) -> None:
         time.sleep(1.5)
         worker.begin()
@@ -227,7 +237,11 @@ def test_a_silent_storlet_sends_heartbeats_that_fill_gulps(at: Fixture) -> None:
     beats = [chunk for chunk in chunks if len(chunk) == GULP and chunk[0] == frames.PAD]
     assert len(beats) >= 2
     decoder = frames.Decoder()
-    assert [kind for chunk in chunks for kind, _ in decoder.feed(chunk)] == [frames.START, frames.DATA, frames.DONE]
+    assert [kind for chunk in chunks for kind, _ in decoder.feed(chunk)] == [
+        frames.START,
+        frames.DATA,
+        frames.DONE,
+    ]
 
 
 def test_an_answer_that_begins_before_its_end_has_no_length(at: Fixture) -> None:
@@ -245,7 +259,7 @@ def test_an_answer_that_begins_before_its_end_has_no_length(at: Fixture) -> None
     result.close()
 
 
-def test_slow_output_is_flushed_to_the_gulp_before_more_comes(at: Fixture) -> None:
+def test_slow_output_is_padded_to_a_chunk_of_the_proxy(at: Fixture) -> None:
     flushed = threading.Event()
 
     def script(worker: WorkerRun) -> None:
@@ -273,7 +287,7 @@ def test_slow_output_is_flushed_to_the_gulp_before_more_comes(at: Fixture) -> No
 
 
 @pytest.mark.parametrize("read", [0, 1, 2])
-def test_closing_the_answer_at_any_time_cancels_and_gives_every_descriptor_back(at: Fixture, read: int) -> None:
+def test_closing_the_answer_at_any_time_cancels_and_closes_all_descriptors(at: Fixture, read: int) -> None:
     cancelled: list[bool] = []
 
     def script(worker: WorkerRun) -> None:
@@ -293,16 +307,16 @@ def test_closing_the_answer_at_any_time_cancels_and_gives_every_descriptor_back(
     assert read == 0 or wait_until(lambda: cancelled == [True])
 
 
-def test_a_defect_of_ours_is_told_as_such_and_logged(at: Fixture) -> None:
+def test_an_internal_error_is_reported_and_logged(at: Fixture) -> None:
     del at.server.headers["X-Timestamp"]
-    at.filter._services = replace(at.filter._services, launcher=None)  # type: ignore[arg-type]
+    at.filter._context = replace(at.filter._context, launcher=None)  # type: ignore[arg-type]
     with pytest.raises(Exception, match="internal error") as caught:
         at.read()
     assert caught.value.status == 500
     assert "ERROR storlets" in at.logger.text
 
 
-def test_the_description_survives_its_headers_and_too_long_a_one_has_none() -> None:
+def test_a_description_survives_its_headers_unless_it_is_too_long() -> None:
     wanted = BackendInvocation("tx-1", VERSION, {"k": "ü" * 3000}, ((1, None),), True, GULP)
     headers = wanted.to_headers()
     assert headers is not None
@@ -327,7 +341,7 @@ def test_the_description_survives_its_headers_and_too_long_a_one_has_none() -> N
         ("1K", {"Memory": 1 << 40}, {"Memory": float(1 << 41)}, 512, True),
     ],
 )
-def test_the_node_that_runs_it_applies_its_own_maxima_under_what_it_is_told(  # noqa: PLR0917
+def test_a_node_applies_its_own_maxima_to_the_limits_of_the_request(  # noqa: PLR0917
     at: Fixture,
     short_dir: Path,
     own: str,
@@ -350,5 +364,5 @@ def test_the_node_that_runs_it_applies_its_own_maxima_under_what_it_is_told(  # 
     finally:
         result.close()
     assert code == ("" if is_ok else "storlet.limit.output")
-    (asked,) = [message for message in at.node.asked if isinstance(message, messages.Acquire)]
-    assert asked.storlet.limits.memory_bytes == memory << 20
+    (acquire,) = [message for message in at.node.asked if isinstance(message, messages.Acquire)]
+    assert acquire.storlet.limits.memory_bytes == memory << 20

@@ -17,8 +17,11 @@ from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
 from tests.unit.middleware.proxy.test_run import failing
 from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
 
-#: The client has read what a storlet wrote before it failed.
+#: Set when the client has read the storlet's output before its failure.
 HALF_CAME = threading.Event()
+
+#: The file name by which the product finds a thread that holds a pooled connection.
+MEMCACHED = "/x/site-packages/swift/common/memcached.py"
 
 Make = Callable[..., Proxy]
 Serve = Callable[[Proxy], int]
@@ -51,16 +54,17 @@ class QuietLog(Logger):
     def write(self, text: str) -> None: ...
 
 
-def ask(port: int, version: str = "1.1", method: str = "GET", more: str = "", body: bytes = b"") -> Any:
+def send_request(port: int, version: str = "1.1", method: str = "GET", more: str = "", body: bytes = b"") -> Any:
     client = socket.create_connection(("127.0.0.1", port))
-    client.setblocking(False)  # not a green socket: those show a reset as an orderly end
-    head = f"{method} /v1/{ACCOUNT}/c/o HTTP/{version}\r\nHost: x\r\nX-Run-Storlet: up.py\r\nConnection: close\r\n{more}\r\n"
+    client.setblocking(False)  # a green socket shows a reset as an orderly end
+    head = f"{method} /v1/{ACCOUNT}/c/o HTTP/{version}\r\nHost: x\r\nX-Run-Storlet: up.py\r\n"
+    head += f"Connection: close\r\n{more}\r\n"
     client.sendall(head.encode() + body)
     return client
 
 
 def read(client: socket.socket) -> tuple[bytes, bool]:
-    """What came, and whether the connection was reset at its end."""
+    """The received bytes, and True if the connection was reset."""
     data = b""
     with client, eventlet.Timeout(20):
         while True:
@@ -78,14 +82,14 @@ def read(client: socket.socket) -> tuple[bytes, bool]:
                     return data, False
 
 
-def test_a_whole_answer_ends_with_its_last_chunk(make_proxy: Callable[..., Proxy], serve: Serve) -> None:
+def test_a_complete_answer_ends_with_its_last_chunk(make_proxy: Callable[..., Proxy], serve: Serve) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"HELLO")
         time.sleep(0.2)
         worker.succeed()
 
-    data, was_reset = read(ask(serve(make_proxy(script))))
+    data, was_reset = read(send_request(serve(make_proxy(script))))
     assert b"HELLO" in data
     assert data.endswith(b"0\r\n\r\n")
     assert not was_reset
@@ -100,26 +104,26 @@ def slow_failure(worker: WorkerRun) -> None:
 
 
 def test_a_broken_answer_has_no_last_chunk(make_proxy: Make, serve: Serve) -> None:
-    data, _ = read(ask(serve(make_proxy(slow_failure))))
+    data, _ = read(send_request(serve(make_proxy(slow_failure))))
     assert b"200 OK" in data
     assert not data.endswith(b"0\r\n\r\n")
 
 
-def test_a_broken_answer_to_an_old_client_is_a_reset(make_proxy: Make, serve: Serve) -> None:
-    data, was_reset = read(ask(serve(make_proxy(slow_failure)), "1.0"))
+def test_a_broken_answer_to_an_http_1_0_client_is_a_reset(make_proxy: Make, serve: Serve) -> None:
+    data, was_reset = read(send_request(serve(make_proxy(slow_failure)), "1.0"))
     assert b"200 OK" in data
     assert was_reset
 
 
 def test_an_early_failure_keeps_its_status_on_the_wire(make_proxy: Make, serve: Serve) -> None:
-    data, _ = read(ask(serve(make_proxy(failing())), "1.0"))
+    data, _ = read(send_request(serve(make_proxy(failing())), "1.0"))
     assert data.startswith(b"HTTP/1.1 422 Unprocessable Entity")
     assert b"X-Storlet-Error: storlet.failed" in data.replace(b"x-storlet-error", b"X-Storlet-Error")
 
 
 @pytest.mark.parametrize("after", [b"", b"some"])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_a_client_that_leaves_a_silent_storlet_is_noticed_within_a_second(
+def test_a_disconnect_during_a_silent_storlet_is_detected_within_a_second(
     make_proxy: Make, serve: Serve, method: str, after: bytes
 ) -> None:
     cancelled: list[float] = []
@@ -132,25 +136,33 @@ def test_a_client_that_leaves_a_silent_storlet_is_noticed_within_a_second(
             cancelled.append(time.monotonic())
 
     proxy = make_proxy(script)
-    client = ask(serve(proxy), method=method, more="Content-Length: 2\r\n" if method == "PUT" else "", body=b"")
+    client = send_request(
+        serve(proxy),
+        method=method,
+        more="Content-Length: 2\r\n" if method == "PUT" else "",
+        body=b"",
+    )
     assert wait_until(lambda: bool(proxy.filter._proxy._inflight))
     eventlet.sleep(0.2)
     client.close()
     left = time.monotonic()
     assert wait_until(lambda: bool(cancelled))
-    # Where the body is empty the promise itself; with a margin otherwise, for machines that stand still.
+    # With an empty body, the promised time; else with a margin for slow machines.
     assert cancelled[0] - left < (3 if after else 1.2)
     assert wait_until(lambda: not proxy.filter._proxy._inflight)
 
 
-def test_a_client_that_leaves_while_swift_holds_a_pooled_connection_is_noticed_after_that() -> None:
-    """Swift's memcache client would never give the connection back: after sixteen of those nobody's token can be checked."""
+def test_a_disconnect_is_raised_only_after_swift_returns_a_pooled_connection() -> None:
+    """Swift's memcache client would never return the connection to its pool of sixteen.
+
+    With an empty pool no token can be checked.
+    """
     here, there = socket.socketpair()
     there.close()
     seen: list[str] = []
     source = "def get(wait):\n    wait(0.6)\n    returned.append('connection')\n"
     memcached: dict[str, Any] = {"returned": seen}
-    exec(compile(source, "/x/site-packages/swift/common/memcached.py", "exec"), memcached)  # noqa: S102
+    exec(compile(source, MEMCACHED, "exec"), memcached)  # noqa: S102
 
     class Input:
         def get_socket(self) -> socket.socket:
@@ -171,11 +183,11 @@ def test_a_client_that_leaves_while_swift_holds_a_pooled_connection_is_noticed_a
     assert seen == ["connection", "gone"]
 
 
-def test_a_task_that_holds_a_pooled_connection_is_ended_after_that() -> None:
+def test_a_task_is_ended_only_after_it_returns_a_pooled_connection() -> None:
     seen: list[str] = []
     source = "def get(wait):\n    wait(0.1)\n    returned.append('connection')\n"
     memcached: dict[str, Any] = {"returned": seen}
-    exec(compile(source, "/x/site-packages/swift/common/memcached.py", "exec"), memcached)  # noqa: S102
+    exec(compile(source, MEMCACHED, "exec"), memcached)  # noqa: S102
 
     def work() -> None:
         memcached["get"](eventlet.sleep)
