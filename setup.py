@@ -28,7 +28,12 @@ setup(
     packages=find_packages(include=["storlet_middleware*", "storlet_daemon*", "rules*"]),
     include_package_data=True,
     package_data={"": ["*.rst", "*.json"]},
-    data_files=[("share/swift-storlets/etc", [str(p.relative_to(HERE)) for p in sorted((HERE / "etc").glob("*"))])],
+    data_files=[
+        (
+            "share/swift-storlets/etc",
+            [str(p.relative_to(HERE)) for p in sorted((HERE / "etc").glob("*"))],
+        )
+    ],
     install_requires=requirements(),
     entry_points={
         "paste.filter_factory": ["storlets = storlet_middleware.filter:filter_factory"],

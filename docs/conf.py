@@ -15,5 +15,8 @@ extensions = ["sphinx.ext.autodoc"]
 autodoc_typehints = "none"
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
-html_theme_options = {"description": "functions on the node that holds the data", "page_width": "1000px"}
+html_theme_options = {
+    "description": "functions on the node that holds the data",
+    "page_width": "1000px",
+}
 nitpicky = False

@@ -39,7 +39,12 @@ def read(name: str, node: Node, faults: Faults) -> Action:
     if name == "deny":
         return Deny(values.line(node, "the message of deny", faults, _MAX_MESSAGE) or "")
     if values.truth(node, "allow", faults) is False:
-        faults.add("value.bad", node.place, "allow: false does nothing", "write allow: true, or deny with a message")
+        faults.add(
+            "value.bad",
+            node.place,
+            "allow: false does nothing",
+            "write allow: true, or deny with a message",
+        )
     return Allow()
 
 
@@ -47,7 +52,9 @@ def _steps(node: Node, faults: Faults) -> tuple[Step, ...]:
     items = node.items if isinstance(node, Sequence) else (node,)
     if not 1 <= len(items) <= MAX_STEPS:
         text = f"run has {len(items)} storlets"
-        faults.add("value.bad", node.place, text, f"name 1 to {MAX_STEPS}, in the order in which they run")
+        faults.add(
+            "value.bad", node.place, text, f"name 1 to {MAX_STEPS}, in the order in which they run"
+        )
     return tuple(_step(item, faults) for item in items)
 
 
@@ -55,7 +62,9 @@ def _step(node: Node, faults: Faults) -> Step:
     if isinstance(node, Scalar):
         return Step(_storlet(node, faults), place=node.place)
     entries = values.mapping(node, "a storlet of run", faults, _STEP_EXAMPLE)
-    known = values.fields(entries, "a storlet of run", ("storlet", "parameters", "on", "limits"), faults)
+    known = values.fields(
+        entries, "a storlet of run", ("storlet", "parameters", "on", "limits"), faults
+    )
     if isinstance(node, Mapping) and "storlet" not in node:
         faults.add("key.missing", node.place, "the storlet is not named", "add storlet: its name")
     return Step(
@@ -70,21 +79,30 @@ def _step(node: Node, faults: Faults) -> Step:
 def _storlet(node: Node, faults: Faults) -> str:
     name = values.line(node, "the storlet's name", faults, 255) or ""
     if "/" in name:
-        help_ = "write the name of the object in the account's storlet container, without the container"
+        help_ = (
+            "write the name of the object in the account's storlet container, without the container"
+        )
         faults.add("value.bad", node.place, f"the storlet's name {quoted(name)} has a slash", help_)
     return name
 
 
 def _parameters(node: Node, faults: Faults) -> tuple[tuple[str, Template], ...]:
     entries = values.mapping(node, "parameters", faults, '{width: "128", name: "{object}"}')
-    return tuple((_parameter_name(key, faults), _template(key, value, faults)) for key, value in entries.entries)
+    return tuple(
+        (_parameter_name(key, faults), _template(key, value, faults))
+        for key, value in entries.entries
+    )
 
 
 def _parameter_name(key: Scalar, faults: Faults) -> str:
-    fits = key.text.strip() and len(key.text) <= 128 and ":" not in key.text and key.text.isprintable()
+    fits = (
+        key.text.strip() and len(key.text) <= 128 and ":" not in key.text and key.text.isprintable()
+    )
     if not fits:
         text = f"{quoted(key.text)} cannot be a parameter's name"
-        faults.add("value.bad", key.place, text, "write 1 to 128 printable characters without a colon")
+        faults.add(
+            "value.bad", key.place, text, "write 1 to 128 printable characters without a colon"
+        )
     if key.text.startswith("storlet_"):
         help_ = "choose another name; the engine's own parameters begin so"
         faults.add("value.bad", key.place, f"the parameter {quoted(key.text)} is reserved", help_)
@@ -111,13 +129,24 @@ def _limits(node: Node, faults: Faults) -> tuple[tuple[str, str], ...]:
         if not re.fullmatch(r"[a-z]{1,32}(-[a-z]{1,32}){0,4}", key.text):
             text = f"{quoted(key.text)} cannot be a limit"
             faults.add(
-                "value.bad", key.place, text, "write it as in X-Storlet-Limit-*, in lower case: memory, open-files"
+                "value.bad",
+                key.place,
+                text,
+                "write it as in X-Storlet-Limit-*, in lower case: memory, open-files",
             )
-        if isinstance(value, Scalar) and value.guess in (Guess.NUMBER, Guess.STRING) and value.text.strip():
+        if (
+            isinstance(value, Scalar)
+            and value.guess in (Guess.NUMBER, Guess.STRING)
+            and value.text.strip()
+        ):
             found.append((key.text, value.text.strip()))
         else:
-            text = f"the limit {quoted(key.text)} wants a value, and this is {values.describe(value)}"
-            faults.add("value.type", value.place, text, "write it as in X-Storlet-Limit-*: 64M, 30s, 2")
+            text = (
+                f"the limit {quoted(key.text)} wants a value, and this is {values.describe(value)}"
+            )
+            faults.add(
+                "value.type", value.place, text, "write it as in X-Storlet-Limit-*: 64M, 30s, 2"
+            )
     return tuple(found)
 
 
@@ -126,9 +155,18 @@ def reverse(node: Node, faults: Faults) -> Reverse:
     entries = values.mapping(node, "and-reverse-on-read", faults, "{run: ..., when: {...}}")
     known = values.fields(entries, "and-reverse-on-read", ("run", "when"), faults)
     if isinstance(node, Mapping) and "run" not in node:
-        faults.add("key.missing", node.place, "and-reverse-on-read runs nothing", "add run: the storlet that undoes it")
+        faults.add(
+            "key.missing",
+            node.place,
+            "and-reverse-on-read runs nothing",
+            "add run: the storlet that undoes it",
+        )
     steps = _steps(known["run"], faults) if "run" in known else ()
-    return Reverse(steps, cautious(when.read(known["when"], faults))) if "when" in known else Reverse(steps)
+    return (
+        Reverse(steps, cautious(when.read(known["when"], faults)))
+        if "when" in known
+        else Reverse(steps)
+    )
 
 
 def can_be_put(condition: Condition) -> bool:
@@ -140,14 +178,22 @@ def _answer_for_put(test: Test) -> bool | None:
     if test.fact != "method":
         return None
     operand = test.operand
-    return "PUT" in operand if test.operator is Operator.ONE_OF and isinstance(operand, frozenset) else operand == "PUT"
+    return (
+        "PUT" in operand
+        if test.operator is Operator.ONE_OF and isinstance(operand, frozenset)
+        else operand == "PUT"
+    )
 
 
 def passes(node: Node, faults: Faults) -> Passes:
     """``pass``: what of the source leaves with the result."""
-    entries = values.mapping(node, "pass", faults, "{metadata: [project, x-*], headers: [last-modified]}")
+    entries = values.mapping(
+        node, "pass", faults, "{metadata: [project, x-*], headers: [last-modified]}"
+    )
     known = values.fields(entries, "pass", ("metadata", "headers"), faults)
-    metadata = _pass_names(known["metadata"], "pass metadata", faults) if "metadata" in known else ()
+    metadata = (
+        _pass_names(known["metadata"], "pass metadata", faults) if "metadata" in known else ()
+    )
     headers = _pass_names(known["headers"], "pass headers", faults) if "headers" in known else ()
     return Passes(metadata, headers)
 
@@ -167,12 +213,20 @@ def _pass_names(node: Node, what: str, faults: Faults) -> tuple[str, ...]:
         if not name or not _PASS_NAME.fullmatch(name):
             text = f"{quoted(item.text)} in {what} is no name"
             faults.add(
-                "value.bad", item.place, text, "write a name such as last-modified; * only at the end, for any rest"
+                "value.bad",
+                item.place,
+                text,
+                "write a name such as last-modified; * only at the end, for any rest",
             )
         elif "_" in name:
             text = f"{quoted(item.text)} in {what} never occurs: in names of headers Swift reads _ as -"
             faults.add("value.bad", item.place, text, f"write {name.replace('_', '-')}")
         elif what == "pass headers" and never_passes(name):
-            faults.add("value.bad", item.place, f"{name} of the source never leaves with a result", _never_help(name))
+            faults.add(
+                "value.bad",
+                item.place,
+                f"{name} of the source never leaves with a result",
+                _never_help(name),
+            )
         found.append(name)
     return tuple(found)

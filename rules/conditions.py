@@ -160,7 +160,9 @@ def _stored(read: Callable[[ObjectFacts, str], Value]) -> Callable[[Facts, str],
     return of_facts
 
 
-def _holder(read: Callable[[ContainerFacts, str], Value]) -> Callable[[Facts, str], Value | Unknown]:
+def _holder(
+    read: Callable[[ContainerFacts, str], Value],
+) -> Callable[[Facts, str], Value | Unknown]:
     def of_facts(facts: Facts, key: str) -> Value | Unknown:
         if facts.container is None:
             return None
@@ -237,7 +239,9 @@ def comparison(test: Test) -> Callable[[Anything], bool]:
     """What ``test`` makes of a value that is there."""
     operand: Anything = test.operand
     if test.operator is Operator.WITHIN:
-        return _within_networks(operand) if TABLE[test.fact].kind is Kind.NETWORK else _within(operand)
+        return (
+            _within_networks(operand) if TABLE[test.fact].kind is Kind.NETWORK else _within(operand)
+        )
     return _COMPARISONS[test.operator](operand)
 
 
@@ -246,11 +250,17 @@ def holds_of_missing(test: Test) -> bool:
     return test.operator is Operator.PRESENT and test.operand is False
 
 
-def _within_networks(networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]) -> Callable[[Address], bool]:
+def _within_networks(
+    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...],
+) -> Callable[[Address], bool]:
     """As numbers: the classes of the standard library take a microsecond for each network."""
     is_within = {
         version: _within(
-            merged((int(net.network_address), int(net.broadcast_address)) for net in networks if net.version == version)
+            merged(
+                (int(net.network_address), int(net.broadcast_address))
+                for net in networks
+                if net.version == version
+            )
         )
         for version in (4, 6)
     }

@@ -52,11 +52,13 @@ class Compiled:
     def __init__(self, rules: RuleSet) -> None:
         compiler = _Compiler()
         self.rules: Final = rules
-        self.needs: Final = frozenset(group for rule in rules.rules for group in _groups_of_rule(rule)) - {
-            Group.REQUEST
-        }
+        self.needs: Final = frozenset(
+            group for rule in rules.rules for group in _groups_of_rule(rule)
+        ) - {Group.REQUEST}
         #: Whether a stored object may have to be undone on reading, which its own metadata tells.
-        self.has_reverse: Final = any(isinstance(rule.action, Run) and rule.action.reverse for rule in rules.rules)
+        self.has_reverse: Final = any(
+            isinstance(rule.action, Run) and rule.action.reverse for rule in rules.rules
+        )
         self._entries: Final = [_Entry.of(rule, compiler) for rule in rules.rules]
         self._index: Final = Index([rule.condition for rule in rules.rules], compiler.slot_of)
         self._readers: Final = compiler.readers
@@ -115,11 +117,17 @@ class Compiled:
     def _with_unknown(self, facts: Facts, unknown: frozenset[str]) -> _Values:
         """What the tests see: the name of what is unknown must not be missing, or all that belongs to it would be."""
         if "container" in unknown:
-            facts = replace(facts, container="-" if facts.container is None else facts.container, holder=UNKNOWN)
+            facts = replace(
+                facts, container="-" if facts.container is None else facts.container, holder=UNKNOWN
+            )
         if "object" in unknown:
-            facts = replace(facts, object="-" if facts.object is None else facts.object, stored=UNKNOWN)
+            facts = replace(
+                facts, object="-" if facts.object is None else facts.object, stored=UNKNOWN
+            )
         values = _Values(self._readers, facts)
-        values.update((number, UNKNOWN) for number, (fact, _) in enumerate(self._slots) if fact in unknown)
+        values.update(
+            (number, UNKNOWN) for number, (fact, _) in enumerate(self._slots) if fact in unknown
+        )
         return values
 
     def reverse(self, name: str, facts: Facts) -> Reverse | Needs | None:
@@ -134,13 +142,17 @@ class Compiled:
         considered = []
         for rule in self.rules.rules:
             outcome, is_passed_over = holds(rule.condition, facts), explicit and gives_way(rule)
-            considered.append(Considered(rule, outcome, observe(rule.condition, facts), is_passed_over))
+            considered.append(
+                Considered(rule, outcome, observe(rule.condition, facts), is_passed_over)
+            )
             if outcome is not False and not is_passed_over:
                 break
         answer = self.decide(facts, explicit)
         needs = answer.groups if isinstance(answer, Needs) else frozenset()
         decider = answer.rule if isinstance(answer, Decision) else None
-        return Explanation(decider, needs, tuple(considered), len(self.rules.rules) - len(considered))
+        return Explanation(
+            decider, needs, tuple(considered), len(self.rules.rules) - len(considered)
+        )
 
 
 def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) is what it is
@@ -210,7 +222,11 @@ def _groups_of_rule(rule: Rule) -> frozenset[Group]:
         return groups
     groups |= _groups_of_steps(rule.action.steps)
     reverse = rule.action.reverse
-    return groups | groups_of(reverse.condition) | _groups_of_steps(reverse.steps) if reverse else groups
+    return (
+        groups | groups_of(reverse.condition) | _groups_of_steps(reverse.steps)
+        if reverse
+        else groups
+    )
 
 
 # --- conditions as closures -------------------------------------------------------------------------------------------

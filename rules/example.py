@@ -152,7 +152,9 @@ def read(mapping: Mapping[str, Anything]) -> Facts:
     """The request of a mapping; raises :class:`ExampleError` with every fault."""
     faults: list[str] = []
     one: dict[str, Anything] = {}
-    maps: dict[str, dict[str, str]] = {name: {} for name, fact in TABLE.items() if fact.kind is Kind.STRINGS}
+    maps: dict[str, dict[str, str]] = {
+        name: {} for name, fact in TABLE.items() if fact.kind is Kind.STRINGS
+    }
     for name, value in mapping.items():
         try:
             _read_entry(name, value, one, maps)
@@ -177,7 +179,9 @@ def read(mapping: Mapping[str, Anything]) -> Facts:
         query=maps["query"],
         client_address=one.get("client-address"),
         minute_of_week=one.get("time"),
-        stored=ObjectFacts("object" in one, one.get("content-type"), one.get("size"), maps["metadata"]),
+        stored=ObjectFacts(
+            "object" in one, one.get("content-type"), one.get("size"), maps["metadata"]
+        ),
         holder=ContainerFacts(maps["container-metadata"], one.get("policy")),
     )
 
@@ -192,23 +196,33 @@ def _out_of_place(named: Collection[str]) -> Iterable[str]:
         yield "object is in no container: name the container as well"
 
 
-def _read_entry(name: Anything, value: Anything, one: dict[str, Anything], maps: Mapping[str, dict[str, str]]) -> None:
+def _read_entry(
+    name: Anything, value: Anything, one: dict[str, Anything], maps: Mapping[str, dict[str, str]]
+) -> None:
     head, dot, key = name.partition(".") if isinstance(name, str) else (name, "", "")
     if head not in TABLE or (dot and head not in maps):
         near = difflib.get_close_matches(str(head), TABLE, 1)
-        raise ExampleError([f"there is no {name!r}" + (f"; do you mean {near[0]!r}?" if near else "")])
+        raise ExampleError(
+            [f"there is no {name!r}" + (f"; do you mean {near[0]!r}?" if near else "")]
+        )
     if head not in maps:
         one[head] = _READERS[TABLE[head].kind](head, value)
     elif dot:
         maps[head][_key(head, key)] = _text(name, value)
     elif isinstance(value, Mapping):
-        maps[head].update({_key(head, each): _text(f"{head}.{each}", entry) for each, entry in value.items()})
+        maps[head].update(
+            {_key(head, each): _text(f"{head}.{each}", entry) for each, entry in value.items()}
+        )
     else:
         raise ExampleError([f"{head} needs the name of an entry: {head}.x"])
 
 
 def _key(name: str, key: Anything) -> str:
-    return _text(f"a name in {name}", key).lower() if TABLE[name].keys_ignore_case else _text(f"a name in {name}", key)
+    return (
+        _text(f"a name in {name}", key).lower()
+        if TABLE[name].keys_ignore_case
+        else _text(f"a name in {name}", key)
+    )
 
 
 def _text(name: str, value: Anything) -> str:
@@ -248,7 +262,9 @@ def _minute(name: str, value: Anything) -> int:
 
 
 def _flag(name: str, value: Anything) -> bool:
-    if value not in (True, False, "true", "false") or isinstance(value, int) is not isinstance(value, bool):
+    if value not in (True, False, "true", "false") or isinstance(value, int) is not isinstance(
+        value, bool
+    ):
         raise ExampleError([f"{name} is true or false"])
     return value in (True, "true")
 

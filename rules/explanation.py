@@ -54,7 +54,9 @@ class Considered:
         said = {True: "matches", False: "does not match", None: "is not decided yet"}[self.outcome]
         if self.gives_way and self.outcome is not False:
             said += " but gives way to the storlet that the client asks for"
-        reasons = "; ".join(seen.line(hidden) for seen in self.observations) or "it has no condition"
+        reasons = (
+            "; ".join(seen.line(hidden) for seen in self.observations) or "it has no condition"
+        )
         return f"rule {self.rule.name} (line {self.rule.place.line}) {said}: {reasons}"
 
 
@@ -89,7 +91,9 @@ class Explanation:
 
     def undecided(self) -> str:
         """Of a request of which something has to be looked up first."""
-        return f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}"
+        return (
+            f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}"
+        )
 
     def _verdict(self) -> tuple[str, ...]:
         if self.needs:
@@ -120,7 +124,11 @@ def observe(condition: Condition, facts: Facts) -> tuple[Observation, ...]:
     if decisive in outcomes:
         return observe(condition.parts[outcomes.index(decisive)], facts)
     open_ = None in outcomes
-    parts = [part for part, outcome in zip(condition.parts, outcomes, strict=True) if outcome is None or not open_]
+    parts = [
+        part
+        for part, outcome in zip(condition.parts, outcomes, strict=True)
+        if outcome is None or not open_
+    ]
     return tuple(seen for part in parts for seen in observe(part, facts))
 
 

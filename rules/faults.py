@@ -36,7 +36,9 @@ class Faults:
 
     def findings(self) -> tuple[Finding, ...]:
         """In the order of the text."""
-        found = sorted(self._findings, key=lambda finding: (finding.place.line, finding.place.column))
+        found = sorted(
+            self._findings, key=lambda finding: (finding.place.line, finding.place.column)
+        )
         if self._more:
             text = f"there are {self._more:,} more faults"
             found.append(Finding(Severity.ERROR, "more", found[-1].place, text, "mend these first"))
@@ -55,7 +57,11 @@ def quoted(text: str) -> str:
 def among(text: str, known: Iterable[str]) -> str:
     """How to mend an unknown name: the nearest known one, else all of them."""
     names = list(known)
-    close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5) if len(text) <= _QUOTED else []
+    close = (
+        difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+        if len(text) <= _QUOTED
+        else []
+    )
     return f"did you mean {close[0]!r}?" if close else _all_of(names)
 
 

@@ -209,6 +209,8 @@ def _as_pattern(piece: Piece) -> str:
     if isinstance(piece, str):
         return re.escape(piece)
     if isinstance(piece, OneOf):
-        ranges = "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in sorted(piece.ranges))
+        ranges = "".join(
+            f"{re.escape(first)}-{re.escape(last)}" for first, last in sorted(piece.ranges)
+        )
         return f"[{'^' if piece.is_negated else ''}{ranges}]"
     return "."

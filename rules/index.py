@@ -57,14 +57,21 @@ class Index:
 
     def __init__(self, conditions: Sequence[Condition], slot_of: Callable[[Test], int]) -> None:
         keys = [list(_keys(condition)) for condition in conditions]
-        sharing = Counter((key.place, wanted) for of_rule in keys for key in of_rule for wanted in key.wanted)
+        sharing = Counter(
+            (key.place, wanted) for of_rule in keys for key in of_rule for wanted in key.wanted
+        )
         self._always: Final[list[int]] = []
         tables: dict[tuple[str, str | None, int], _Table] = {}
         for number, of_rule in enumerate(keys):
             if not of_rule:
                 self._always.append(number)
                 continue
-            key = min(of_rule, key=lambda key: max((sharing[key.place, wanted] for wanted in key.wanted), default=0))
+            key = min(
+                of_rule,
+                key=lambda key: max(
+                    (sharing[key.place, wanted] for wanted in key.wanted), default=0
+                ),
+            )
             is_set = TABLE[key.test.fact].kind is Kind.SET
             table = tables.setdefault(key.place, (slot_of(key.test), key.cut, is_set, {}, []))
             # Entries of a listing are asked about without knowing all of them.
@@ -83,10 +90,14 @@ class Index:
             if value is UNKNOWN:
                 found.extend(every)
             elif is_set:
-                found.extend(number for member in _members(value) for number in by_value.get(member, ()))
+                found.extend(
+                    number for member in _members(value) for number in by_value.get(member, ())
+                )
             else:
                 part = str(value)
-                found.extend(by_value.get(part if not cut else part[:cut] if cut > 0 else part[cut:], ()))
+                found.extend(
+                    by_value.get(part if not cut else part[:cut] if cut > 0 else part[cut:], ())
+                )
         # A rule may want one of several that are all there.
         return sorted(self._always + list(set(found))) if found else self._always
 
@@ -131,4 +142,7 @@ def _wanted(test: Test) -> Iterator[tuple[int, frozenset[str]]]:
 def _ends(operator: Operator, operand: str) -> tuple[str, str]:
     if operator is Operator.GLOB:
         return glob.ends(operand)
-    return operand if operator is Operator.PREFIX else "", operand if operator is Operator.SUFFIX else ""
+    return (
+        operand if operator is Operator.PREFIX else "",
+        operand if operator is Operator.SUFFIX else "",
+    )

@@ -37,7 +37,9 @@ class Operator(Enum):
     AT_MOST = "at-most"  # int
     WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive, in order and apart
     IS = "is"  # bool: of a fact that is true or false
-    PRESENT = "present"  # bool: the value is there (true) or missing (false); an empty set is missing
+    PRESENT = (
+        "present"  # bool: the value is there (true) or missing (false); an empty set is missing
+    )
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def _header_name(name: str) -> str:
 
 def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
     return bool(name) and any(
-        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        for pattern in patterns
     )
 
 

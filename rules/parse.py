@@ -68,7 +68,9 @@ def parse(text_: bytes | str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     root = text.read(text_, faults)
     rules = _document(root, faults) if root is not None else ()
     if root is None and not faults:
-        faults.add("key.missing", Place(1, 1), "there is nothing here", "write version: 1 and rules: []")
+        faults.add(
+            "key.missing", Place(1, 1), "there is nothing here", "write version: 1 and rules: []"
+        )
     if not faults:
         _limit_globs(rules, faults)
     if faults:
@@ -90,18 +92,30 @@ def _document(root: Node, faults: Faults) -> tuple[Rule, ...]:
                 faults.add("key.missing", root.place, f"{key} is missing", f"add {example}")
     version = known.get("version")
     if version is not None and getattr(version, "text", None) != VERSION:
-        faults.add("value.bad", version.place, "this version is not known", f"write version: {VERSION}")
+        faults.add(
+            "value.bad", version.place, "this version is not known", f"write version: {VERSION}"
+        )
     return _rules(known["rules"], faults) if "rules" in known else ()
 
 
 def _rules(node: Node, faults: Faults) -> tuple[Rule, ...]:
     if not isinstance(node, Sequence):
         said = f"rules wants a list, and this is {values.describe(node)}"
-        faults.add("value.type", node.place, said, "begin each rule with '- name: ...'; write [] for no rules")
+        faults.add(
+            "value.type",
+            node.place,
+            said,
+            "begin each rule with '- name: ...'; write [] for no rules",
+        )
         return ()
     if len(node.items) > MAX_RULES:
         help_ = "use globs, prefixes and lists in place of a rule for each name"
-        faults.add("size.rules", node.items[MAX_RULES].place, f"there are more than {MAX_RULES:,} rules", help_)
+        faults.add(
+            "size.rules",
+            node.items[MAX_RULES].place,
+            f"there are more than {MAX_RULES:,} rules",
+            help_,
+        )
         return ()
     rules = tuple(_rule(item, faults) for item in node.items)
     _refuse_equal_names(rules, faults)
@@ -117,13 +131,24 @@ def _refuse_equal_names(rules: tuple[Rule, ...], faults: Faults) -> None:
 
 
 def _rule(node: Node, faults: Faults) -> Rule:
-    entries = values.mapping(node, "a rule", faults, "name: ..., when: {...} and one of run, deny, allow")
+    entries = values.mapping(
+        node, "a rule", faults, "name: ..., when: {...} and one of run, deny, allow"
+    )
     known = values.fields(entries, "a rule", _KEYS, faults)
     name = _name(known["name"], faults) if "name" in known else ""
     if isinstance(node, Mapping) and "name" not in node:
-        faults.add("key.missing", node.place, "the rule has no name", "add name: what it is for; clients will see it")
+        faults.add(
+            "key.missing",
+            node.place,
+            "the rule has no name",
+            "add name: what it is for; clients will see it",
+        )
     condition = when.read(known["when"], faults) if "when" in known else All()
-    is_mandatory = bool(values.truth(known["mandatory"], "mandatory", faults)) if "mandatory" in known else False
+    is_mandatory = (
+        bool(values.truth(known["mandatory"], "mandatory", faults))
+        if "mandatory" in known
+        else False
+    )
     action = _action(entries, known, condition, faults)
     _refuse_misplaced(known, action, faults, is_mandatory=is_mandatory)
     return Rule(
@@ -152,11 +177,18 @@ def _name(node: Node, faults: Faults) -> str:
     return name or ""
 
 
-def _action(entries: Mapping, known: dict[str, Node], condition: Condition, faults: Faults) -> Action:
+def _action(
+    entries: Mapping, known: dict[str, Node], condition: Condition, faults: Faults
+) -> Action:
     named = [name for name in _ACTIONS if name in known]
     if len(named) != 1 and entries.entries:
         said = f"has {' and '.join(named)}" if named else "does nothing"
-        faults.add("rule.actions", entries.place, f"the rule {said}", "write exactly one of run, deny and allow")
+        faults.add(
+            "rule.actions",
+            entries.place,
+            f"the rule {said}",
+            "write exactly one of run, deny and allow",
+        )
     read = [actions.read(name, known[name], faults) for name in named]
     action = read[0] if read else Allow()
     node = known.get("and-reverse-on-read")
@@ -170,14 +202,18 @@ def _action(entries: Mapping, known: dict[str, Node], condition: Condition, faul
     return Run(action.steps, reverse)
 
 
-def _refuse_misplaced(known: dict[str, Node], action: Action, faults: Faults, *, is_mandatory: bool) -> None:
+def _refuse_misplaced(
+    known: dict[str, Node], action: Action, faults: Faults, *, is_mandatory: bool
+) -> None:
     """Options that would do nothing: whoever wrote them means something that does not happen."""
     if is_mandatory and isinstance(action, Allow) and "allow" in known:
         help_ = "leave it away, or write run or deny"
         faults.add("key.misplaced", known["mandatory"].place, "an allow cannot be mandatory", help_)
     if "explicit" in known and not (is_mandatory and isinstance(action, Run)):
         help_ = "leave it away, or make it a run with mandatory: true"
-        faults.add("key.misplaced", known["explicit"].place, "explicit belongs to a mandatory run", help_)
+        faults.add(
+            "key.misplaced", known["explicit"].place, "explicit belongs to a mandatory run", help_
+        )
     if "pass" in known and not isinstance(action, Run):
         faults.add("key.misplaced", known["pass"].place, "pass belongs to a run", "leave it away")
 
@@ -198,7 +234,9 @@ def _limit_globs(rules: tuple[Rule, ...], faults: Faults) -> None:
         tests = tests_of(rule.condition)
         if isinstance(rule.action, Run) and rule.action.reverse:
             tests += tests_of(rule.action.reverse.condition)
-        cost += sum(glob.cost(str(test.operand)) for test in tests if test.operator is Operator.GLOB)
+        cost += sum(
+            glob.cost(str(test.operand)) for test in tests if test.operator is Operator.GLOB
+        )
         if cost > MAX_GLOB_COST:
             said = (
                 f"up to here, what globs have between two * is longer than {MAX_GLOB_COST:,}, where {glob.PLAIN_IN_ONE} characters"

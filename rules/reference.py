@@ -66,15 +66,26 @@ def page() -> str:
     """The text of ``docs/reference/rules.rst``."""
     parts = [
         _HEAD,
-        _titled("Facts", _table(("key", "kind", "looks at"), [_row(fact) for fact in TABLE.values()])),
+        _titled(
+            "Facts", _table(("key", "kind", "looks at"), [_row(fact) for fact in TABLE.values()])
+        ),
         _titled("Combinations", _table(("key", "value", "holds when"), _COMBINATIONS)),
-        _titled("Kinds", _table(("kind", "written as", "comparisons"), [_kind(kind) for kind in Kind])),
+        _titled(
+            "Kinds", _table(("kind", "written as", "comparisons"), [_kind(kind) for kind in Kind])
+        ),
         _titled(
             "Comparisons",
-            _table(("key", "meaning"), [(f"``{each.value}``", said) for each, said in _COMPARISONS.items()]),
+            _table(
+                ("key", "meaning"),
+                [(f"``{each.value}``", said) for each, said in _COMPARISONS.items()],
+            ),
         ),
         _titled("Missing values", _MISSING, _bullets(_optional())),
-        _titled("What a condition costs", _COSTS, _table(("facts", "come from"), [_cost(group) for group in Group])),
+        _titled(
+            "What a condition costs",
+            _COSTS,
+            _table(("facts", "come from"), [_cost(group) for group in Group]),
+        ),
         _titled("Templates", _TEMPLATES, _bullets(f"``{{{name}}}``" for name in template.NAMES)),
     ]
     return "\n".join(parts)
@@ -102,7 +113,11 @@ In the values of a storlet's ``parameters``; ``{{`` and ``}}`` are braces. A req
 
 
 def _row(fact: Fact) -> tuple[str, str, str]:
-    choices = f" (``{'``, ``'.join(each.value for each in fact.operators)}`` only)" if fact.choices else ""
+    choices = (
+        f" (``{'``, ``'.join(each.value for each in fact.operators)}`` only)"
+        if fact.choices
+        else ""
+    )
     return f"``{fact.name}``", _KINDS[fact.kind] + choices, fact.help
 
 
@@ -117,7 +132,9 @@ def _optional() -> Iterable[str]:
 
 
 def _cost(group: Group) -> tuple[str, str]:
-    return ", ".join(f"``{fact.name}``" for fact in TABLE.values() if fact.group is group), _GROUPS[group]
+    return ", ".join(f"``{fact.name}``" for fact in TABLE.values() if fact.group is group), _GROUPS[
+        group
+    ]
 
 
 # --- reStructuredText -------------------------------------------------------------------------------------------------
@@ -137,8 +154,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in (head, *rows):
         for number, cell in enumerate(row):
             lead = "   * - " if number == 0 else "     - "
-            wrapped = textwrap.wrap(cell, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
-            lines += [(lead + wrapped[0]).rstrip(), *(" " * len(lead) + line for line in wrapped[1:])]
+            wrapped = textwrap.wrap(
+                cell, _WIDTH, break_long_words=False, break_on_hyphens=False
+            ) or [""]
+            lines += [
+                (lead + wrapped[0]).rstrip(),
+                *(" " * len(lead) + line for line in wrapped[1:]),
+            ]
     return "\n".join(lines) + "\n"
 
 

@@ -76,7 +76,10 @@ def planned(steps: Iterable[Step], facts: Facts, default_on: str | None) -> tupl
 
     :param default_on: where a storlet runs when the rule does not say.  An upload always has it at the proxy.
     """
-    return tuple(_planned(step, facts, "proxy" if facts.method == "PUT" else step.on or default_on) for step in steps)
+    return tuple(
+        _planned(step, facts, "proxy" if facts.method == "PUT" else step.on or default_on)
+        for step in steps
+    )
 
 
 def _planned(step: Step, facts: Facts, on: str | None) -> Planned:
@@ -120,13 +123,24 @@ class Report:
     shows_stored: bool = True
 
     @classmethod
-    def of(cls, facts: Facts, explanation: Explanation, default_on: str | None, *, shows_stored: bool = True) -> Report:
+    def of(
+        cls,
+        facts: Facts,
+        explanation: Explanation,
+        default_on: str | None,
+        *,
+        shows_stored: bool = True,
+    ) -> Report:
         """Of the rule that decides."""
         seen = facts if shows_stored else replace(facts, stored=UNKNOWN)
-        return cls(seen, explanation, planned(steps_of(explanation.rule), seen, default_on), shows_stored)
+        return cls(
+            seen, explanation, planned(steps_of(explanation.rule), seen, default_on), shows_stored
+        )
 
     @classmethod
-    def for_caller(cls, compiled: Compiled, facts: Facts, default_on: str | None, *, may_read: bool) -> Report:
+    def for_caller(
+        cls, compiled: Compiled, facts: Facts, default_on: str | None, *, may_read: bool
+    ) -> Report:
         """For the client whose request it is; what the rules keep from this client is kept back here, too.
 
         :param may_read: the client may read the object, as far as Swift is concerned.
@@ -227,7 +241,11 @@ def _called(rule: Rule | None) -> str:
 
 
 def _passes(passes: Passes | None) -> dict[str, list[str]] | None:
-    return None if passes is None else {"metadata": list(passes.metadata), "headers": list(passes.headers)}
+    return (
+        None
+        if passes is None
+        else {"metadata": list(passes.metadata), "headers": list(passes.headers)}
+    )
 
 
 def _leaving(passes: Passes) -> str:

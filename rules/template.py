@@ -57,7 +57,9 @@ def _name(text: str) -> str:
         return name
     if name.lower().startswith(_METADATA) and _KEY.fullmatch(name[len(_METADATA) :]):
         return name.lower()
-    raise TemplateError(f"{{{text}}} is not known; there are {', '.join(f'{{{known}}}' for known in NAMES)}")
+    raise TemplateError(
+        f"{{{text}}} is not known; there are {', '.join(f'{{{known}}}' for known in NAMES)}"
+    )
 
 
 def names(template: Template) -> tuple[str, ...]:
@@ -72,7 +74,9 @@ def groups(template: Template) -> frozenset[Group]:
 
 def render(template: Template, facts: Facts) -> str:
     """Raises :class:`MissingValue`.  The facts in :func:`groups` must be known."""
-    return "".join(_value(part, facts) if number % 2 else part for number, part in enumerate(template.parts))
+    return "".join(
+        _value(part, facts) if number % 2 else part for number, part in enumerate(template.parts)
+    )
 
 
 def _fact(name: str) -> tuple[str, str]:

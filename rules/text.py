@@ -91,11 +91,18 @@ def read(text: bytes | str, faults: Faults) -> Node | None:
         said = ", ".join(part for part in (error.context, error.problem) if part)
         faults.add("syntax", place, f"this is not YAML: {said}", _SYNTAX_HELP)
     except yaml.YAMLError as error:
-        faults.add("syntax", Place(1, 1), f"this is not YAML: {str(error).splitlines()[0]}", _SYNTAX_HELP)
-    except (ValueError, OverflowError):  # it makes a character or a number of what is neither, and does not look
+        faults.add(
+            "syntax", Place(1, 1), f"this is not YAML: {str(error).splitlines()[0]}", _SYNTAX_HELP
+        )
+    except (
+        ValueError,
+        OverflowError,
+    ):  # it makes a character or a number of what is neither, and does not look
         mark = loader.get_mark()
         said = "an escape or a directive here has a number that is too large"
-        faults.add("syntax", Place(mark.line + 1, mark.column + 1), said, "write the character itself")
+        faults.add(
+            "syntax", Place(mark.line + 1, mark.column + 1), said, "write the character itself"
+        )
     except _StoppedError:
         pass
     return None
@@ -111,7 +118,9 @@ def _decode(text: bytes | str, faults: Faults) -> str | None:
     encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(encoded) > MAX_BYTES:
         help_ = "use globs, prefixes and lists in place of a rule for each name"
-        faults.add("size.bytes", Place(1, 1), f"the rules are longer than {MAX_BYTES:,} bytes", help_)
+        faults.add(
+            "size.bytes", Place(1, 1), f"the rules are longer than {MAX_BYTES:,} bytes", help_
+        )
         return None
     try:
         decoded = encoded.decode("utf-8").removeprefix("\ufeff")
@@ -123,21 +132,31 @@ def _decode(text: bytes | str, faults: Faults) -> str | None:
     if control:
         code = f"U+{ord(control[0]):04X}"
         faults.add(
-            "syntax", _place_after(decoded[: control.start()]), f"the character {code} must not be here", "remove it"
+            "syntax",
+            _place_after(decoded[: control.start()]),
+            f"the character {code} must not be here",
+            "remove it",
         )
         return None
     text = _json_as_yaml(decoded)
     tab = text.find("\t")
     if tab >= 0:
         help_ = "indent with spaces; a tab that is meant is written \\t, in double quotes"
-        faults.add("syntax", _place_after(text[:tab]), "a tab is here, and readers of YAML disagree about tabs", help_)
+        faults.add(
+            "syntax",
+            _place_after(text[:tab]),
+            "a tab is here, and readers of YAML disagree about tabs",
+            help_,
+        )
         return None
     return text
 
 
 #: What YAML refuses unescaped.  PyYAML would say so without the line.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
-_SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+_SURROGATES: Final = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -155,7 +174,9 @@ def _json_as_yaml(text: str) -> str:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _SURROGATES.sub(_one_character, text.replace("\t", " "))  # JSON has no tab within a string
+    return _SURROGATES.sub(
+        _one_character, text.replace("\t", " ")
+    )  # JSON has no tab within a string
 
 
 def _one_character(match: re.Match[str]) -> str:
@@ -180,7 +201,10 @@ class _Composer:
         following = next(self._events)
         if not isinstance(following, yaml.StreamEndEvent):
             self._faults.add(
-                "syntax.unsupported", _place(following), "a second document begins here", "leave one of them"
+                "syntax.unsupported",
+                _place(following),
+                "a second document begins here",
+                "leave one of them",
             )
         return root
 
@@ -189,7 +213,12 @@ class _Composer:
         self._limit(depth, place)
         if isinstance(event, yaml.AliasEvent):
             help_ = "write the value out, or quote it when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"{quoted('*' + event.anchor)} refers to an anchor", help_)
+            self._faults.add(
+                "syntax.unsupported",
+                place,
+                f"{quoted('*' + event.anchor)} refers to an anchor",
+                help_,
+            )
             return Scalar("", Guess.STRING, place)
         self._refuse_decoration(event, place)
         if isinstance(event, yaml.ScalarEvent):
@@ -201,24 +230,37 @@ class _Composer:
     def _limit(self, depth: int, place: Place) -> None:
         self._values += 1
         if depth > MAX_NESTING:
-            self._faults.add("size.nesting", place, f"nested deeper than {MAX_NESTING}", "split the rule into several")
+            self._faults.add(
+                "size.nesting",
+                place,
+                f"nested deeper than {MAX_NESTING}",
+                "split the rule into several",
+            )
             raise _StoppedError
         if self._values > MAX_VALUES:
             help_ = "use globs, prefixes and lists in place of a rule for each name"
-            self._faults.add("size.values", place, f"there are more than {MAX_VALUES:,} values", help_)
+            self._faults.add(
+                "size.values", place, f"there are more than {MAX_VALUES:,} values", help_
+            )
             raise _StoppedError
 
     def _refuse_decoration(self, event: Any, place: Place) -> None:
         if event.anchor:
             help_ = "leave it away, or quote the value when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"{quoted('&' + event.anchor)} sets an anchor", help_)
+            self._faults.add(
+                "syntax.unsupported", place, f"{quoted('&' + event.anchor)} sets an anchor", help_
+            )
         if event.tag:
             help_ = "leave it away, or quote the value when it is meant as a string"
-            self._faults.add("syntax.unsupported", place, f"the tag {quoted(event.tag)} is not supported", help_)
+            self._faults.add(
+                "syntax.unsupported", place, f"the tag {quoted(event.tag)} is not supported", help_
+            )
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
         if _LONE_SURROGATE.search(event.value):
-            self._faults.add("syntax", place, "an escape here is half a character", "write the character itself")
+            self._faults.add(
+                "syntax", place, "an escape here is half a character", "write the character itself"
+            )
         return Scalar(event.value, _guess(event), place)
 
     def _items(self, depth: int) -> Iterator[Node]:
@@ -231,10 +273,17 @@ class _Composer:
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
             if not isinstance(key, Scalar):
-                self._faults.add("value.type", key.place, "a list or mapping cannot be a key", "write a name")
+                self._faults.add(
+                    "value.type", key.place, "a list or mapping cannot be a key", "write a name"
+                )
             elif key.text in seen:
                 text = f"{quoted(key.text)} is here a second time, after line {seen[key.text].line}"
-                self._faults.add("key.duplicate", key.place, text, "leave one of them, or make a list of their values")
+                self._faults.add(
+                    "key.duplicate",
+                    key.place,
+                    text,
+                    "leave one of them, or make a list of their values",
+                )
             else:
                 seen[key.text] = key.place
                 yield key, value

@@ -33,7 +33,9 @@ def string(node: Node, what: str, faults: Faults) -> str | None:
     help_ = "write a string"
     if isinstance(node, Scalar) and node.text:
         help_ = f"""quote it: "{node.text}" """.rstrip() if len(node.text) <= _SHOWN else "quote it"
-    faults.add("value.type", node.place, f"{what} wants a string, and this is {describe(node)}", help_)
+    faults.add(
+        "value.type", node.place, f"{what} wants a string, and this is {describe(node)}", help_
+    )
     return None
 
 
@@ -62,7 +64,11 @@ def choice(node: Node, what: str, known: Iterable[str], faults: Faults) -> str |
     if text is None or text in names:
         return text
     folded = {name.lower(): name for name in names}
-    help_ = f"did you mean {folded[text.lower()]!r}?" if text.lower() in folded else faults.among(text, names)
+    help_ = (
+        f"did you mean {folded[text.lower()]!r}?"
+        if text.lower() in folded
+        else faults.among(text, names)
+    )
     faults.add("value.bad", node.place, f"{what} cannot be {quoted(text)}", help_)
     return None
 
@@ -72,7 +78,10 @@ def truth(node: Node, what: str, faults: Faults) -> bool | None:
         return node.text == "true"
     said = quoted(node.text) if isinstance(node, Scalar) and node.text else describe(node)
     faults.add(
-        "value.type", node.place, f"{what} wants true or false, and this is {said}", "write true or false, unquoted"
+        "value.type",
+        node.place,
+        f"{what} wants true or false, and this is {said}",
+        "write true or false, unquoted",
     )
     return None
 
@@ -82,7 +91,12 @@ def size(node: Node, what: str, faults: Faults) -> int | None:
     if isinstance(node, Scalar) and (match := _SIZE.fullmatch(node.text)):
         return int(match[1]) << (10 * " kmgt".index(match[2].lower() or " "))
     said = quoted(node.text) if isinstance(node, Scalar) else describe(node)
-    faults.add("value.bad", node.place, f"{what} is {said}", "write a number of bytes such as 65536, 64K, 256M or 1G")
+    faults.add(
+        "value.bad",
+        node.place,
+        f"{what} is {said}",
+        "write a number of bytes such as 65536, 64K, 256M or 1G",
+    )
     return None
 
 
@@ -91,9 +105,16 @@ def scalars(node: Node, what: str, faults: Faults) -> tuple[Scalar, ...]:
     if isinstance(node, Scalar):
         return (node,)
     if isinstance(node, Sequence) and not node.items:
-        faults.add("value.bad", node.place, f"the list of {what} is empty", "name at least one, or leave it away")
+        faults.add(
+            "value.bad",
+            node.place,
+            f"the list of {what} is empty",
+            "name at least one, or leave it away",
+        )
     elif isinstance(node, Mapping):
-        faults.add("value.type", node.place, f"{what} wants a string or a list of strings", "write [a, b]")
+        faults.add(
+            "value.type", node.place, f"{what} wants a string or a list of strings", "write [a, b]"
+        )
     items = node.items if isinstance(node, Sequence) else ()
     for item in items:
         if not isinstance(item, Scalar):
@@ -106,7 +127,12 @@ def mapping(node: Node, what: str, faults: Faults, wanted: str) -> Mapping:
     """With names as the keys; empty when it is something else.  ``wanted`` is an example."""
     if isinstance(node, Mapping):
         return node
-    faults.add("value.type", node.place, f"{what} wants a mapping, and this is {describe(node)}", f"write {wanted}")
+    faults.add(
+        "value.type",
+        node.place,
+        f"{what} wants a mapping, and this is {describe(node)}",
+        f"write {wanted}",
+    )
     return Mapping((), node.place)
 
 
@@ -118,7 +144,17 @@ def fields(node: Mapping, what: str, known: Iterable[str], faults: Faults) -> di
         if key.text in names:
             found[key.text] = value
         elif key.text == "<<":
-            faults.add("syntax.unsupported", key.place, "merge keys are not supported", "write the entries out")
+            faults.add(
+                "syntax.unsupported",
+                key.place,
+                "merge keys are not supported",
+                "write the entries out",
+            )
         else:
-            faults.add("key.unknown", key.place, f"{what} has no {quoted(key.text)}", faults.among(key.text, names))
+            faults.add(
+                "key.unknown",
+                key.place,
+                f"{what} has no {quoted(key.text)}",
+                faults.among(key.text, names),
+            )
     return found

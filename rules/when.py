@@ -34,7 +34,9 @@ _NOTHING: Final = All()
 
 def read(node: Node, faults: Faults, what: str = "when") -> Condition:
     """The condition; whatever is wrong goes to ``faults``."""
-    entries = values.mapping(node, what, faults, "{method: GET, container: logs}, or all: and any: for lists")
+    entries = values.mapping(
+        node, what, faults, "{method: GET, container: logs}, or all: and any: for lists"
+    )
     known = values.fields(entries, "a condition", _KEYS, faults)
     return _all([_entry(name, value, faults) for name, value in known.items()])
 
@@ -55,7 +57,9 @@ def _entry(name: str, node: Node, faults: Faults) -> Condition:
 def _list(name: str, node: Node, faults: Faults) -> Condition:
     if not isinstance(node, Sequence) or not node.items:
         text = f"{name} wants a list of conditions, and this is {'empty' if isinstance(node, Sequence) else values.describe(node)}"
-        faults.add("value.type", node.place, text, f"write {name}: [{{method: GET}}, {{container: logs}}]")
+        faults.add(
+            "value.type", node.place, text, f"write {name}: [{{method: GET}}, {{container: logs}}]"
+        )
         return _NOTHING
     parts = tuple(_part(item, faults) for item in node.items)
     return All(parts) if name == "all" else Any(parts)
@@ -78,7 +82,9 @@ def _string(fact: Fact, node: Node, faults: Faults) -> Condition:
 def _strings(fact: Fact, node: Node, faults: Faults) -> Condition:
     entries = values.mapping(node, fact.name, faults, f"{fact.name}: {{name: value}}")
     if isinstance(node, Mapping) and not node.entries:
-        faults.add("value.bad", node.place, f"{fact.name} is empty", f"write {fact.name}: {{name: value}}")
+        faults.add(
+            "value.bad", node.place, f"{fact.name} is empty", f"write {fact.name}: {{name: value}}"
+        )
     seen: set[str] = set()
     parts = []
     for key, value in entries.entries:
@@ -116,14 +122,24 @@ def _operators(fact: Fact, key: str | None, what: str, node: Mapping, faults: Fa
     if not node.entries:
         faults.add("value.bad", node.place, f"{what} is empty", f"write one of {', '.join(names)}")
     parts: list[Condition] = [
-        Test(fact.name, names[name], _OPERANDS[names[name]](fact, f"{name} of {what}", value, faults), key, value.place)
+        Test(
+            fact.name,
+            names[name],
+            _OPERANDS[names[name]](fact, f"{name} of {what}", value, faults),
+            key,
+            value.place,
+        )
         for name, value in known.items()
     ]
     return _all(parts)
 
 
 def _operand(fact: Fact, what: str, node: Node, faults: Faults) -> str:
-    text = values.choice(node, what, fact.choices, faults) if fact.choices else values.string(node, what, faults)
+    text = (
+        values.choice(node, what, fact.choices, faults)
+        if fact.choices
+        else values.string(node, what, faults)
+    )
     text = text or ""
     return text.lower() if fact.ignores_case else text
 
@@ -137,7 +153,12 @@ def _whole(fact: Fact, what: str, node: Node, faults: Faults) -> str:
         faults.add("value.bad", node.place, said, f"write {plain}")
     elif not text and not (fact.may_be_empty or fact.choices) and _is_string(node):
         said = f"{what} is empty, and no {fact.name} ever is"
-        faults.add("value.bad", node.place, said, "leave it away; where a value is missing, present: false holds")
+        faults.add(
+            "value.bad",
+            node.place,
+            said,
+            "leave it away; where a value is missing, present: false holds",
+        )
     else:
         _refuse_foreign(fact, what, text, node, faults)
     return text
@@ -154,13 +175,17 @@ def _refuse_foreign(fact: Fact, what: str, plain: str, node: Node, faults: Fault
     if foreign is not None:
         said = f"{what} has a {quoted(foreign)}, and no {fact.name} ever has"
         help_ = (
-            "name the container alone, and test object for the rest" if foreign == "/" else f"leave the {foreign} away"
+            "name the container alone, and test object for the rest"
+            if foreign == "/"
+            else f"leave the {foreign} away"
         )
         faults.add("value.bad", node.place, said, help_)
 
 
 def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]:
-    return frozenset(_whole(fact, what, item, faults) for item in values.scalars(node, what, faults))
+    return frozenset(
+        _whole(fact, what, item, faults) for item in values.scalars(node, what, faults)
+    )
 
 
 def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
@@ -168,7 +193,10 @@ def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     text = _operand(fact, what, node, faults)
     if not text and _is_string(node):
         faults.add(
-            "value.bad", node.place, f"{what} is empty, so it holds of every value", "write present: true for that"
+            "value.bad",
+            node.place,
+            f"{what} is empty, so it holds of every value",
+            "write present: true for that",
         )
     _refuse_foreign(fact, what, text, node, faults)
     return text
@@ -179,14 +207,21 @@ def _glob(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     try:
         pieces = glob.parse(text)
     except glob.GlobError as error:
-        help_ = "a glob has * for any characters, ? for one, [abc], [a-z] and [!abc] for one of some"
+        help_ = (
+            "a glob has * for any characters, ? for one, [abc], [a-z] and [!abc] for one of some"
+        )
         faults.add("value.bad", node.place, f"{what}: {error}", help_)
         return ""
     if not pieces and not fact.may_be_empty and _is_string(node):
         faults.add(
-            "value.bad", node.place, f"{what} is empty, and no {fact.name} ever is", "write what it should match"
+            "value.bad",
+            node.place,
+            f"{what} is empty, and no {fact.name} ever is",
+            "write what it should match",
         )
-    _refuse_foreign(fact, what, "".join(piece for piece in pieces if isinstance(piece, str)), node, faults)
+    _refuse_foreign(
+        fact, what, "".join(piece for piece in pieces if isinstance(piece, str)), node, faults
+    )
     return text
 
 
@@ -220,13 +255,19 @@ def _set(fact: Fact, node: Node, faults: Faults) -> Condition:
         known = values.fields(node, fact.name, (Operator.PRESENT.value,), faults)
         value = known[Operator.PRESENT.value]
         return Test(
-            fact.name, Operator.PRESENT, _present(fact, f"present of {fact.name}", value, faults), None, value.place
+            fact.name,
+            Operator.PRESENT,
+            _present(fact, f"present of {fact.name}", value, faults),
+            None,
+            value.place,
         )
     return Test(fact.name, Operator.HAS, _one_of(fact, fact.name, node, faults), None, node.place)
 
 
 def _truth(fact: Fact, node: Node, faults: Faults) -> Condition:
-    return Test(fact.name, Operator.IS, bool(values.truth(node, fact.name, faults)), None, node.place)
+    return Test(
+        fact.name, Operator.IS, bool(values.truth(node, fact.name, faults)), None, node.place
+    )
 
 
 def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
@@ -238,7 +279,12 @@ def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
 def _network(node: Scalar, faults: Faults) -> _Network | None:
     if "%" in node.text:
         help_ = "leave the % and what comes after it away"
-        faults.add("value.bad", node.place, f"{quoted(node.text)} has a zone, which no client's address has", help_)
+        faults.add(
+            "value.bad",
+            node.place,
+            f"{quoted(node.text)} has a zone, which no client's address has",
+            help_,
+        )
         return None
     try:
         network = ipaddress.ip_network(node.text, strict=False)
@@ -252,7 +298,12 @@ def _network(node: Scalar, faults: Faults) -> _Network | None:
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped:
         text = f"{node.text} never holds: IPv4 addresses in IPv6 form are compared as IPv4"
-        faults.add("value.bad", node.place, text, f"did you mean {mapped}/{network.prefixlen - _MAPPED_BITS}?")
+        faults.add(
+            "value.bad",
+            node.place,
+            text,
+            f"did you mean {mapped}/{network.prefixlen - _MAPPED_BITS}?",
+        )
     return network
 
 
@@ -296,7 +347,9 @@ def _days(node: Node, faults: Faults) -> list[int]:
     found = []
     for item in values.scalars(node, "days", faults):
         text = item.text.lower()
-        day = values.choice(Scalar(text, item.guess, item.place), "a day", (*_DAYS, *_LONG_DAYS), faults)
+        day = values.choice(
+            Scalar(text, item.guess, item.place), "a day", (*_DAYS, *_LONG_DAYS), faults
+        )
         found += [_DAYS.index(day[:3])] if day else []
     return found
 
@@ -308,7 +361,10 @@ def _minute(node: Node, what: str, faults: Faults) -> int:
     if minute > _DAY:
         said = quoted(node.text) if isinstance(node, Scalar) else values.describe(node)
         faults.add(
-            "value.bad", node.place, f"{what} of time is {said}", 'write a time of the day such as "22:00", in UTC'
+            "value.bad",
+            node.place,
+            f"{what} of time is {said}",
+            'write a time of the day such as "22:00", in UTC',
         )
         return 0
     return minute

@@ -39,14 +39,26 @@ def _chosen(arguments: list[str]) -> tuple[str, Places]:
     import argparse  # noqa: PLC0415  see above
 
     places = Places()
-    parser = argparse.ArgumentParser(prog="storlet_daemon", description="Supervisor of one sandbox.")
-    parser.add_argument("--control", default=DEFAULT_CONTROL, help="the node daemon's socket (%(default)s)")
-    parser.add_argument("--code-root", default=places.code_root, help="a folder per storlet version (%(default)s)")
-    parser.add_argument("--python-dir", default=places.python_dir, help="where python3.x are (%(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="storlet_daemon", description="Supervisor of one sandbox."
+    )
+    parser.add_argument(
+        "--control", default=DEFAULT_CONTROL, help="the node daemon's socket (%(default)s)"
+    )
+    parser.add_argument(
+        "--code-root", default=places.code_root, help="a folder per storlet version (%(default)s)"
+    )
+    parser.add_argument(
+        "--python-dir", default=places.python_dir, help="where python3.x are (%(default)s)"
+    )
     parser.add_argument("--java", default=places.java, help="the java launcher (%(default)s)")
-    parser.add_argument("--java-home-dir", default=places.java_dir, help="our jars and library (%(default)s)")
+    parser.add_argument(
+        "--java-home-dir", default=places.java_dir, help="our jars and library (%(default)s)"
+    )
     chosen = parser.parse_args(arguments)
-    return chosen.control, Places(chosen.code_root, chosen.python_dir, chosen.java, chosen.java_home_dir)
+    return chosen.control, Places(
+        chosen.code_root, chosen.python_dir, chosen.java, chosen.java_home_dir
+    )
 
 
 def _work(arguments: list[str]) -> int:
@@ -57,7 +69,9 @@ def _work(arguments: list[str]) -> int:
     # A new program can be looked into again; see launch.py.
     kernel.hide_memory()
     listening, channel, main, file, path, runs, control_group = arguments
-    run_loop.serve(WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group))
+    run_loop.serve(
+        WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
+    )
 
 
 def main(arguments: list[str]) -> int:

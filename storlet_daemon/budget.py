@@ -46,7 +46,9 @@ class Budget:
         for cost in costs:
             tasks += cost.tasks
             memory += cost.memory_bytes
-        return (not self.tasks or tasks <= self.tasks) and (not self.memory_bytes or memory <= self.memory_bytes)
+        return (not self.tasks or tasks <= self.tasks) and (
+            not self.memory_bytes or memory <= self.memory_bytes
+        )
 
 
 def workers_max(load: Load, share: Cost) -> int:

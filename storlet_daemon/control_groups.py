@@ -53,7 +53,9 @@ class ControlGroup:
 
     def _value(self, files: Iterable[tuple[str, str]], key: str) -> int:
         for controller, name in files:
-            path = "/".join(part for part in (self._root, controller, self._directory, name) if part)
+            path = "/".join(
+                part for part in (self._root, controller, self._directory, name) if part
+            )
             value = _read_value(path, key)
             if value is not None:
                 return value

@@ -235,7 +235,9 @@ class WorkerGroup:
     @property
     def idle_since(self) -> float:
         """When its last invocation ended (monotonic seconds); infinite while no worker could leave at once."""
-        is_idle = any(one.state is State.IDLE and not one.is_retiring for one in self.workers.values())
+        is_idle = any(
+            one.state is State.IDLE and not one.is_retiring for one in self.workers.values()
+        )
         return self._active_at if is_idle else math.inf
 
     def rest(self) -> None:
@@ -266,7 +268,10 @@ class WorkerGroup:
                 if one.state is State.LOADING:
                     one.load_error = f"loading took longer than {self.load.load_seconds:g} seconds"
                 elif one.state is State.ENDING:
-                    one.blame = (messages.FAILED, "storlet was killed: it did not end when it had said that it would")
+                    one.blame = (
+                        messages.FAILED,
+                        "storlet was killed: it did not end when it had said that it would",
+                    )
                 self._kill(one)
             elif one.connection is not None and self._changes_at(one) <= now:
                 self._lasts(one, one.connection, now)
@@ -315,7 +320,9 @@ class WorkerGroup:
         ):
             self._stop_waiting()
         elif not self._is_waiting:
-            self.around.poller.watch(self.listening.fileno(), select.EPOLLIN, self._connection_waits)
+            self.around.poller.watch(
+                self.listening.fileno(), select.EPOLLIN, self._connection_waits
+            )
             self._is_waiting = True
 
     def _stop_waiting(self) -> None:
@@ -359,7 +366,9 @@ class WorkerGroup:
 
     def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
         path = self.around.places.execution_path(self.load)
-        config = WorkerConfig(LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker)
+        config = WorkerConfig(
+            LISTENING, CHANNEL, self.load.main, self.load.file, path, self.load.runs_per_worker
+        )
         run_loop.refuse(config, failure)
 
     def _welcome(self, launched: Launched, refuses: bool, now: float) -> None:
@@ -367,7 +376,9 @@ class WorkerGroup:
         self.workers[one.pid] = one
         self._has_changed = True
         self.due = 0.0
-        self.around.poller.watch(launched.channel.fileno(), select.EPOLLIN, functools.partial(self._channel_ready, one))
+        self.around.poller.watch(
+            launched.channel.fileno(), select.EPOLLIN, functools.partial(self._channel_ready, one)
+        )
         if refuses:
             # Only our own code runs in it.
             one.state = State.REFUSING
@@ -476,7 +487,11 @@ class WorkerGroup:
 
     def _heed(self, one: Worker, report: messages.Message, descriptors: Descriptors) -> None:
         with descriptors:
-            if isinstance(report, messages.Begin) and one.connection is None and one.state is State.IDLE:
+            if (
+                isinstance(report, messages.Begin)
+                and one.connection is None
+                and one.state is State.IDLE
+            ):
                 self._began(one, descriptors.take(0))
             elif isinstance(report, messages.End) and one.connection is not None:
                 self._ended(one, report)
@@ -486,7 +501,10 @@ class WorkerGroup:
             elif isinstance(report, messages.LoadFailed) and one.state is State.LOADING:
                 self._became(one, State.REFUSING)
                 self._load_failed(report)
-                if any(other.has_loaded and other.state is not State.REFUSING for other in self._serving()):
+                if any(
+                    other.has_loaded and other.state is not State.REFUSING
+                    for other in self._serving()
+                ):
                     # Others have the code: they serve on, and this one must not answer in their place.
                     self._failure = None
                     self._retry_at = time.monotonic() + REFUSE_SECONDS
@@ -508,7 +526,10 @@ class WorkerGroup:
         one.connection = connection
         number = os.fstat(fd).st_ino
         if number in one.seen or not self._is_of_filter(connection):
-            one.blame = (messages.FAILED, "storlet was killed: it has reported an invocation that nobody asked for")
+            one.blame = (
+                messages.FAILED,
+                "storlet was killed: it has reported an invocation that nobody asked for",
+            )
             self._kill(one)
             return
         one.seen.add(number)
@@ -579,7 +600,9 @@ class WorkerGroup:
 
     def _watch(self, one: Worker, connection: socket.socket) -> None:
         try:
-            self.around.poller.watch(connection.fileno(), _HANG_UP, functools.partial(self._hung_up, one))
+            self.around.poller.watch(
+                connection.fileno(), _HANG_UP, functools.partial(self._hung_up, one)
+            )
             one.is_watched = True
             one.meter.sample(one.pid)
             if self.load.limits.scratch_bytes and self._directory and self._scratch_at == math.inf:
@@ -642,7 +665,9 @@ class WorkerGroup:
     def _look_at_scratch(self, now: float) -> None:
         """End what runs when the group's files in memory are more than it may have."""
         busy = [one for one in self.workers.values() if one.state is State.BUSY]
-        self._scratch_at = now + SCRATCH_SECONDS if any(one.is_watched for one in busy) else math.inf
+        self._scratch_at = (
+            now + SCRATCH_SECONDS if any(one.is_watched for one in busy) else math.inf
+        )
         limit = self.load.limits.scratch_bytes
         not_scratch = len(self.workers) * _OWN_FILES_BYTES
         if not busy or ControlGroup(self._directory).scratch_bytes() <= limit + not_scratch:
@@ -667,19 +692,28 @@ class WorkerGroup:
                     self._retire(one)
                 else:
                     self._kill_for_computing(one)
-            elif one.meter.is_quiet and one.state is State.IDLE and time.monotonic() - one.since > QUIET_SECONDS:
+            elif (
+                one.meter.is_quiet
+                and one.state is State.IDLE
+                and time.monotonic() - one.since > QUIET_SECONDS
+            ):
                 _forget_ended(one)
         # Who loads may use what he likes; so may have done who is not there any more, or was not at the last look.
         is_steady = not self._has_changed and all(one.has_loaded for one in self.workers.values())
         self._has_changed = False
         allowed = sum(one.meter.allowed for one in self.workers.values()) if is_steady else math.inf
-        if self._directory and self._bucket.is_over(ControlGroup(self._directory).cpu_seconds(), allowed):
+        if self._directory and self._bucket.is_over(
+            ControlGroup(self._directory).cpu_seconds(), allowed
+        ):
             for one in list(self.workers.values()):
                 if one.state is State.IDLE:
                     self._kill_for_computing(one)
 
     def _kill_for_computing(self, one: Worker) -> None:
-        one.blame = (messages.FAILED, "storlet was killed: it went on computing after it had reported its end")
+        one.blame = (
+            messages.FAILED,
+            "storlet was killed: it went on computing after it had reported its end",
+        )
         self._kill(one)
 
     # -- death
@@ -701,7 +735,9 @@ class WorkerGroup:
             _forget_ended(one)
         if not one.has_loaded and one.state is State.LOADING and not one.is_retiring:
             self._load_failed(self._load_death(one, status))
-        elif one.state in (State.WAITING, State.IDLE) and not one.is_retiring and not one.was_killed:
+        elif (
+            one.state in (State.WAITING, State.IDLE) and not one.is_retiring and not one.was_killed
+        ):
             self._crashed(status)
         close_quietly(one.output)
         if was_busy or (one.state is State.ENDING and not one.is_retiring):
@@ -759,7 +795,11 @@ class WorkerGroup:
         self._crashes += 1
         if self._crashes >= CRASHES_MAX:
             self._crashes = 0
-            self._load_failed(messages.LoadFailed(f"the process ends by itself after loading: {describe_exit(status)}"))
+            self._load_failed(
+                messages.LoadFailed(
+                    f"the process ends by itself after loading: {describe_exit(status)}"
+                )
+            )
 
 
 def describe_exit(status: int) -> str:

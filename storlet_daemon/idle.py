@@ -87,7 +87,11 @@ class Meter:
             self._busy_seconds += now - self._began_at
             self._began_at = now
         # Before the first look it has loaded, which takes what it takes.
-        self.allowed = self._busy_seconds * _PROCESSORS + self._runs * RUN_SECONDS + (now - self._looked_at) * LEAK
+        self.allowed = (
+            self._busy_seconds * _PROCESSORS
+            + self._runs * RUN_SECONDS
+            + (now - self._looked_at) * LEAK
+        )
         self._looked_at, self._busy_seconds, self._runs = now, 0.0, 0
         return self._bucket.is_over(cpu_seconds, self.allowed)
 
@@ -110,14 +114,20 @@ class Meter:
         return Usage(round(max(whole - before, 0.0), 6), used.ru_maxrss * 1024)
 
 
-def cpu_seconds_by_ancestor(processes: Iterable[kernel.Process], ancestors: Iterable[int]) -> dict[int, float]:
+def cpu_seconds_by_ancestor(
+    processes: Iterable[kernel.Process], ancestors: Iterable[int]
+) -> dict[int, float]:
     """For each of ``ancestors`` that lives: what it and all its descendants have used."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for one in processes:
         used[one.pid] = one.cpu_seconds
         children.setdefault(one.parent, []).append(one.pid)
-    return {pid: sum(used.get(each, 0.0) for each in _family(pid, children)) for pid in ancestors if pid in used}
+    return {
+        pid: sum(used.get(each, 0.0) for each in _family(pid, children))
+        for pid in ancestors
+        if pid in used
+    }
 
 
 def _family(root: int, children: dict[int, list[int]]) -> list[int]:

@@ -50,7 +50,9 @@ BecomeWorker = Callable[[str], NoReturn]
 """Turns the child into a worker; is told the directory of its control groups, empty when it has none of its own."""
 
 
-def launch(listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker) -> Launched:
+def launch(
+    listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker
+) -> Launched:
     """Fork; once let go, the child runs ``become_worker`` with descriptors in order.
 
     ``OSError`` when there is no process to be had. The child inherits ``hide_memory``: other storlets of the tenant have the
@@ -67,7 +69,12 @@ def launch(listening: socket.socket, name: str, limits: Resources, become_worker
         close_quietly(output)
         raise
     if pid == 0:
-        _child([listening.fileno(), theirs.fileno()], output, name, functools.partial(_become, limits, become_worker))
+        _child(
+            [listening.fileno(), theirs.fileno()],
+            output,
+            name,
+            functools.partial(_become, limits, become_worker),
+        )
     theirs.close()
     ours.setblocking(False)
     return Launched(pid, ours, output)
@@ -97,7 +104,9 @@ def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
     become_worker(message[len(_GO) :].decode())
 
 
-def _child(sockets: list[int], output: int, name: str, become_worker: Callable[[], NoReturn]) -> NoReturn:
+def _child(
+    sockets: list[int], output: int, name: str, become_worker: Callable[[], NoReturn]
+) -> NoReturn:
     """Never returns and never raises, whatever happens: above are the supervisor's frames."""
     try:
         os.setsid()
@@ -126,7 +135,9 @@ def _arrange(sockets: list[int], output: int) -> None:
     listening, channel = sockets
     wanted = {0: null, 1: output, 2: output, LISTENING: listening, CHANNEL: channel}
     # The sources may have the numbers of the targets, so all move out of the way first.
-    sources = {target: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for target, fd in wanted.items()}
+    sources = {
+        target: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for target, fd in wanted.items()
+    }
     for target, source in sources.items():
         os.dup2(source, target, inheritable=target <= 2)
     os.closerange(max(wanted) + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)

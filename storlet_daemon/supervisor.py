@@ -114,7 +114,9 @@ class Supervisor:
             self._look_at_idle(now)
         if self._is_scratch_full:
             self._begin_to_clear()
-        first = self._sweep_at if self._control is not None else min(self._sweep_at, self._connect_at)
+        first = (
+            self._sweep_at if self._control is not None else min(self._sweep_at, self._connect_at)
+        )
         for group in (*self._groups.values(), *self._leaving):
             if group.due <= now:
                 group.tick(now)
@@ -194,18 +196,24 @@ class Supervisor:
         if runtime is None:
             known = ", ".join(sorted(self._runtimes))
             self._answer(
-                messages.Refused(command.request, f"language {command.language} is not known here, only {known}")
+                messages.Refused(
+                    command.request, f"language {command.language} is not known here, only {known}"
+                )
             )
             return
         try:
             listening = socket.socket(fileno=descriptors.filenos()[0])
         except OSError as error:
-            self._answer(messages.Refused(command.request, f"the descriptor is not a socket: {error}"))
+            self._answer(
+                messages.Refused(command.request, f"the descriptor is not a socket: {error}")
+            )
             return
         descriptors.take(0)
         group = self._groups.get(command.version)
         if group is None:
-            group = self._groups[command.version] = WorkerGroup(command, listening, runtime, self._around)
+            group = self._groups[command.version] = WorkerGroup(
+                command, listening, runtime, self._around
+            )
             group.begin()
         else:
             group.replace(command, listening)
@@ -228,7 +236,9 @@ class Supervisor:
             assignment.become(command.uid, command.gid)
         except OSError as error:
             _complain(f"cannot become {command.uid}:{command.gid}: {error}")
-            self._answer(messages.Refused(command.request, f"cannot become this user: {error.strerror}"))
+            self._answer(
+                messages.Refused(command.request, f"cannot become this user: {error.strerror}")
+            )
             self._is_ending = True
             return
         self._answer(messages.Assigned(command.request))

@@ -120,11 +120,19 @@ def run_process(
     It has ended when this returns or raises, also where this task is killed.
     """
     # Files and no pipes: nothing has to be pumped.
-    with os.fdopen(os.memfd_create("given"), "w+b") as stdin, os.fdopen(os.memfd_create("said"), "w+b") as stdout:
+    with (
+        os.fdopen(os.memfd_create("given"), "w+b") as stdin,
+        os.fdopen(os.memfd_create("said"), "w+b") as stdout,
+    ):
         stdin.write(given)
         stdin.seek(0)
         process = subprocess.Popen(
-            command, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, env=dict(environment), cwd="/"
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            env=dict(environment),
+            cwd="/",
         )
         try:
             give_up = monotonic() + seconds
@@ -225,7 +233,9 @@ def wait_readable(fd: int, seconds: float | None) -> None:
     if seconds is None:
         hubs.trampoline(fd, read=True)
     elif seconds >= _COARSE_SECONDS:
-        timer = _clock().call_later(seconds, functools.partial(greenlet.getcurrent().throw, WaitExpired))
+        timer = _clock().call_later(
+            seconds, functools.partial(greenlet.getcurrent().throw, WaitExpired)
+        )
         try:
             hubs.trampoline(fd, read=True)
         finally:

@@ -31,7 +31,11 @@ class ErrorAnswers:
         self._is_legacy = is_legacy
 
     def of_swift(
-        self, environ: dict[str, Any], refusal: SwiftRefusal, refused: StorletError | None, *run: HasHeaders
+        self,
+        environ: dict[str, Any],
+        refusal: SwiftRefusal,
+        refused: StorletError | None,
+        *run: HasHeaders,
     ) -> Any:
         """Swift's own answer, unless the rules caused it.
 
@@ -51,7 +55,9 @@ class ErrorAnswers:
         s3.tell(environ, error)
         body, kind = _body(environ, error)
         # swob does not know every status.
-        line = f"{self._status(environ, error)} {REASONS.get(self._status(environ, error), 'Error')}"
+        line = (
+            f"{self._status(environ, error)} {REASONS.get(self._status(environ, error), 'Error')}"
+        )
         response = Response(status=line, body=body.encode(), request=Request(dict(environ)))
         for each in run:
             response.headers.update(each.headers())
@@ -66,7 +72,9 @@ class ErrorAnswers:
     def _status(self, environ: Mapping[str, Any], error: StorletError) -> int:
         if not self._is_legacy:
             return error.status
-        return (error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put) or error.status
+        return (
+            error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put
+        ) or error.status
 
 
 def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:
@@ -74,7 +82,9 @@ def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:
     if environ["REQUEST_METHOD"] != "HEAD":
         return answer
     drain_and_close(answer)
-    headers = {key: value for key, value in answer.headers.items() if key.lower() != "content-length"}
+    headers = {
+        key: value for key, value in answer.headers.items() if key.lower() != "content-length"
+    }
     return Response(status=answer.status, headers=headers, request=Request(environ))
 
 

@@ -115,7 +115,9 @@ def _later(code: str, status: int, blame: Blame, seconds: int, **more: Any) -> s
 
 def _storlet(code: str, blame: Blame, **more: Any) -> str:
     """A failure of a storlet: always 422, and what OpenStack Storlets answers to any of them."""
-    return _code(code, 422, blame, Retry.NO, legacy_get=503, legacy_put=500, is_of_step=True, **more)
+    return _code(
+        code, 422, blame, Retry.NO, legacy_get=503, legacy_put=500, is_of_step=True, **more
+    )
 
 
 # fmt: off
@@ -411,7 +413,9 @@ def _class_of(row: ErrorCode) -> type[StorletError]:
     return _BY_CODE.get(row.code) or (Unprocessable if is_tenants else StorletError)
 
 
-def from_code(code: str, message: str, *, detail: str = "", retry_after: int | None = None) -> StorletError:
+def from_code(
+    code: str, message: str, *, detail: str = "", retry_after: int | None = None
+) -> StorletError:
     """The error for a code that came from a sandbox, from sandboxd or in a frame.
 
     An unknown code that begins with ``storlet.`` counts as the tenant's (422).  Any other unknown

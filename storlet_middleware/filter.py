@@ -37,7 +37,13 @@ from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog.code_uploads import CodeUploads
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.enforcement import passing
-from storlet_middleware.enforcement.ruling import Answered, Enforcement, Filtered, PassOn, RunStorlets
+from storlet_middleware.enforcement.ruling import (
+    Answered,
+    Enforcement,
+    Filtered,
+    PassOn,
+    RunStorlets,
+)
 from storlet_middleware.engine import limits
 from storlet_middleware.error_answers import ErrorAnswers
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
@@ -62,12 +68,18 @@ WSGIApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 class ProxyFilter:
     """The filter in a proxy's pipeline."""
 
-    def __init__(self, app: WSGIApp, config: Config, logger: Any, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, app: WSGIApp, config: Config, logger: Any, options: Mapping[str, str]
+    ) -> None:
         self._app = app
         self._config = config
         self._logger = logger
-        self._proxy = Proxy(app, config, logger, float(options.get("client_timeout", 60)), _room(options))
-        self._errors = ErrorAnswers(is_legacy=config_true_value(options.get("legacy_status", "false")))
+        self._proxy = Proxy(
+            app, config, logger, float(options.get("client_timeout", 60)), _room(options)
+        )
+        self._errors = ErrorAnswers(
+            is_legacy=config_true_value(options.get("legacy_status", "false"))
+        )
         self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
         self._code_uploads = CodeUploads(app, self._proxy.catalog, self._require_enabled)
         self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
@@ -84,7 +96,9 @@ class ProxyFilter:
         except StorletError as error:
             answer = self._errors.of(environ, _refused(environ) or error, *run)
         except Exception:
-            self._logger.exception("ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
+            self._logger.exception(
+                "ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO")
+            )
             answer = self._errors.of(environ, InternalError("Internal server error"), *run)
         return answer(environ, start_response)  # type: ignore[no-any-return]
 
@@ -97,16 +111,28 @@ class ProxyFilter:
         operation = parse(environ)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
-            return self._routed(route, environ, PassOn()) if route is not Route.PASS else self._pass_unstored(environ)
+            return (
+                self._routed(route, environ, PassOn())
+                if route is not Route.PASS
+                else self._pass_unstored(environ)
+            )
         ruling = self._enforcement.rule(environ, operation)
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
-            return ruling.apply(self._routed(route, environ, PassOn()) if route is not Route.PASS else self._app)
+            return ruling.apply(
+                self._routed(route, environ, PassOn()) if route is not Route.PASS else self._app
+            )
         if isinstance(ruling, RunStorlets):
             if route is Route.REFUSE_HEADERS:
                 raise storlet_request.headers_without_storlet(environ)
-            run = Run(self._proxy, context_of(environ), ruling.requests[0], ruling.plan, ruling.source_stamp)
+            run = Run(
+                self._proxy,
+                context_of(environ),
+                ruling.requests[0],
+                ruling.plan,
+                ruling.source_stamp,
+            )
         elif route is Route.RUN:
             run = self._explicit_run(operation, context_of(environ), ruling)
         elif route is Route.PASS:
@@ -139,8 +165,13 @@ class ProxyFilter:
             raise BadRequest("the path is not valid UTF-8 or contains NULL")
         request = storlet_request.parse(operation, self._config)
         self._require_enabled(context.environ)
-        if request.target is not None and request.target.container in self._proxy.catalog.containers:
-            raise BadRequest(f"a storlet cannot write into the container {request.target.container}")
+        if (
+            request.target is not None
+            and request.target.container in self._proxy.catalog.containers
+        ):
+            raise BadRequest(
+                f"a storlet cannot write into the container {request.target.container}"
+            )
         return Run(self._proxy, context, request, source_stamp=ruling.source_stamp)
 
     def _pass(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -162,7 +193,9 @@ class ProxyFilter:
             text(environ["PATH_INFO"])
         except UnicodeDecodeError:
             # Swift refuses it only after it has read the sources of copies and the segments of manifests.
-            raise HTTPPreconditionFailed(body="Invalid UTF8 or contains NULL", request=Request(environ)) from None
+            raise HTTPPreconditionFailed(
+                body="Invalid UTF8 or contains NULL", request=Request(environ)
+            ) from None
         return self._app
 
     def _require_enabled(self, environ: dict[str, Any]) -> None:
@@ -179,7 +212,14 @@ def _refused(environ: Mapping[str, Any]) -> StorletError | None:
 
 def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
     """``options``, with those that Swift's own server has, if they were set for all of it."""
-    return {**{name: global_conf[name] for name in ("client_timeout", "max_clients") if name in global_conf}, **options}
+    return {
+        **{
+            name: global_conf[name]
+            for name in ("client_timeout", "max_clients")
+            if name in global_conf
+        },
+        **options,
+    }
 
 
 def _room(options: Mapping[str, str]) -> int:
@@ -221,7 +261,9 @@ def _publish(config: Config) -> None:
         storlet_dependency=config.storlet.dependency_container,
         storlet_gateway_class="DockerStorletGateway",
         storlet_log=config.storlet.log_container,
-        languages={language: list(versions) for language, versions in config.storlet.languages.items()},
+        languages={
+            language: list(versions) for language, versions in config.storlet.languages.items()
+        },
         protocol_version=messages.VERSION,
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},

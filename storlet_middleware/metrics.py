@@ -89,7 +89,9 @@ _TRANSFER = _counter(
 # fmt: on
 
 
-def invocation(logger: Stats, verb: str, code: str, seconds: float, first_byte_seconds: float, bytes_out: int) -> None:
+def invocation(
+    logger: Stats, verb: str, code: str, seconds: float, first_byte_seconds: float, bytes_out: int
+) -> None:
     """Report an invocation that has ended."""
     logger.timing(_INVOCATION.named(verb=verb, code=code), seconds * 1000)
     logger.timing(_FIRST_BYTE.named(verb=verb), first_byte_seconds * 1000)

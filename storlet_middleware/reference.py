@@ -57,7 +57,10 @@ def _option(row: Option) -> tuple[str, ...]:
 
 def limits_page() -> str:
     head = ("limit", "option", "least", "at the limit")
-    rows = [(f"``{row.name}``", f"``{row.option}``", _least(row), row.limit.effect) for row in limits.TABLE]
+    rows = [
+        (f"``{row.name}``", f"``{row.option}``", _least(row), row.limit.effect)
+        for row in limits.TABLE
+    ]
     return _page(
         "Limits",
         f"A storlet declares a limit as ``{names.STORLET_META}<limit>``, a request as"
@@ -106,7 +109,9 @@ def headers_page() -> str:
     head = ("header", "value", "meaning")
     parts = []
     for scope in names.Scope:
-        rows = [(f"``{row.name}``", row.value, row.help) for row in names.TABLE if row.scope is scope]
+        rows = [
+            (f"``{row.name}``", row.value, row.help) for row in names.TABLE if row.scope is scope
+        ]
         if rows:
             parts += _section(scope.value[0].upper() + scope.value[1:], _table(head, rows))
     return _page("Headers", "A name that ends in ``-`` is a prefix.", parts)
@@ -200,14 +205,18 @@ def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="storlet_middleware.reference", description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", action="store_true", help="name the files that are not up to date")
+    action.add_argument(
+        "--check", action="store_true", help="name the files that are not up to date"
+    )
     action.add_argument("--write", action="store_true", help="make the files")
     if parser.parse_args(arguments).write:
         write()
         return 0
     files = outdated()
     for name in files:
-        sys.stdout.write(f"{name} is not up to date: python3 -m storlet_middleware.reference --write\n")
+        sys.stdout.write(
+            f"{name} is not up to date: python3 -m storlet_middleware.reference --write\n"
+        )
     return 1 if files else 0
 
 

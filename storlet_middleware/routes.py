@@ -11,7 +11,8 @@ from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import storlet_headers
 
 _GRANT_KEYS: Final = frozenset(
-    "HTTP_" + name.upper().replace("-", "_") for name in (names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER)
+    "HTTP_" + name.upper().replace("-", "_")
+    for name in (names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER)
 )
 
 
@@ -34,7 +35,9 @@ class Route(enum.Enum):
     SHOW_GRANTS = enum.auto()
 
 
-def route_of(environ: Mapping[str, Any], operation: Operation | None, code_containers: tuple[str, ...]) -> Route:
+def route_of(
+    environ: Mapping[str, Any], operation: Operation | None, code_containers: tuple[str, ...]
+) -> Route:
     """The route of a request.
 
     :param operation: ``None`` for a path that Swift stores nothing at.

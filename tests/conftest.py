@@ -64,5 +64,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and exitstatus == pytest.ExitCode.OK:
         not_run = [name for name in ("skipped", "xfailed") if reporter.stats.get(name)]
         if not_run:
-            reporter.write_line(f"STORLETS_FORBID_SKIPS: there are {' and '.join(not_run)} tests", red=True)
+            reporter.write_line(
+                f"STORLETS_FORBID_SKIPS: there are {' and '.join(not_run)} tests", red=True
+            )
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

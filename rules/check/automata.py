@@ -34,7 +34,10 @@ Piece: TypeAlias = Ranges | None
 #: Halves of surrogate pairs are no characters, and no request can carry NUL.
 _NEVER: Final[Ranges] = ((0, 0), (0xD800, 0xDFFF))
 _READABLE: Final = (
-    string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_.,:=+@!#%&*?/'\"()[]{}<>|;~^`$\\ "
+    string.ascii_lowercase
+    + string.digits
+    + string.ascii_uppercase
+    + "-_.,:=+@!#%&*?/'\"()[]{}<>|;~^`$\\ "
 )
 
 
@@ -81,10 +84,15 @@ class Universe:
 
     @cached_property
     def excluded(self) -> Ranges:
-        return ranges([(chr(low), chr(high)) for low, high in _NEVER] + [(each, each) for each in self.without])
+        return ranges(
+            [(chr(low), chr(high)) for low, high in _NEVER]
+            + [(each, each) for each in self.without]
+        )
 
     def contains(self, text: str) -> bool:
-        return bool(text or not self.is_never_empty) and not any(_contains(self.excluded, ord(each)) for each in text)
+        return bool(text or not self.is_never_empty) and not any(
+            _contains(self.excluded, ord(each)) for each in text
+        )
 
 
 @dataclass(frozen=True)
@@ -152,12 +160,21 @@ def _literal(text: str) -> list[Piece]:
 
 def shortest(languages: Sequence[Language], universe: Universe, budget: Budget) -> str | None:
     """The shortest string that is in all of them, or ``None``; of several the most readable one."""
-    allowed = [each.words for each in languages if each.words is not None and not each.is_complement]
+    allowed = [
+        each.words for each in languages if each.words is not None and not each.is_complement
+    ]
     if allowed:
         rest = [each for each in languages if each.words is None or each.is_complement]
         candidates = sorted(frozenset.intersection(*allowed), key=_simplicity)
         budget.spend(1 + len(candidates) // 4)
-        return next((each for each in candidates if universe.contains(each) and all_contain(rest, each, budget)), None)
+        return next(
+            (
+                each
+                for each in candidates
+                if universe.contains(each) and all_contain(rest, each, budget)
+            ),
+            None,
+        )
     budget.spend(sum(each.size for each in languages) // 8)
     return _Product(languages, universe).shortest(budget)
 
@@ -192,7 +209,9 @@ class _Machine:
         matching = self._matching.get(point)
         if matching is None:
             matching = sum(
-                1 << at for at, each in enumerate(self._pieces) if each is not MANY and _contains(each, point)
+                1 << at
+                for at, each in enumerate(self._pieces)
+                if each is not MANY and _contains(each, point)
             )
             self._matching[point] = matching
         return self._close(((state & matching) << 1) | (state & self._many))
@@ -252,25 +271,35 @@ class _Product:
 
     def __init__(self, languages: Sequence[Language], universe: Universe) -> None:
         patterns = [each for each in languages if each.words is None]
-        ruled_out = frozenset[str]().union(*(each.words for each in languages if each.words is not None))
+        ruled_out = frozenset[str]().union(
+            *(each.words for each in languages if each.words is not None)
+        )
         self._universe = universe
         self._wanted = [each.machine for each in patterns if not each.is_complement]
         self._unwanted = [each.machine for each in patterns if each.is_complement]
         self._root, points = _trie(ruled_out)
-        self._alphabet = _alphabet([piece for each in patterns for piece in each.pattern if piece], points, universe)
+        self._alphabet = _alphabet(
+            [piece for each in patterns for piece in each.pattern if piece], points, universe
+        )
 
     def shortest(self, budget: Budget) -> str | None:
         start = _State(
-            tuple(each.start for each in self._wanted), tuple(each.start for each in self._unwanted), self._root
+            tuple(each.start for each in self._wanted),
+            tuple(each.start for each in self._unwanted),
+            self._root,
         )
         came_from: dict[object, tuple[object, int]] = {}
         # The start has a key of its own: its state may be come back to with a string that is not empty.
-        waiting: deque[tuple[object, _State]] = deque([(None, start)] if self._is_alive(start) else [])
+        waiting: deque[tuple[object, _State]] = deque(
+            [(None, start)] if self._is_alive(start) else []
+        )
         while waiting:
             key, state = waiting.popleft()
             if self._accepts(state) and not (key is None and self._universe.is_never_empty):
                 return _word(came_from, key)
-            budget.spend(1 + len(self._alphabet) * (2 + len(self._wanted) + len(self._unwanted)) // 4)
+            budget.spend(
+                1 + len(self._alphabet) * (2 + len(self._wanted) + len(self._unwanted)) // 4
+            )
             for point in self._alphabet:
                 after = self._step(state, point)
                 if after.key not in came_from and self._is_alive(after):
@@ -280,19 +309,36 @@ class _Product:
 
     def _step(self, state: _State, point: int) -> _State:
         return _State(
-            tuple([machine.step(at, point) for machine, at in zip(self._wanted, state.wanted, strict=True)]),
-            tuple([machine.step(at, point) for machine, at in zip(self._unwanted, state.unwanted, strict=True)]),
+            tuple(
+                [
+                    machine.step(at, point)
+                    for machine, at in zip(self._wanted, state.wanted, strict=True)
+                ]
+            ),
+            tuple(
+                [
+                    machine.step(at, point)
+                    for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+                ]
+            ),
             None if state.node is None else state.node.children.get(point),
         )
 
     def _is_alive(self, state: _State) -> bool:
-        is_caught = any(machine.is_sink(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True))
+        is_caught = any(
+            machine.is_sink(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+        )
         return all(state.wanted) and not is_caught
 
     def _accepts(self, state: _State) -> bool:
         return (
-            all(machine.is_final(at) for machine, at in zip(self._wanted, state.wanted, strict=True))
-            and not any(machine.is_final(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True))
+            all(
+                machine.is_final(at) for machine, at in zip(self._wanted, state.wanted, strict=True)
+            )
+            and not any(
+                machine.is_final(at)
+                for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+            )
             and not (state.node is not None and state.node.is_word)
         )
 

@@ -40,7 +40,21 @@ from rules.check.questions import UNASKED, Answer, Cover, Questions, parts_of, p
 from rules.engine import gives_way
 from rules.example import describe, show
 from rules.facts import Facts
-from rules.model import Action, All, Allow, Condition, Deny, Finding, Not, Place, Rule, RuleSet, Run, Severity, Test
+from rules.model import (
+    Action,
+    All,
+    Allow,
+    Condition,
+    Deny,
+    Finding,
+    Not,
+    Place,
+    Rule,
+    RuleSet,
+    Run,
+    Severity,
+    Test,
+)
 
 #: Conditions with more parts are not searched for those that exclude one another.
 _MANY_PARTS: Final = 40
@@ -72,7 +86,9 @@ class _Checker:
 
     def run(self) -> None:
         for index, rule in enumerate(self._rules):
-            self._collect(partial(self._matching, index), rule.place, f"whether rule {rule.name} can match")
+            self._collect(
+                partial(self._matching, index), rule.place, f"whether rule {rule.name} can match"
+            )
         for index in list(self._alive):
             self._check_alive(index)
         if self._storlets is not None:
@@ -91,7 +107,9 @@ class _Checker:
             what = f"whether what rule {rule.name} runs fits"
             self._collect(partial(self._running, index), rule.place, what)
 
-    def _collect(self, findings: Callable[[], Iterator[Finding]], place: Place, question: str) -> None:
+    def _collect(
+        self, findings: Callable[[], Iterator[Finding]], place: Place, question: str
+    ) -> None:
         try:
             for finding in findings():
                 self.findings.append(finding)
@@ -110,14 +128,20 @@ class _Checker:
             self._alive[index] = example
             return
         unasked = self._questions.cover(index, UNASKED)
-        found = self._questions.cover(index) if isinstance(unasked, Cover) and not gives_way(rule) else unasked
+        found = (
+            self._questions.cover(index)
+            if isinstance(unasked, Cover) and not gives_way(rule)
+            else unasked
+        )
         if isinstance(found, Cover):
             yield self._covered(rule, [self._rules[each] for each in found.indices], example)
             return
         self._alive[index] = found
         if isinstance(unasked, Cover) and unasked.indices:
             self._only_asked.add(index)
-            yield from self._matches_only_when_asked(rule, [self._rules[each] for each in unasked.indices])
+            yield from self._matches_only_when_asked(
+                rule, [self._rules[each] for each in unasked.indices]
+            )
 
     def _matches_only_when_asked(self, rule: Rule, covering: Sequence[Rule]) -> Iterator[Finding]:
         example = self._questions.example(rule.condition, UNASKED)
@@ -157,8 +181,13 @@ class _Checker:
         if len(parts) > 1:
             shown = [show(part) for part in parts]
             text += f": {'; '.join(shown)} exclude one another; this request meets all of these but the last"
-        culprit = next((part.place for part in reversed(parts) if isinstance(part, Test) and part.place.line), place)
-        help_text = "change one of them; values of which one is enough go into one list or under `any`"
+        culprit = next(
+            (part.place for part in reversed(parts) if isinstance(part, Test) and part.place.line),
+            place,
+        )
+        help_text = (
+            "change one of them; values of which one is enough go into one list or under `any`"
+        )
         facts = describe(example.facts) if example else ""
         return Finding(Severity.ERROR, "rule.never-holds", culprit, text, help_text, facts)
 
@@ -208,11 +237,16 @@ class _Checker:
         """Only where its condition leaves HEAD or COPY out by name: the parser adds them to GET."""
         rule = self._rules[index]
         for method in ("HEAD", "COPY"):
-            covered, left = at(rule.condition, {"method": "GET"}), at(rule.condition, {"method": method})
+            covered, left = (
+                at(rule.condition, {"method": "GET"}),
+                at(rule.condition, {"method": method}),
+            )
             if covered == left:
                 continue
             refinement = _ReadPast(self._questions, index, method)
-            facts = self._questions.joint([present("object"), covered, Not(left)], refinement.refine)
+            facts = self._questions.joint(
+                [present("object"), covered, Not(left)], refinement.refine
+            )
             if facts is not None:
                 yield Finding(
                     Severity.WARNING,
@@ -224,14 +258,20 @@ class _Checker:
                     describe(replace(facts, method=method)),
                 )
 
-    def _deciding(self, index: int, kinds: tuple[type[Action], ...]) -> Iterator[tuple[Answer, str]]:
+    def _deciding(
+        self, index: int, kinds: tuple[type[Action], ...]
+    ) -> Iterator[tuple[Answer, str]]:
         """At most one: a request that rule ``index`` would match but an ordinary rule of these kinds decides, and which do."""
         found: dict[int, Answer] = {}
         for each in self._alive:
             earlier = self._rules[each]
             if each >= index or len(found) > _NAMED:
                 break
-            if isinstance(earlier.action, kinds) and not earlier.is_mandatory and self._questions.may_meet(each, index):
+            if (
+                isinstance(earlier.action, kinds)
+                and not earlier.is_mandatory
+                and self._questions.may_meet(each, index)
+            ):
                 answer = self._questions.match(each, self._rules[index].condition)
                 found |= {each: answer} if answer is not None else {}
         if found:
@@ -243,9 +283,13 @@ class _Checker:
         rule = self._rules[index]
         reverse = rule.action.reverse if isinstance(rule.action, Run) else None
         if reverse is not None and self._questions.example(reverse.condition, READS) is None:
-            yield self._never_holds(f"{rule.name} (on read)", rule.place, All((READS, reverse.condition)))
+            yield self._never_holds(
+                f"{rule.name} (on read)", rule.place, All((READS, reverse.condition))
+            )
         elif self._storlets is not None:
-            yield from PipelineCheck(self._questions, self._storlets, index, self._alive[index]).findings()
+            yield from PipelineCheck(
+                self._questions, self._storlets, index, self._alive[index]
+            ).findings()
 
     # --- what was not found out ---------------------------------------------------------------------------------------
 

@@ -71,7 +71,9 @@ class _Stage:
         stored = shared.stored
         if isinstance(stored, Unknown):
             raise TypeError("examples know their object")
-        return replace(shared, method=self.method, stored=replace(stored, content_type=self.content_type))
+        return replace(
+            shared, method=self.method, stored=replace(stored, content_type=self.content_type)
+        )
 
 
 class CycleCheck:
@@ -80,12 +82,16 @@ class CycleCheck:
     :param indices: of these rules.
     """
 
-    def __init__(self, questions: Questions, storlets: Mapping[str, StorletFacts], indices: Sequence[int]) -> None:
+    def __init__(
+        self, questions: Questions, storlets: Mapping[str, StorletFacts], indices: Sequence[int]
+    ) -> None:
         self._questions = questions
         rules = questions.rules
         types = {index: output_type(rules[index], storlets) for index in indices}
         # Only a rule that looks at the type is triggered by it.
-        self._types = {index: each for index, each in types.items() if each and _looks_at_type(rules[index])}
+        self._types = {
+            index: each for index, each in types.items() if each and _looks_at_type(rules[index])
+        }
         self._conditions: dict[_Stage, Condition] = {}
         self._triggered: dict[str, tuple[int, ...]] = {}
 
@@ -127,7 +133,11 @@ class CycleCheck:
         if known is None:
             self._questions.spend(len(self._types))
             stages = ((index, self._stages(index, content_type)) for index in self._types)
-            matching = (index for index, each in stages if any(self._condition(one) != _NEVER for one in each))
+            matching = (
+                index
+                for index, each in stages
+                if any(self._condition(one) != _NEVER for one in each)
+            )
             known = self._triggered[content_type] = tuple(matching)
         return known
 
@@ -137,18 +147,25 @@ class CycleCheck:
     def _condition(self, stage: _Stage) -> Condition:
         known = self._conditions.get(stage)
         if known is None:
-            known = self._conditions[stage] = at(self._questions.rules[stage.index].condition, stage.fixed)
+            known = self._conditions[stage] = at(
+                self._questions.rules[stage.index].condition, stage.fixed
+            )
         return known
 
     def _finding(self, indices: tuple[int, ...]) -> Finding | None:
         reached_by = [indices[-1], *indices[:-1]]
         options = [
-            [stage for stage in self._stages(index, self._types[before]) if self._condition(stage) != _NEVER]
+            [
+                stage
+                for stage in self._stages(index, self._types[before])
+                if self._condition(stage) != _NEVER
+            ]
             for index, before in zip(indices, reached_by, strict=True)
         ]
         for stages in itertools.islice(itertools.product(*options), 4):
             shared = self._questions.joint(
-                [present("object"), *map(self._condition, stages)], _Refinement(self._questions, stages).refine
+                [present("object"), *map(self._condition, stages)],
+                _Refinement(self._questions, stages).refine,
             )
             if shared is not None:
                 return self._describe(stages, stages[0].facts(shared))
@@ -161,7 +178,11 @@ class CycleCheck:
             for rule, stage in zip(rules, stages, strict=True)
         ]
         is_pair = len(stages) == 2
-        names = " and ".join(rule.name for rule in rules) if is_pair else ", ".join(rule.name for rule in rules)
+        names = (
+            " and ".join(rule.name for rule in rules)
+            if is_pair
+            else ", ".join(rule.name for rule in rules)
+        )
         what = "undo one another" if is_pair else "trigger one another in a circle"
         return Finding(
             Severity.WARNING,

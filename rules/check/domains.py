@@ -61,7 +61,9 @@ class Literal:
     def holds(self, facts: Facts) -> bool:
         """Of facts that are known."""
         value = value_of(self.test, facts)
-        return (holds_of_missing(self.test) if value is None else self._passes(value)) is not self.is_negated
+        return (
+            holds_of_missing(self.test) if value is None else self._passes(value)
+        ) is not self.is_negated
 
     @cached_property
     def language(self) -> Language:
@@ -96,7 +98,10 @@ def solve(dimension: Dimension, literals: Iterable[Literal], budget: Budget) -> 
     for literal in literals:
         if literal.test.operator in {Operator.PRESENT, Operator.IS}:
             wants_value = literal.test.operand is not literal.is_negated
-            may_be_missing, may_be_there = may_be_missing and not wants_value, may_be_there and wants_value
+            may_be_missing, may_be_there = (
+                may_be_missing and not wants_value,
+                may_be_there and wants_value,
+            )
         else:
             may_be_missing = may_be_missing and literal.is_negated
             compared.append(literal)
@@ -117,7 +122,9 @@ _UNIVERSES: Final[Mapping[str, Universe]] = {
 _SPACE: Final = automata.ranges((each, each) for each in " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 #: What no value of a fact is, beyond its universe: a content type is read without the space around it.
 _RULED_OUT: Final[Mapping[str, tuple[Language, ...]]] = {
-    "content-type": tuple(automata.pattern(each).complement() for each in ([_SPACE, MANY], [MANY, _SPACE])),
+    "content-type": tuple(
+        automata.pattern(each).complement() for each in ([_SPACE, MANY], [MANY, _SPACE])
+    ),
 }
 #: What to try first, because an example with it reads well.
 _FRIENDLY: Final[Mapping[str, str]] = {
@@ -164,7 +171,10 @@ def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | Non
     if choices := TABLE[fact].choices:
         wanted.append(automata.words(choices))
         # In the order of the table: a GET is the plainest example.
-        return next((each for each in choices if all(one.contains(each) for one in wanted + ruled_out)), None)
+        return next(
+            (each for each in choices if all(one.contains(each) for one in wanted + ruled_out)),
+            None,
+        )
     budget.spend(len(literals) // 4)
     for guess in _guesses(fact, wanted):
         if universe.contains(guess) and automata.all_contain(wanted + ruled_out, guess, budget):
@@ -179,8 +189,12 @@ def _guesses(fact: str, wanted: Sequence[Language]) -> list[str]:
     if any(one.words is not None for one in wanted):
         return []  # shortest() looks through these words anyway
     samples = [one.sample for one in wanted]
-    open_end = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[-1:] == (MANY,)]
-    open_start = [sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[:1] == (MANY,)]
+    open_end = [
+        sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[-1:] == (MANY,)
+    ]
+    open_start = [
+        sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[:1] == (MANY,)
+    ]
     both = max(open_end, key=len, default="") + max(open_start, key=len, default="")
     return [*samples, both]
 
@@ -192,7 +206,10 @@ _HUGE: Final = 1 << 200
 
 
 def _remaining(
-    all_of_them: Intervals, literals: Iterable[Literal], of: Callable[[Test], Intervals], budget: Budget
+    all_of_them: Intervals,
+    literals: Iterable[Literal],
+    of: Callable[[Test], Intervals],
+    budget: Budget,
 ) -> Intervals:
     left = all_of_them
     for each in literals:
@@ -233,7 +250,9 @@ def _network_intervals(test: Test) -> Intervals:
     numbered = []
     for network in cast("tuple[Network, ...]", test.operand):
         base = _SIX if network.version == 6 else 0
-        numbered.append((base + int(network.network_address), base + int(network.broadcast_address)))
+        numbered.append(
+            (base + int(network.network_address), base + int(network.broadcast_address))
+        )
     return merged(numbered)
 
 
@@ -246,7 +265,9 @@ def _network(_fact: str, literals: Sequence[Literal], budget: Budget) -> str | N
     if not left:
         return None
     first = min(left[0][0] + 1, left[0][1])  # the first of a network is seldom anybody's
-    return str(ipaddress.IPv4Address(first) if first < _SIX else ipaddress.IPv6Address(first - _SIX))
+    return str(
+        ipaddress.IPv4Address(first) if first < _SIX else ipaddress.IPv6Address(first - _SIX)
+    )
 
 
 # --- times, sets, bools -----------------------------------------------------------------------------------------------
@@ -266,7 +287,9 @@ def _set(_fact: str, literals: Sequence[Literal], budget: Budget) -> frozenset[s
         *(cast("frozenset[str]", each.test.operand) for each in literals if each.is_negated)
     )
     chosen: set[str] = set()
-    for one_of in sorted((each - forbidden for each in wanted), key=lambda each: (len(each), sorted(each))):
+    for one_of in sorted(
+        (each - forbidden for each in wanted), key=lambda each: (len(each), sorted(each))
+    ):
         if not one_of:
             return None
         if chosen.isdisjoint(one_of):

@@ -13,7 +13,20 @@ from typing import Final, TypeAlias
 from rules.check.questions import Answer, Questions, present
 from rules.conditions import READING, media_type
 from rules.example import describe
-from rules.model import All, Any, Condition, Finding, Not, Operator, Place, Rule, Run, Severity, Step, Test
+from rules.model import (
+    All,
+    Any,
+    Condition,
+    Finding,
+    Not,
+    Operator,
+    Place,
+    Rule,
+    Run,
+    Severity,
+    Step,
+    Test,
+)
 
 
 @dataclass(frozen=True)
@@ -58,17 +71,31 @@ def _as_written(input_types: Sequence[str]) -> str:
     """The part of a condition that asks for these; a ``*`` in a rule stands for itself."""
     tests = [_takes(each) for each in input_types]
     words = [str(each.operand) for each in tests if each.operator is Operator.EXACT]
-    choices = [f"content-type: {{prefix: {each.operand}}}" for each in tests if each.operator is Operator.PREFIX]
+    choices = [
+        f"content-type: {{prefix: {each.operand}}}"
+        for each in tests
+        if each.operator is Operator.PREFIX
+    ]
     if words:
-        choices.append(f"content-type: {words[0]}" if len(words) == 1 else f"content-type: [{', '.join(words)}]")
-    return choices[0] if len(choices) == 1 else f"any: [{', '.join(f'{{{each}}}' for each in choices)}]"
+        choices.append(
+            f"content-type: {words[0]}"
+            if len(words) == 1
+            else f"content-type: [{', '.join(words)}]"
+        )
+    return (
+        choices[0]
+        if len(choices) == 1
+        else f"any: [{', '.join(f'{{{each}}}' for each in choices)}]"
+    )
 
 
 def accepts(storlet: StorletFacts, content_type: str) -> bool:
     """Whether ``storlet`` takes this type."""
     plain = media_type(content_type) or ""
     return not storlet.input_types or any(
-        plain.startswith(str(test.operand)) if test.operator is Operator.PREFIX else plain == test.operand
+        plain.startswith(str(test.operand))
+        if test.operator is Operator.PREFIX
+        else plain == test.operand
         for test in map(_takes, storlet.input_types)
     )
 
@@ -88,7 +115,13 @@ class PipelineCheck:
     :param example: a request that it decides.
     """
 
-    def __init__(self, questions: Questions, storlets: Mapping[str, StorletFacts], index: int, example: Answer) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        storlets: Mapping[str, StorletFacts],
+        index: int,
+        example: Answer,
+    ) -> None:
         self._questions = questions
         self._storlets = storlets
         self._index = index
@@ -109,7 +142,9 @@ class PipelineCheck:
         if action.reverse:
             condition = action.reverse.condition
             for step in reverse:
-                yield from self._callers(step, lambda also: self._questions.example(condition, READS, also))
+                yield from self._callers(
+                    step, lambda also: self._questions.example(condition, READS, also)
+                )
 
     def _known(self, step: Step) -> StorletFacts | None:
         storlet = self._storlets.get(step.storlet)
@@ -119,20 +154,34 @@ class PipelineCheck:
         for step in steps:
             if self._known(step) is None:
                 text = f"rule {self._rule.name} runs {step.storlet}, which does not exist: this request would fail"
-                yield self._finding(Severity.ERROR, "storlet.missing", step.place, text, _STORLET_HELP, self._example)
+                yield self._finding(
+                    Severity.ERROR,
+                    "storlet.missing",
+                    step.place,
+                    text,
+                    _STORLET_HELP,
+                    self._example,
+                )
 
     def _links(self, steps: Sequence[Step]) -> Iterator[Finding]:
         """Each storlet's output is the next one's input, also from the way in to the way out."""
         for step, following in itertools.pairwise(steps):
             giver, taker = self._known(step), self._known(following)
-            if giver is None or taker is None or giver.output_type is None or accepts(taker, giver.output_type):
+            if (
+                giver is None
+                or taker is None
+                or giver.output_type is None
+                or accepts(taker, giver.output_type)
+            ):
                 continue
             text = (
                 f"rule {self._rule.name}: {step.storlet} gives {giver.output_type}, but {following.storlet} after it takes "
                 f"{', '.join(taker.input_types)}: this request would fail"
             )
             help_text = "put a storlet between them that converts, or change their order"
-            yield self._finding(Severity.ERROR, "pipeline.type", following.place, text, help_text, self._example)
+            yield self._finding(
+                Severity.ERROR, "pipeline.type", following.place, text, help_text, self._example
+            )
 
     def _input(self, step: Step) -> Iterator[Finding]:
         storlet = self._known(step)
@@ -149,7 +198,9 @@ class PipelineCheck:
         )
         help_text = f"let `when` ask for what it takes: {_as_written(storlet.input_types)}"
         severity = Severity.WARNING if is_possible else Severity.ERROR
-        yield self._finding(severity, "pipeline.input", step.place, text, help_text, describe(wrong.facts))
+        yield self._finding(
+            severity, "pipeline.input", step.place, text, help_text, describe(wrong.facts)
+        )
 
     def _callers(self, step: Step, ask: Ask) -> Iterator[Finding]:
         storlet = self._known(step)
@@ -163,7 +214,13 @@ class PipelineCheck:
         text = f"rule {self._rule.name} matches {who} who may not run {step.storlet}, such as the one of this request"
         help_text = f"give them the right to read {step.storlet}, or leave them out in `when`"
         severity = Severity.WARNING if is_possible else Severity.ERROR
-        yield self._finding(severity, "storlet.access", step.place, text, help_text, describe(refused.facts))
+        yield self._finding(
+            severity, "storlet.access", step.place, text, help_text, describe(refused.facts)
+        )
 
-    def _finding(self, severity: Severity, code: str, place: Place, text: str, help_text: str, example: str) -> Finding:
-        return Finding(severity, code, place if place.line else self._rule.place, text, help_text, example)
+    def _finding(
+        self, severity: Severity, code: str, place: Place, text: str, help_text: str, example: str
+    ) -> Finding:
+        return Finding(
+            severity, code, place if place.line else self._rule.place, text, help_text, example
+        )

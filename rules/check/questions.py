@@ -60,7 +60,9 @@ class Questions:
     """
 
     def __init__(self, rules: RuleSet, total_steps: int = TOTAL_STEPS) -> None:
-        self._evaluation_steps = 1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
+        self._evaluation_steps = (
+            1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
+        )
         rules = replace(rules, rules=tuple(map(_spelt_out, rules.rules)))
         #: Those of the rules object, with what makes the ordinary ones give way.
         self.rules = rules.rules
@@ -69,7 +71,9 @@ class Questions:
         self._indices = {rule.name: index for index, rule in enumerate(rules.rules)}
         self._negations = [Not(rule.condition) for rule in rules.rules]
         self._outlines = [self._solver.outline(rule.condition) for rule in rules.rules]
-        self._has_times = any(test.fact == "time" for rule in rules.rules for test in _all_tests(rule))
+        self._has_times = any(
+            test.fact == "time" for rule in rules.rules for test in _all_tests(rule)
+        )
         self._total = Budget(total_steps)
 
     def budget(self) -> Budget:
@@ -111,14 +115,18 @@ class Questions:
             covering = self._minimal(condition, covering)
         return Cover(tuple(sorted(covering)))
 
-    def joint(self, conditions: Iterable[Condition], refine: Callable[[Facts], Condition | None]) -> Facts | None:
+    def joint(
+        self, conditions: Iterable[Condition], refine: Callable[[Facts], Condition | None]
+    ) -> Facts | None:
         """A request of which ``conditions`` hold and that ``refine`` takes, which has to look at it with the engine."""
         facts = self._solver.solve(conditions, self.budget(), refine)
         return None if facts is None else self._plain(facts)
 
     def may_meet(self, one: int, other: int, but_for: Collection[str] = ()) -> bool:
         """Not ``False`` by a look at what both rules ask of single facts, apart from those in ``but_for``: cheap."""
-        return self._solver.may_meet(self._outlines[one], self._outlines[other], self._total, but_for)
+        return self._solver.may_meet(
+            self._outlines[one], self._outlines[other], self._total, but_for
+        )
 
     def negation(self, index: int) -> Condition:
         """Always the same value, which the solver then knows already."""
@@ -149,7 +157,9 @@ class Questions:
 
 
 def _spelt_out(rule: Rule) -> Rule:
-    return replace(rule, condition=All((rule.condition, UNASKED))) if engine.gives_way(rule) else rule
+    return (
+        replace(rule, condition=All((rule.condition, UNASKED))) if engine.gives_way(rule) else rule
+    )
 
 
 class _FirstMatch:

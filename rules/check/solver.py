@@ -58,7 +58,9 @@ def formula(condition: Condition, *, is_negated: bool = False) -> Formula:
     parts = tuple(formula(part, is_negated=is_negated) for part in condition.parts)
     if len(parts) == 1:
         return parts[0]
-    return Disjunction(parts) if isinstance(condition, Any) is not is_negated else Conjunction(parts)
+    return (
+        Disjunction(parts) if isinstance(condition, Any) is not is_negated else Conjunction(parts)
+    )
 
 
 def _holds(part: Formula, facts: Facts) -> bool:
@@ -120,7 +122,9 @@ class Solver:
         self._pairs: dict[tuple[frozenset[int], frozenset[int]], bool] = {}
         self._formulas: dict[tuple[int, bool], tuple[Condition, Formula]] = {}
 
-    def solve(self, conditions: Iterable[Condition], budget: Budget, refine: Refine | None = None) -> Facts | None:
+    def solve(
+        self, conditions: Iterable[Condition], budget: Budget, refine: Refine | None = None
+    ) -> Facts | None:
         """A request of which all ``conditions`` hold, or ``None`` when there is none.
 
         Raises :class:`rules.check.budget.UndecidedError` when neither was found out.
@@ -156,14 +160,19 @@ class Solver:
                 found.setdefault(part.dimension, []).append(part)
         return {dimension: self._asked(literals) for dimension, literals in found.items()}
 
-    def may_meet(self, one: Outline, other: Outline, budget: Budget, but_for: Collection[str] = ()) -> bool:
+    def may_meet(
+        self, one: Outline, other: Outline, budget: Budget, but_for: Collection[str] = ()
+    ) -> bool:
         """``False`` when these ask of some fact, not in ``but_for``, what cannot go together: cheap the second time."""
         common = [
             (dimension, asked, other[dimension])
             for dimension, asked in one.items()
             if dimension in other and dimension[0] not in but_for
         ]
-        if any(mine.words and theirs.words and mine.words.isdisjoint(theirs.words) for _, mine, theirs in common):
+        if any(
+            mine.words and theirs.words and mine.words.isdisjoint(theirs.words)
+            for _, mine, theirs in common
+        ):
             return False
         return not any(self._exclude(*each, budget) for each in common)
 
@@ -171,13 +180,24 @@ class Solver:
         pair = (one.literals, other.literals)
         known = self._pairs.get(pair)
         if known is None:
-            known = self._pairs[pair] = self._solution(dimension, one.literals | other.literals, budget).is_empty
+            known = self._pairs[pair] = self._solution(
+                dimension, one.literals | other.literals, budget
+            ).is_empty
         return known
 
     def _asked(self, literals: Iterable[Literal]) -> _Asked:
-        words = [each.language.words for each in literals if each.test.operator in _WORDS and not each.is_negated]
+        words = [
+            each.language.words
+            for each in literals
+            if each.test.operator in _WORDS and not each.is_negated
+        ]
         numbers = frozenset(map(self._number, literals))
-        return _Asked(numbers, frozenset.intersection(*(each for each in words if each is not None)) if words else None)
+        return _Asked(
+            numbers,
+            frozenset.intersection(*(each for each in words if each is not None))
+            if words
+            else None,
+        )
 
     def _formula(self, condition: Condition) -> Formula:
         """Kept by identity; the condition is kept with it, so that its identity is not given to another one."""
@@ -222,7 +242,9 @@ class Solver:
             if way is not None:
                 ways.append(way)
             if isinstance(part, Literal):
-                without = self._assume(rest, [replace(part, is_negated=not part.is_negated)], budget)
+                without = self._assume(
+                    rest, [replace(part, is_negated=not part.is_negated)], budget
+                )
                 if without is None:
                     break
                 rest = without
@@ -247,7 +269,9 @@ class Solver:
                 return None
         return self._with_literals(replace(state, clauses=tuple(clauses)), added, budget)
 
-    def _with_literals(self, state: _State, added: Mapping[Dimension, set[int]], budget: Budget) -> _State | None:
+    def _with_literals(
+        self, state: _State, added: Mapping[Dimension, set[int]], budget: Budget
+    ) -> _State | None:
         if not added:
             return state
         literals, solutions = dict(state.literals), dict(state.solutions)
@@ -273,7 +297,9 @@ class Solver:
     def _solution(self, dimension: Dimension, numbers: frozenset[int], budget: Budget) -> Solution:
         known = self._solutions.get((dimension, numbers))
         if known is None:
-            known = solve_dimension(dimension, [self._literals[each] for each in sorted(numbers)], budget)
+            known = solve_dimension(
+                dimension, [self._literals[each] for each in sorted(numbers)], budget
+            )
             self._solutions[dimension, numbers] = known
         return known
 
@@ -289,8 +315,12 @@ class _Shape:
     present: frozenset[str]
 
 
-_OF_OBJECT: Final = frozenset({"object"} | {name for name, fact in TABLE.items() if fact.group is Group.STORED})
-_OF_CONTAINER: Final = frozenset({"container"} | {name for name, fact in TABLE.items() if fact.group is Group.HOLDER})
+_OF_OBJECT: Final = frozenset(
+    {"object"} | {name for name, fact in TABLE.items() if fact.group is Group.STORED}
+)
+_OF_CONTAINER: Final = frozenset(
+    {"container"} | {name for name, fact in TABLE.items() if fact.group is Group.HOLDER}
+)
 _OF_NAMED_CALLER: Final = frozenset({"user", "project", "domain", "roles"})
 _NOTHING: Final = frozenset[str]()
 
@@ -311,7 +341,11 @@ _SHAPES: Final = tuple(
     for caller in _CALLERS
 )
 #: What a request has where nothing is asked of it.
-_DEFAULTS: Final[Mapping[str, Anything]] = {"method": "GET", "container": "container", "object": "object"}
+_DEFAULTS: Final[Mapping[str, Anything]] = {
+    "method": "GET",
+    "container": "container",
+    "object": "object",
+}
 _MONDAY_NOON: Final = 12 * 60
 
 
@@ -324,13 +358,17 @@ def _choose(solutions: Mapping[Dimension, Solution]) -> dict[Dimension, Anything
     return None
 
 
-def _of_shape(solutions: Mapping[Dimension, Solution], shape: _Shape) -> dict[Dimension, Anything] | None:
+def _of_shape(
+    solutions: Mapping[Dimension, Solution], shape: _Shape
+) -> dict[Dimension, Anything] | None:
     values: dict[Dimension, Anything] = {}
     for dimension, solution in solutions.items():
         name = dimension[0]
         must_be_missing = name in shape.missing
         must_be_there = name in shape.present
-        if (must_be_missing and not solution.may_be_missing) or (must_be_there and solution.value is None):
+        if (must_be_missing and not solution.may_be_missing) or (
+            must_be_there and solution.value is None
+        ):
             return None
         is_left_away = must_be_missing or (solution.may_be_missing and not must_be_there)
         values[dimension] = None if is_left_away else solution.value
@@ -341,8 +379,14 @@ def _of_shape(solutions: Mapping[Dimension, Solution], shape: _Shape) -> dict[Di
 
 def make_facts(values: Mapping[Dimension, Anything]) -> Facts:
     """The request with these values; a fact that is not among them is missing, but for its method and time."""
-    one = {name: values.get((name, None)) for name, fact in TABLE.items() if fact.kind is not Kind.STRINGS}
-    maps: dict[str, dict[str, str]] = {name: {} for name, fact in TABLE.items() if fact.kind is Kind.STRINGS}
+    one = {
+        name: values.get((name, None))
+        for name, fact in TABLE.items()
+        if fact.kind is not Kind.STRINGS
+    }
+    maps: dict[str, dict[str, str]] = {
+        name: {} for name, fact in TABLE.items() if fact.kind is Kind.STRINGS
+    }
     for (name, key), value in values.items():
         if key is not None and value is not None:
             maps[name][key] = value
@@ -362,6 +406,8 @@ def make_facts(values: Mapping[Dimension, Anything]) -> Facts:
         query=maps["query"],
         client_address=one["client-address"],
         minute_of_week=_MONDAY_NOON if one["time"] is None else one["time"],
-        stored=ObjectFacts(one["object"] is not None, one["content-type"], one["size"], maps["metadata"]),
+        stored=ObjectFacts(
+            one["object"] is not None, one["content-type"], one["size"], maps["metadata"]
+        ),
         holder=ContainerFacts(maps["container-metadata"], one["policy"]),
     )

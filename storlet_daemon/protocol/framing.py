@@ -39,7 +39,9 @@ def _no_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
 def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
     """The JSON object in ``data``; ``ProtocolError`` for anything else, or if the record was cut."""
     if is_cut:
-        raise ProtocolError([f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"])
+        raise ProtocolError(
+            [f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"]
+        )
     try:
         fields = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -112,7 +116,9 @@ def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) 
 
 def receive(connection: socket.socket, flags: int = 0) -> Received | None:
     """The next record, or ``None`` if the peer has closed. Its descriptors are close-on-exec."""
-    data, ancillary, found, _ = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags)
+    data, ancillary, found, _ = connection.recvmsg(
+        MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags
+    )
     descriptors = _received(ancillary) if ancillary else Descriptors()
     if not data and not ancillary:
         return None
@@ -142,7 +148,11 @@ def _depth(value: object) -> int:
         if not nested or depth > DEPTH_MAX:
             return depth
         depth += 1
-        level = [child for item in nested for child in (item.values() if isinstance(item, dict) else item)]
+        level = [
+            child
+            for item in nested
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
     return depth
 
 

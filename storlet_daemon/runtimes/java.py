@@ -88,5 +88,10 @@ def _heap(share_bytes: int) -> list[str]:
 
 def _archives(path: str, load: Load) -> list[str]:
     """The storlet and its dependencies; a ``:`` or a ``*`` in a name would mean more than one name on a class path."""
-    names = [load.file, *(name for name in load.dependencies if name.lower().endswith((".jar", ".zip")))]
-    return [os.path.join(path, name) for name in names if ":" not in name and not name.endswith("*")]
+    names = [
+        load.file,
+        *(name for name in load.dependencies if name.lower().endswith((".jar", ".zip"))),
+    ]
+    return [
+        os.path.join(path, name) for name in names if ":" not in name and not name.endswith("*")
+    ]

@@ -43,11 +43,16 @@ class PythonRuntime:
         path = self._places.execution_path(load)
         runs = load.runs_per_worker
         if self._is_own(load):
-            run_loop.serve(WorkerConfig(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group))
+            run_loop.serve(
+                WorkerConfig(LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)
+            )
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(CHANNEL, True)
         interpreter = self._interpreter(load)
-        words = [str(word) for word in (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)]
+        words = [
+            str(word)
+            for word in (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)
+        ]
         os.execv(interpreter, [interpreter, "-B", _DAEMON, "worker", *words])  # noqa: S606  no shell is wanted
 
     def _is_own(self, load: Load) -> bool:
@@ -56,7 +61,11 @@ class PythonRuntime:
     def _interpreter(self, load: Load) -> str:
         version = load.language_version or ""
         # The text becomes part of a path.
-        name = f"python{version}" if re.fullmatch(r"3(\.[0-9]{1,3})?", version) else "python-of-no-such-version"
+        name = (
+            f"python{version}"
+            if re.fullmatch(r"3(\.[0-9]{1,3})?", version)
+            else "python-of-no-such-version"
+        )
         return os.path.join(self._places.python_dir, name)
 
     def _versions(self) -> list[str]:
@@ -64,5 +73,7 @@ class PythonRuntime:
             names = os.listdir(self._places.python_dir)
         except OSError:
             names = []
-        minors = {int(match[1]) for name in names if (match := re.fullmatch(r"python3\.([0-9]+)", name))}
+        minors = {
+            int(match[1]) for name in names if (match := re.fullmatch(r"python3\.([0-9]+)", name))
+        }
         return [f"3.{minor}" for minor in sorted(minors | {sys.version_info.minor})]

@@ -173,7 +173,9 @@ class _Worker:
         if received is None:
             return
         invoke, descriptors = received
-        streams = Streams(invoke, descriptors, lambda metadata: _send_metadata(connection, metadata))
+        streams = Streams(
+            invoke, descriptors, lambda metadata: _send_metadata(connection, metadata)
+        )
         with descriptors:
             refusal = self._prepare(streams, connection)
             if refusal is not None:

@@ -61,7 +61,9 @@ class Streams:
             self._donated.add(file_of(os.fstat(number)))
         output = self._descriptors.take(invoke.output.fd)
         self._output_file = file_of(os.fstat(output))
-        self._outputs.append(author.StorletOutputFile(output, invoke.limits.metadata_bytes, self._send_metadata))
+        self._outputs.append(
+            author.StorletOutputFile(output, invoke.limits.metadata_bytes, self._send_metadata)
+        )
         for number, given in enumerate(invoke.inputs):
             try:
                 self._inputs.append(_open_input(given, self._descriptors))
@@ -77,7 +79,9 @@ class Streams:
             one.close()
         if has_children() and self._is_output_held():
             # Bytes written from now on would be missing from a result that looks complete.
-            raise StillWritingError("a process that the storlet started still holds its output: wait for its end first")
+            raise StillWritingError(
+                "a process that the storlet started still holds its output: wait for its end first"
+            )
 
     def _is_output_held(self) -> bool:
         """True if a process that the storlet started has the output open.

@@ -143,7 +143,8 @@ class Admission:
         self._queue_per_tenant = section.queue_per_tenant
         self._weights = section.weights
         self._capacity = Capacity(
-            section.invocations or _PER_CPU * (os.cpu_count() or 1), memory_total(config.node, host_memory())
+            section.invocations or _PER_CPU * (os.cpu_count() or 1),
+            memory_total(config.node, host_memory()),
         )
         self._pid = 0
         self._table: Table | None = None
@@ -154,7 +155,9 @@ class Admission:
 
     def _begin_anew(self) -> None:
         self._groups: dict[tuple[bytes, bytes], _Group] = {}
-        self._free_indexes = list(range(ROWS))  # a heap: what is published shall be near the beginning
+        self._free_indexes = list(
+            range(ROWS)
+        )  # a heap: what is published shall be near the beginning
         self._waiting = 0
         #: Those that run or wait here.
         self._held = 0
@@ -229,7 +232,9 @@ class Admission:
             metrics.admission_admitted(self._logger)
         return None if groups is None else [Slot(self, group, now, now) for group in groups]
 
-    def acquire_together(self, claims: Sequence[Claim], beats: Beats | None) -> Generator[None, None, list[Slot]]:
+    def acquire_together(
+        self, claims: Sequence[Claim], beats: Beats | None
+    ) -> Generator[None, None, list[Slot]]:
         """As :meth:`acquire` for slots that are needed at the same time; nothing is held while it waits."""
         slots = self.acquire_together_at_once(claims)
         if slots is not None:
@@ -252,7 +257,9 @@ class Admission:
         load = Load(self._capacity)
         obstacle = _obstacle(load, claims)
         if obstacle is not None:
-            raise self._refusal(load, claims[0], obstacle, f"for {len(claims)} storlets that run at the same time")
+            raise self._refusal(
+                load, claims[0], obstacle, f"for {len(claims)} storlets that run at the same time"
+            )
 
     def _wait(self, waiter: _Waiter, beats: Beats | None) -> Generator[None, None, None]:
         give_up = waiter.since + self._queue_seconds
@@ -262,7 +269,9 @@ class Admission:
             if monotonic() >= give_up:
                 load = self._load(self._table, monotonic())
                 obstacle = _obstacle(load, (waiter.group.claim, *waiter.others))
-                raise self._refusal(load, waiter.group.claim, obstacle, f"within {self._queue_seconds:g} s")
+                raise self._refusal(
+                    load, waiter.group.claim, obstacle, f"within {self._queue_seconds:g} s"
+                )
             yield
 
     def _try_run(self, table: Table | None, claim: Claim, now: float) -> _Group | None:
@@ -283,7 +292,9 @@ class Admission:
             self._begin_run(group, now)
         return group
 
-    def _try_run_together(self, table: Table | None, claims: Sequence[Claim], now: float) -> list[_Group] | None:
+    def _try_run_together(
+        self, table: Table | None, claims: Sequence[Claim], now: float
+    ) -> list[_Group] | None:
         """The same for several that have to run at the same time."""
         if table is not None:
             table.forget_dead()
@@ -348,7 +359,11 @@ class Admission:
         try:
             load = self._load(table, now)
             has_too_many = load.waiting_of(claim.tenant) >= self._queue_per_tenant
-            waiter = None if has_too_many or load.waiting >= self._queue else self._join(claim, now, others)
+            waiter = (
+                None
+                if has_too_many or load.waiting >= self._queue
+                else self._join(claim, now, others)
+            )
             has_too_many = has_too_many or (waiter is None and self._has_all_groups(claim.tenant))
         finally:
             if table is not None and is_locked:
@@ -356,7 +371,9 @@ class Admission:
         if waiter is None:
             obstacle = Obstacle.SHARE if has_too_many else Obstacle.NODE
             whose = "of its " if has_too_many else ""
-            raise self._refusal(load, claim, obstacle, f"because too many {whose}invocations wait already")
+            raise self._refusal(
+                load, claim, obstacle, f"because too many {whose}invocations wait already"
+            )
         metrics.admission_queued(self._logger)
         if table is not None:
             table.take_part(now)
@@ -376,7 +393,9 @@ class Admission:
         self._publish(group)
         return waiter
 
-    def _refusal(self, load: Load, claim: Claim, obstacle: Obstacle | None, why: str) -> StorletError:
+    def _refusal(
+        self, load: Load, claim: Claim, obstacle: Obstacle | None, why: str
+    ) -> StorletError:
         seconds = load.retry_after(claim.tenant, obstacle, monotonic())
         if obstacle is Obstacle.SHARE:
             share = load.share(claim.tenant)
@@ -442,7 +461,11 @@ class Admission:
         load = self._load(table, now)
         while self._waiting and (turn := load.next()) is not None:
             load.take(turn)
-            group = self._groups.get((turn.claim.tenant, turn.claim.group)) if turn.head.is_mine else None
+            group = (
+                self._groups.get((turn.claim.tenant, turn.claim.group))
+                if turn.head.is_mine
+                else None
+            )
             if group is not None and group.waiters:
                 if group.waiters[0].others and not self._let_others_in(load, group.waiters[0], now):
                     load.hold_back(turn.claim.tenant)
@@ -469,7 +492,10 @@ class Admission:
 
     def _give_back(self, group: _Group, began: float | None) -> None:
         """A run is over; ``began`` is ``None`` for one that never began."""
-        if self._pid != os.getpid() or self._groups.get((group.claim.tenant, group.claim.group)) is not group:
+        if (
+            self._pid != os.getpid()
+            or self._groups.get((group.claim.tenant, group.claim.group)) is not group
+        ):
             return  # a fork's, whose parent counts it
         now = monotonic()
         group.began -= group.began / group.running if began is None else began

@@ -113,7 +113,9 @@ class Load:
         self._memory = 0
         self.waiting = 0
 
-    def count(self, rows: Iterable[Row], *, are_mine: bool = False, take_turns: bool = True) -> None:
+    def count(
+        self, rows: Iterable[Row], *, are_mine: bool = False, take_turns: bool = True
+    ) -> None:
         """Add what a process published; its waiters take their turns unless that process does not look after them."""
         for tenant, group, running, waiting, oldest, memory, weight, began, mean in rows:
             # A row of a process that was killed while it wrote is forgotten soon, and has to be no error until then.
@@ -224,9 +226,17 @@ class Load:
     def retry_after(self, tenant: bytes, obstacle: Obstacle | None, now: float) -> int:
         """Whole seconds until those that wait have had their turn, as far as recent runs tell."""
         if obstacle is Obstacle.SHARE:
-            entries, waiting, places = [self._tenants[tenant]], self.waiting_of(tenant), self.share(tenant)
+            entries, waiting, places = (
+                [self._tenants[tenant]],
+                self.waiting_of(tenant),
+                self.share(tenant),
+            )
         else:
-            entries, waiting, places = list(self._tenants.values()), self.waiting, self._capacity.invocations
+            entries, waiting, places = (
+                list(self._tenants.values()),
+                self.waiting,
+                self._capacity.invocations,
+            )
         places = max(1, min(places, sum(entry.running for entry in entries) or places))
         seconds = _duration(entries, now) * (waiting + 1) / places
         least, most = _RETRY_SECONDS

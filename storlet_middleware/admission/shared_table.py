@@ -260,14 +260,21 @@ class Table:
         for index in range(self._claimed()):
             base = self._base(index)
             if self._words[(base + _USED_AT) // 4] and index != self._region:
-                yield self._doubles[(base + _POLLED_AT) // 8] > now - _ABSENT_SECONDS, self._rows(index)
+                yield (
+                    self._doubles[(base + _POLLED_AT) // 8] > now - _ABSENT_SECONDS,
+                    self._rows(index),
+                )
 
     def forget_dead(self) -> bool:
         """Empty the regions of processes that have ended; True when there were any.  The lock is held."""
         has_found = False
         for index in range(self._claimed()):
             used = (self._base(index) + _USED_AT) // 4
-            if index != self._region and self._words[used] and not _is_locked(self._descriptor, index):
+            if (
+                index != self._region
+                and self._words[used]
+                and not _is_locked(self._descriptor, index)
+            ):
                 self._words[used] = 0
                 self._longs[(self._base(index) + _CHANGES_AT) // 8] += 1
                 has_found = True
@@ -281,7 +288,9 @@ class Table:
                 for row in self._rows(index):
                     if row[2] or row[3]:
                         before = total.get(row[0].hex(), Usage(0, 0))
-                        total[row[0].hex()] = Usage(before.running + row[2], before.waiting + row[3])
+                        total[row[0].hex()] = Usage(
+                            before.running + row[2], before.waiting + row[3]
+                        )
         return total
 
     def _rows(self, region: int) -> Iterator[Row]:

@@ -33,20 +33,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="install what is missing, build, start; leaves a running cluster as it is")
-    down = commands.add_parser("down", help="stop the cluster and remove all that it left on the machine but its data")
+    commands.add_parser(
+        "up", help="install what is missing, build, start; leaves a running cluster as it is"
+    )
+    down = commands.add_parser(
+        "down", help="stop the cluster and remove all that it left on the machine but its data"
+    )
     down.add_argument("--purge", action="store_true", help="delete its data, too")
     commands.add_parser("status", help="what runs; ends with 0 when all of it does")
     commands.add_parser("demo", help="up, then run the sample storlets and show what happened")
     for name, text in (("start", "start one process again"), ("stop", "stop one process")):
-        commands.add_parser(name, help=text).add_argument("name", help="as in `status`, for example object-1")
+        commands.add_parser(name, help=text).add_argument(
+            "name", help="as in `status`, for example object-1"
+        )
     commands.add_parser("check", help="linters, types, import rules, spelling")
     test = commands.add_parser("test", help="every test, on a cluster of its own")
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="for pytest")
     commands.add_parser(
-        "box-image", help="build the one-box image of Dockerfile, also where no registry can be reached"
+        "box-image",
+        help="build the one-box image of Dockerfile, also where no registry can be reached",
     )
-    commands.add_parser("box", help="up, in the foreground; down at SIGTERM: the main process of that image")
+    commands.add_parser(
+        "box", help="up, in the foreground; down at SIGTERM: the main process of that image"
+    )
     commands.add_parser("build", help="only the Python environment and the Java parts")
     commands.add_parser("keep")
     options = parser.parse_args(argv)

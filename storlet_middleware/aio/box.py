@@ -91,7 +91,10 @@ def _debian(api: DockerApi, log: Path) -> str:
             run(["debootstrap", "--variant=minbase", "bookworm", scratch, *image.mirror()], log)
             _keep_sources_of_security(scratch)
             api.import_image(
-                image.output(["tar", "-C", str(scratch), "--one-file-system", "-c", "."], log), BASE, tag, []
+                image.output(["tar", "-C", str(scratch), "--one-file-system", "-c", "."], log),
+                BASE,
+                tag,
+                [],
             )
         finally:
             image.remove_scratch()
@@ -100,7 +103,10 @@ def _debian(api: DockerApi, log: Path) -> str:
 
 def _keep_sources_of_security(tree: Path) -> None:
     """debootstrap names one suite; a box wants the fixes, too, where the host's own list has them."""
-    for path in (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("debian.sources")):
+    for path in (
+        Path("/etc/apt/sources.list"),
+        *Path("/etc/apt/sources.list.d").glob("debian.sources"),
+    ):
         if path.exists() and "bookworm" in path.read_text(encoding="utf-8"):
             target = tree / path.relative_to("/")
             target.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -108,7 +114,9 @@ def _keep_sources_of_security(tree: Path) -> None:
 
 def _context() -> Iterator[bytes]:
     """The checkout's own files, and this machine's additional certificates for a build behind a proxy that opens TLS."""
-    files = {path.relative_to(CHECKOUT): path for name in CONTENTS for path in _files(CHECKOUT / name)}
+    files = {
+        path.relative_to(CHECKOUT): path for name in CONTENTS for path in _files(CHECKOUT / name)
+    }
     files |= {Path(".box") / path.name: path for path in LOCAL_CERTIFICATES.glob("*.crt")}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

@@ -50,14 +50,22 @@ def tree_digest(root: Path, names: Iterable[str]) -> str:
         files = sorted(tree_files(top)) if top.is_dir() else [top]
         for path in files:
             if path.is_file():
-                parts += [str(path.relative_to(root)), str(path.stat().st_mode & 0o111), path.read_bytes()]
+                parts += [
+                    str(path.relative_to(root)),
+                    str(path.stat().st_mode & 0o111),
+                    path.read_bytes(),
+                ]
     return digest(parts)
 
 
 def tree_files(top: Path) -> Iterable[Path]:
     """The source files below ``top``: no byte code, no build output, nothing hidden."""
     for directory, folders, files in os.walk(top):
-        folders[:] = [f for f in folders if not f.startswith(".") and f not in {"__pycache__", "target", "build"}]
+        folders[:] = [
+            f
+            for f in folders
+            if not f.startswith(".") and f not in {"__pycache__", "target", "build"}
+        ]
         for name in files:
             if not name.startswith(".") and not name.endswith((".pyc", ".egg-info")):
                 yield Path(directory) / name
@@ -100,5 +108,7 @@ def _forget_old(root: Path, kind: str, keep: Path) -> None:
     """Drop what nobody has asked for in a fortnight; a cluster that is up touches what it uses (see the keeper)."""
     for place in root.glob(f"{kind}-*"):
         complete = place / ".complete"
-        if place != keep and (not complete.exists() or complete.stat().st_mtime < time.time() - KEEP_DAYS * 86400):
+        if place != keep and (
+            not complete.exists() or complete.stat().st_mtime < time.time() - KEEP_DAYS * 86400
+        ):
             shutil.rmtree(place, ignore_errors=True)

@@ -14,7 +14,16 @@ from .home import CHECKOUT
 from .progress import say
 
 SOURCES: Final = ("storlet_middleware", "storlet_daemon", "rules", "tests", "setup.py")
-TEXTS: Final = ("storlet_middleware", "storlet_daemon", "rules", "sandbox_images", "storlets", "etc", "docs", "tests")
+TEXTS: Final = (
+    "storlet_middleware",
+    "storlet_daemon",
+    "rules",
+    "sandbox_images",
+    "storlets",
+    "etc",
+    "docs",
+    "tests",
+)
 SHELL: Final = ("*.sh", ".ci/run")
 
 
@@ -41,7 +50,10 @@ def commands(tools: Path) -> list[tuple[str, list[str]]]:
         ("mypy", [*run, "mypy"]),
         ("import-linter", [str(tools / "bin/lint-imports"), "--no-cache"]),
         ("codespell", [*run, "codespell_lib", *texts]),
-        ("docs", [*run, "sphinx", "-q", "-W", "--keep-going", "-d", scratch, "docs", f"{scratch}/html"]),
+        (
+            "docs",
+            [*run, "sphinx", "-q", "-W", "--keep-going", "-d", scratch, "docs", f"{scratch}/html"],
+        ),
         ("shellcheck", [str(tools / "bin/shellcheck"), *shell_scripts()]),
     ]
 
@@ -52,7 +64,9 @@ def shell_scripts() -> list[str]:
     ours = [path.relative_to(CHECKOUT) for path in found]
     left_out = {"target", ".aio", ".git"}
     return sorted(
-        str(p) for p in ours if not left_out & set(p.parts) and not p.is_relative_to("tests/conformance/code")
+        str(p)
+        for p in ours
+        if not left_out & set(p.parts) and not p.is_relative_to("tests/conformance/code")
     )
 
 
@@ -73,7 +87,9 @@ def _passes(name: str, command: list[str], tools: Path) -> bool:
         command, cwd=CHECKOUT, env=_environment(tools), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
-    say(f"{name:14} {'ok' if done.returncode == 0 else 'COMPLAINS':9} {time.monotonic() - began:5.1f} s")
+    say(
+        f"{name:14} {'ok' if done.returncode == 0 else 'COMPLAINS':9} {time.monotonic() - began:5.1f} s"
+    )
     if done.returncode:
         say(done.stdout.decode(errors="replace").rstrip())
     return done.returncode == 0

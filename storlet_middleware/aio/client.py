@@ -29,17 +29,23 @@ class Client:
     storage_url: str
     token: str
 
-    def request(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
         """``path`` below the account, quoted, perhaps with a query."""
         return request(method, f"{self.storage_url}/{path}" if path else self.storage_url, body,
                        {"X-Auth-Token": self.token, **(headers or {})})  # fmt: skip
 
-    def must(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    def must(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
         """A request that has to succeed."""
         answer = self.request(method, path, headers, body)
         if answer.status >= 300:
             reason = answer.body.decode(errors="replace").strip()
-            raise AioError(f"{method} {path or 'account'} was answered with {answer.status}: {reason}")
+            raise AioError(
+                f"{method} {path or 'account'} was answered with {answer.status}: {reason}"
+            )
         return answer
 
 

@@ -97,12 +97,16 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             configs.write_all(home, choices)
             _build_rings(home, parts.venv)
         with progress.step("processes"):
-            entries = programs.table(home, parts.venv, with_sandboxd=choices.filter and _has_sandboxd(parts.venv))
+            entries = programs.table(
+                home, parts.venv, with_sandboxd=choices.filter and _has_sandboxd(parts.venv)
+            )
             _start_all(home, entries, parts)
         with progress.step("first request"):
             cluster = _describe(home, entries, parts)
             programs.save_cluster(home, cluster)
-        say(f"up after {progress.seconds:.0f} s: {cluster['auth_url']}, described in {home.cluster_json}")
+        say(
+            f"up after {progress.seconds:.0f} s: {cluster['auth_url']}, described in {home.cluster_json}"
+        )
     return home
 
 
@@ -164,11 +168,15 @@ def status(env: Mapping[str, str] = os.environ) -> int:
         fine = pid is not None and programs.answers(home, entry)
         healthy = healthy and fine
         where = f"127.0.0.1:{entry.port}" if entry.port else entry.socket or "-"
-        say(f"{entry.name:12} {pid or '-':>8}  {where:44} {'up' if fine else 'DOWN' if pid is None else 'SILENT'}")
+        say(
+            f"{entry.name:12} {pid or '-':>8}  {where:44} {'up' if fine else 'DOWN' if pid is None else 'SILENT'}"
+        )
     docker = engine.find()
     if docker:
         where = docker.api.path
-        say(f"{'dockerd':12} {docker.pid or '-':>8}  {where:44} up{'' if docker.pid else ' (not started by us)'}")
+        say(
+            f"{'dockerd':12} {docker.pid or '-':>8}  {where:44} up{'' if docker.pid else ' (not started by us)'}"
+        )
         boxes = docker.api.containers(f"{LABEL}={home.node_id}")
         say(f"sandboxes  {len(boxes)}")
     else:
@@ -186,7 +194,9 @@ def start(name: str, env: Mapping[str, str] = os.environ) -> None:
                 engine.ensure(home.logs / "setup.log")
                 programs.set_pid(home, name, engine.our_pid())
             else:
-                pid = processes.leader(home.node_id, name) or processes.start(home.node_id, entry.program())
+                pid = processes.leader(home.node_id, name) or processes.start(
+                    home.node_id, entry.program()
+                )
                 _wait(home, entry)
                 programs.set_pid(home, name, pid)
         finally:
@@ -247,14 +257,15 @@ def _lay_out(home: Home) -> None:
 def _build_rings(home: Home, environment: Path) -> None:
     plan = home.real / "rings.json"
     plan.write_text(json.dumps(rings.plan(home)), encoding="utf-8")
-    run([environment / "bin/python3", "-m", "storlet_middleware.aio.rings", plan], home.logs / "setup.log")
+    run(
+        [environment / "bin/python3", "-m", "storlet_middleware.aio.rings", plan],
+        home.logs / "setup.log",
+    )
 
 
 def _has_sandboxd(environment: Path) -> bool:
     """Whether this checkout has the daemon already."""
-    code = (
-        "import importlib.util, sys; sys.exit(importlib.util.find_spec('storlet_middleware.sandboxd.__main__') is None)"
-    )
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('storlet_middleware.sandboxd.__main__') is None)"
     command = [str(environment / "bin/python3"), "-c", code]
     return not subprocess.run(command, capture_output=True, check=False, cwd="/").returncode
 
@@ -285,15 +296,23 @@ def _start_all(home: Home, entries: list[programs.Entry], parts: Parts) -> None:
 
 
 def _wait(home: Home, entry: programs.Entry) -> None:
-    processes.wait_until(lambda: programs.answers(home, entry), home.node_id, entry.program(), START_SECONDS)
+    processes.wait_until(
+        lambda: programs.answers(home, entry), home.node_id, entry.program(), START_SECONDS
+    )
 
 
 def _stop_outdated(home: Home, entries: list[programs.Entry]) -> None:
     current = {entry.name: entry for entry in entries}
     # The keeper first: it would bring the old sandboxd back.
-    for process in sorted(processes.running(home.node_id), key=lambda process: process.name != programs.KEEPER):
+    for process in sorted(
+        processes.running(home.node_id), key=lambda process: process.name != programs.KEEPER
+    ):
         entry = current.get(process.name)
-        if process.name != "setup" and process.leader and not (entry and programs.is_current(process.pid, entry)):
+        if (
+            process.name != "setup"
+            and process.leader
+            and not (entry and programs.is_current(process.pid, entry))
+        ):
             processes.stop(home.node_id, process.name)
     # What is left of a process whose leader was killed keeps its port.
     for name in current:
@@ -301,14 +320,18 @@ def _stop_outdated(home: Home, entries: list[programs.Entry]) -> None:
             processes.stop(home.node_id, name)
 
 
-def _describe(home: Home, entries: list[programs.Entry], parts: Parts, *, check: bool = True) -> dict[str, Any]:
+def _describe(
+    home: Home, entries: list[programs.Entry], parts: Parts, *, check: bool = True
+) -> dict[str, Any]:
     base = f"http://127.0.0.1:{home.ports['proxy']}"
     jar = parts.java / java.API_JAR if parts.java else None
     return {
         "auth_url": f"{base}/auth/v1.0",
         "users": {user: key for user, (key, _) in configs.USERS.items()},
         "storage_urls": {user: _storage_url(base, user, check=check) for user in configs.USERS},
-        "processes": programs.seen(home, entries, engine.our_pid(), engine.LOG, parts.engine.api.host),
+        "processes": programs.seen(
+            home, entries, engine.our_pid(), engine.LOG, parts.engine.api.host
+        ),
         "policies": list(configs.POLICIES),
         "disks": [
             {"path": str(home.disks / disk), "name": disk, "object_server": f"object-{node}"}
@@ -381,7 +404,9 @@ def _remove_group(node_id: str) -> None:
         time.sleep(0.02)
     if Path("/run/systemd/system").is_dir():
         escaped = "".join(c if c.isalnum() or c in "_." else f"\\x{ord(c):02x}" for c in node_id)
-        subprocess.run(["systemctl", "stop", f"storlets-{escaped}.slice"], capture_output=True, check=False)
+        subprocess.run(
+            ["systemctl", "stop", f"storlets-{escaped}.slice"], capture_output=True, check=False
+        )
 
 
 def _interrupt_up(home: Home) -> None:

@@ -70,9 +70,16 @@ class Choices:
 #: All servers share one machine, which may stand still for seconds: no replica is left behind, no listing late, because of that. A
 #: server that is down refuses at once.
 _PATIENCE: Final[Mapping[str, object]] = {"conn_timeout": 5, "post_quorum_timeout": 10}
-_PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {"conn_timeout": 5, "container_update_timeout": 10}
+_PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {
+    "conn_timeout": 5,
+    "container_update_timeout": 10,
+}
 #: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
-NEEDS: Final = (("MemoryLimit", "limit-memory"), ("SwapLimit", "limit-memory"), ("PidsLimit", "limit-processes"))
+NEEDS: Final = (
+    ("MemoryLimit", "limit-memory"),
+    ("SwapLimit", "limit-memory"),
+    ("PidsLimit", "limit-processes"),
+)
 #: Bit of ``CapEff``; containers and small virtual machines have a root without it.
 _SYS_RESOURCE: Final = 24
 
@@ -98,7 +105,9 @@ def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choice
     """``STORLETS_ENCRYPTION=1``, ``STORLETS_FILTER=0`` (plain Swift, to compare with), ``STORLETS_WORKERS=n``."""
     workers = env.get("STORLETS_WORKERS") or "0"
     if not workers.isdigit():
-        raise AioError(f"STORLETS_WORKERS={workers!r}: want a number; 0 is one process without a parent")
+        raise AioError(
+            f"STORLETS_WORKERS={workers!r}: want a number; 0 is one process without a parent"
+        )
     return Choices(
         encryption=_switch(env, "STORLETS_ENCRYPTION", default=False),
         filter=_switch(env, "STORLETS_FILTER", default=True),
@@ -127,7 +136,10 @@ def write_all(home: Home, choices: Choices) -> None:
             sections.setdefault(section, {}).update(options)
         path = home.real_conf / name
         new = path.with_name(f".{name}.new")
-        new.write_text(f"# Written by `make up`; to change an option see overrides.conf.\n{render(sections)}", "utf-8")
+        new.write_text(
+            f"# Written by `make up`; to change an option see overrides.conf.\n{render(sections)}",
+            "utf-8",
+        )
         new.chmod(0o640)
         if os.geteuid() == 0:
             shutil.chown(new, "root", USER)
@@ -144,7 +156,10 @@ def render(sections: Sections) -> str:
 
 
 def swift_conf(home: Home) -> Sections:
-    sections: Sections = {"swift-hash": {"swift_hash_path_suffix": home.hash_suffix}, "swift-constraints": {}}
+    sections: Sections = {
+        "swift-hash": {"swift_hash_path_suffix": home.hash_suffix},
+        "swift-constraints": {},
+    }
     for policy in POLICIES:
         options: dict[str, object] = {
             "name": policy["name"],
@@ -172,7 +187,10 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
         **_PATIENCE,
     }
     sections |= _swift_filters(home, choices)
-    users = {f"user_{user.replace(':', '_')}": f"{key} {groups}".strip() for user, (key, groups) in USERS.items()}
+    users = {
+        f"user_{user.replace(':', '_')}": f"{key} {groups}".strip()
+        for user, (key, groups) in USERS.items()
+    }
     sections["filter:tempauth"] = {"use": "egg:swift#tempauth", **users}
     sections["filter:storlets"] = _storlets(home, "proxy")
     return sections
@@ -187,11 +205,15 @@ def container_conf(home: Home, choices: Choices) -> Sections:
 
 
 def object_conf(home: Home, choices: Choices, number: int) -> Sections:
-    sections = _backend(home, choices, f"object-{number}", "object", _pipeline(OBJECT_PIPELINE, choices))
+    sections = _backend(
+        home, choices, f"object-{number}", "object", _pipeline(OBJECT_PIPELINE, choices)
+    )
     sections["app:object-server"] |= _PATIENCE_OF_OBJECTS
     sections["filter:storlets"] = _storlets(home, "object")
     # Not run by the all-in-one; here so that `swift-object-auditor CONF once` and the like work.
-    sections |= {f"object-{daemon}": {} for daemon in ("replicator", "reconstructor", "updater", "auditor")}
+    sections |= {
+        f"object-{daemon}": {} for daemon in ("replicator", "reconstructor", "updater", "auditor")
+    }
     return sections
 
 
@@ -199,7 +221,11 @@ def internal_client_conf(home: Home, choices: Choices) -> Sections:
     """The pipeline with which a node fetches storlet code: no authorisation, but whatever changes what is stored."""
     sections: Sections = {"DEFAULT": {**_logging("internal-client"), "swift_dir": home.conf}}
     sections["pipeline:main"] = {"pipeline": _pipeline(FETCH_PIPELINE, choices)}
-    sections["app:proxy-server"] = {"use": "egg:swift#proxy", "account_autocreate": "true", **_PATIENCE}
+    sections["app:proxy-server"] = {
+        "use": "egg:swift#proxy",
+        "account_autocreate": "true",
+        **_PATIENCE,
+    }
     return sections | _swift_filters(home, choices)
 
 
@@ -258,7 +284,8 @@ def _logging(name: str) -> dict[str, object]:
 
 def _swift_filters(home: Home, choices: Choices) -> Sections:
     sections: Sections = {
-        f"filter:{name}": {"use": f"egg:swift#{name.replace('-', '_')}"} for name in PLAIN_FILTERS.split()
+        f"filter:{name}": {"use": f"egg:swift#{name.replace('-', '_')}"}
+        for name in PLAIN_FILTERS.split()
     }
     sections["filter:cache"] = {
         "use": "egg:swift#memcache",
@@ -284,7 +311,9 @@ def _swift_filters(home: Home, choices: Choices) -> Sections:
 
 
 def _root_secret(home: Home) -> str:
-    return base64.b64encode(hashlib.sha256(f"keymaster\0{home.hash_suffix}".encode()).digest()).decode()
+    return base64.b64encode(
+        hashlib.sha256(f"keymaster\0{home.hash_suffix}".encode()).digest()
+    ).decode()
 
 
 def _pipeline(text: str, choices: Choices) -> str:
@@ -298,7 +327,11 @@ def _pipeline(text: str, choices: Choices) -> str:
 
 
 def _storlets(home: Home, role: str) -> dict[str, object]:
-    return {"use": "egg:swift-storlets#storlets", "role": role, "storlet_conf_path": home.conf / "storlet.conf"}
+    return {
+        "use": "egg:swift-storlets#storlets",
+        "role": role,
+        "storlet_conf_path": home.conf / "storlet.conf",
+    }
 
 
 def _read_overrides(path: Path, known: set[str]) -> dict[str, Sections]:
@@ -311,7 +344,9 @@ def _read_overrides(path: Path, known: set[str]) -> dict[str, Sections]:
     for title in parser.sections():
         file, _, section = title.partition(":")
         if file not in known or not section:
-            raise AioError(f"{path}: [{title}]: want [FILE:SECTION], FILE one of {', '.join(sorted(known))}")
+            raise AioError(
+                f"{path}: [{title}]: want [FILE:SECTION], FILE one of {', '.join(sorted(known))}"
+            )
         found.setdefault(file, {})[section] = dict(parser.items(title))
     return found
 

@@ -63,7 +63,9 @@ class Sample:
         """Whether the answer is what the manifest promises, a failure on purpose included."""
         wanted = self.manifest.get("expected_error")
         if wanted:
-            return answer.broken or (answer.status == 422 and answer.headers.get("X-Storlet-Error") == wanted)
+            return answer.broken or (
+                answer.status == 422 and answer.headers.get("X-Storlet-Error") == wanted
+            )
         return (
             answer.status == 200
             and not answer.broken
@@ -75,10 +77,14 @@ def show(home: Home) -> int:
     """Run the samples; 0 when all gave what they should."""
     cluster = programs.load_cluster(home)
     client = log_in(cluster["auth_url"], USER, cluster["users"][USER])
-    samples, absent = find_samples(Path(cluster["java_dir"]) / java.SAMPLE_JARS if cluster["java_dir"] else None)
+    samples, absent = find_samples(
+        Path(cluster["java_dir"]) / java.SAMPLE_JARS if cluster["java_dir"] else None
+    )
     if not samples:
         raise AioError(f"no samples in {java.SAMPLES}")
-    say("\nThe tenant's side: storlets are switched on for the account, and uploaded as ordinary objects.")
+    say(
+        "\nThe tenant's side: storlets are switched on for the account, and uploaded as ordinary objects."
+    )
     client.must("POST", "", {"X-Account-Meta-Storlet-Enabled": "True"})
     for container in ("storlet", "dependency", "storletlog", CONTAINER):
         client.must("PUT", container)
@@ -135,7 +141,9 @@ def upload(client: Client, sample: Sample) -> None:
 def run_all(client: Client, samples: list[Sample]) -> bool:
     """A table; whether every line of it is as it should be."""
     width = max(len(sample.name) for sample in samples)
-    say(f"{'storlet':{width}} {'language':8} {'ran on':7} {'in':>8} {'out':>8} {'ms':>6}  first line of output")
+    say(
+        f"{'storlet':{width}} {'language':8} {'ran on':7} {'in':>8} {'out':>8} {'ms':>6}  first line of output"
+    )
     good = True
     for sample in samples:
         answer = client.request("GET", sample.path(sample.inputs[0]) + sample.query, sample.headers)
@@ -167,7 +175,12 @@ def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
     """The same sample on its way in, and from one object into another; both results must be the expected one."""
     sample = next(s for s in samples if len(s.inputs) == 1 and s.manifest.get("expected"))
     source = sample.inputs[0]
-    put = client.request("PUT", f"{CONTAINER}/put{sample.query}", sample.headers, (sample.folder / source).read_bytes())
+    put = client.request(
+        "PUT",
+        f"{CONTAINER}/put{sample.query}",
+        sample.headers,
+        (sample.folder / source).read_bytes(),
+    )
     copy_headers = {**sample.headers, "Destination": f"/{CONTAINER}/copied"}
     copy = client.request("COPY", sample.path(source) + sample.query, copy_headers)
     good = True
@@ -186,7 +199,9 @@ def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
 
 def say_what_next(home: Home, cluster: dict[str, Any], samples: list[Sample]) -> None:
     """Lines to paste, with everything in them that they need."""
-    sample = next((s for s in samples if s.manifest.get("parameters") and len(s.inputs) == 1), samples[0])
+    sample = next(
+        (s for s in samples if s.manifest.get("parameters") and len(s.inputs) == 1), samples[0]
+    )
     url, key = cluster["storage_urls"][USER], cluster["users"][USER]
     target = f'"$URL/{sample.path(sample.inputs[0])}{sample.query}"'
     swift = f"{cluster['venv']}/bin/swift -A {cluster['auth_url']} -U {USER} -K {key}"

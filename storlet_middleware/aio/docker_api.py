@@ -57,12 +57,17 @@ class DockerApi:
         return str(json.loads(body)["Id"]) if status == 200 else None
 
     def tag(self, name: str, repository: str, tag: str) -> None:
-        self._json("POST", f"/images/{quote(name, safe='')}/tag?{urlencode({'repo': repository, 'tag': tag})}")
+        self._json(
+            "POST",
+            f"/images/{quote(name, safe='')}/tag?{urlencode({'repo': repository, 'tag': tag})}",
+        )
 
     def tags(self, repository: str) -> list[str]:
         """Full names of all images of a repository, the newest first."""
         query = urlencode({"filters": json.dumps({"reference": [repository]})})
-        images = sorted(self._json("GET", f"/images/json?{query}"), key=lambda item: -int(item["Created"]))
+        images = sorted(
+            self._json("GET", f"/images/json?{query}"), key=lambda item: -int(item["Created"])
+        )
         return [str(name) for item in images for name in item.get("RepoTags") or ()]
 
     def untag(self, name: str) -> None:
@@ -78,15 +83,33 @@ class DockerApi:
             return False
         return self.image_id(f"{repository}:{tag}") is not None
 
-    def import_image(self, layer: Iterable[bytes], repository: str, tag: str, changes: Iterable[str]) -> None:
+    def import_image(
+        self, layer: Iterable[bytes], repository: str, tag: str, changes: Iterable[str]
+    ) -> None:
         """Make an image of a stream of tar bytes."""
-        query = urlencode([("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", c) for c in changes)])
+        query = urlencode(
+            [
+                ("fromSrc", "-"),
+                ("repo", repository),
+                ("tag", tag),
+                *(("changes", c) for c in changes),
+            ]
+        )
         self._stream(f"/images/create?{query}", layer)
 
-    def build(self, context: Iterable[bytes], tag: str, args: dict[str, str], network: str = "none") -> None:
+    def build(
+        self, context: Iterable[bytes], tag: str, args: dict[str, str], network: str = "none"
+    ) -> None:
         """``docker build`` of a tar stream that holds a Dockerfile."""
         query = urlencode(
-            {"t": tag, "networkmode": network, "rm": "1", "forcerm": "1", "buildargs": json.dumps(args), "version": "1"}
+            {
+                "t": tag,
+                "networkmode": network,
+                "rm": "1",
+                "forcerm": "1",
+                "buildargs": json.dumps(args),
+                "version": "1",
+            }
         )
         self._stream(f"/build?{query}", context)
 
@@ -102,12 +125,16 @@ class DockerApi:
         """Kill and remove; gone already is fine."""
         status, body = self._call("DELETE", f"/containers/{container}?force=1&v=1", timeout=60.0)
         if status not in {204, 404, 409}:
-            raise AioError(f"the engine does not remove container {container[:12]}: {body.decode(errors='replace')}")
+            raise AioError(
+                f"the engine does not remove container {container[:12]}: {body.decode(errors='replace')}"
+            )
 
     def _json(self, method: str, path: str) -> Any:
         status, body = self._call(method, path)
         if status >= 400:
-            raise AioError(f"the Docker engine answered {status} to {path}: {body.decode(errors='replace').strip()}")
+            raise AioError(
+                f"the Docker engine answered {status} to {path}: {body.decode(errors='replace').strip()}"
+            )
         return json.loads(body or b"null")
 
     def _call(self, method: str, path: str, timeout: float = 30.0) -> tuple[int, bytes]:
@@ -128,7 +155,11 @@ class DockerApi:
             # An engine that has found a fault answers and hangs up in the middle: its answer says why, EPIPE does not.
             with suppress(BrokenPipeError):
                 connection.request(
-                    "POST", path, body=body, headers={"Content-Type": "application/x-tar"}, encode_chunked=True
+                    "POST",
+                    path,
+                    body=body,
+                    headers={"Content-Type": "application/x-tar"},
+                    encode_chunked=True,
                 )
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
@@ -139,5 +170,14 @@ class DockerApi:
         messages = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         fault = next((str(message["error"]) for message in messages if "error" in message), "")
         if answer.status >= 400 or fault:
-            output = "".join(str(message.get("stream", "")) for message in messages).splitlines()[-TAIL_LINES:]
-            raise AioError("\n".join([f"the Docker engine answered {answer.status}: {fault or text.strip()}", *output]))
+            output = "".join(str(message.get("stream", "")) for message in messages).splitlines()[
+                -TAIL_LINES:
+            ]
+            raise AioError(
+                "\n".join(
+                    [
+                        f"the Docker engine answered {answer.status}: {fault or text.strip()}",
+                        *output,
+                    ]
+                )
+            )

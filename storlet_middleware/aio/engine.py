@@ -152,7 +152,9 @@ def _command(pid: int) -> str:
 def _start() -> int:
     binary = shutil.which("dockerd", path=processes.PATH)
     if not binary:
-        raise AioError("no Docker engine answers and there is no dockerd to start: install docker.io")
+        raise AioError(
+            "no Docker engine answers and there is no dockerd to start: install docker.io"
+        )
     PID_FILE.unlink(missing_ok=True)
     _forget_stale_containerd()
     LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +163,9 @@ def _start() -> int:
         "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
     ]  # fmt: skip
     proxies = {
-        key: value for key, value in os.environ.items() if key.lower() in {"http_proxy", "https_proxy", "no_proxy"}
+        key: value
+        for key, value in os.environ.items()
+        if key.lower() in {"http_proxy", "https_proxy", "no_proxy"}
     }
     return processes.start(OWNER, Program(NAME, command, LOG, env=proxies))
 
@@ -185,7 +189,9 @@ def _forget_stale_containerd() -> None:
     file = EXEC_ROOT / "containerd/containerd.pid"
     try:
         pid = int(file.read_text(encoding="ascii"))
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+        name, _, rest = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+        )
         if "containerd" not in name or rest.split()[0] in "ZX":
             file.unlink()
     except FileNotFoundError:

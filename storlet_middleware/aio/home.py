@@ -32,7 +32,13 @@ FREE_PORTS: Final = range(21000, 32000)
 _PLAIN: Final = re.compile(r"[\w/.-]+")
 SHORT_PATH: Final = 48
 UIDS_PER_CLUSTER: Final = 1000
-_IDENTITY: Final = {"path": str, "node_id": str, "uid_first": int, "hash_suffix": str, "ports": dict}
+_IDENTITY: Final = {
+    "path": str,
+    "node_id": str,
+    "uid_first": int,
+    "hash_suffix": str,
+    "ports": dict,
+}
 SERVERS: Final = ("proxy", "object-1", "object-2", "container-1", "account-1", "memcached")
 
 
@@ -80,7 +86,11 @@ class Home:
         """What is to be mounted: mount point to directory; empty when the names are good as they are."""
         pairs = {self.root: self.real, self.conf: self.real_conf}
         inside = self.conf.is_relative_to(self.root)
-        return {point: real for point, real in pairs.items() if point != real and not (point == self.conf and inside)}
+        return {
+            point: real
+            for point, real in pairs.items()
+            if point != real and not (point == self.conf and inside)
+        }
 
 
 def open_home(env: Mapping[str, str] = os.environ) -> Home:
@@ -150,7 +160,9 @@ def mount_all(home: Home) -> None:
             if point.samefile(real):
                 continue
             unmount(point)
-        done = subprocess.run(["mount", "--bind", str(real), str(point)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "--bind", str(real), str(point)], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise AioError(
                 f"cannot mount {real} at {point}: {done.stderr.strip()}\n"
@@ -177,12 +189,18 @@ def mounted_below(root: Path) -> list[Path]:
 
 def self_mounts(point: Path) -> list[Path]:
     """``point``, as often as it is a directory mounted on itself."""
-    return [at for at, source in _mounts() if at == point and source != "/" and str(at).endswith(source)]
+    return [
+        at for at, source in _mounts() if at == point and source != "/" and str(at).endswith(source)
+    ]
 
 
 def _mounts() -> Iterator[tuple[Path, str]]:
     """Every mount point with the directory of its file system that is seen there."""
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+    for line in (
+        Path("/proc/self/mountinfo")
+        .read_text(encoding="utf-8", errors="surrogateescape")
+        .splitlines()
+    ):
         words = line.split(" ")
         yield Path(_unescape(words[4])), _unescape(words[3])
 
@@ -190,7 +208,9 @@ def _mounts() -> Iterator[tuple[Path, str]]:
 def unmount(point: Path) -> None:
     """Lazily where it is busy: the processes that used it are gone or about to go."""
     for flags in ([], ["-l"]):
-        if not subprocess.run(["umount", *flags, str(point)], capture_output=True, check=False).returncode:
+        if not subprocess.run(
+            ["umount", *flags, str(point)], capture_output=True, check=False
+        ).returncode:
             return
     raise AioError(f"cannot unmount {point}")
 
@@ -227,7 +247,9 @@ def replace_taken_ports(home: Home, busy: Collection[str]) -> Home:
         if name in busy or port_is_free(port):
             continue
         if name == "proxy":
-            raise AioError(f"127.0.0.1:{port} is taken by another program; set STORLETS_PORT, for example to 8081")
+            raise AioError(
+                f"127.0.0.1:{port} is taken by another program; set STORLETS_PORT, for example to 8081"
+            )
         ports[name] = _free_port(taken=set(ports.values()))
     _change_settings(home, {"ports": ports})
     return replace(home, ports=ports)
@@ -367,4 +389,9 @@ def _machine_lock(real: Path) -> Iterator[None]:
 
 def _unescape(text: str) -> str:
     """Undo the octal escapes of ``/proc/self/mountinfo``."""
-    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+    return (
+        text.replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+    )

@@ -59,11 +59,18 @@ def build_base(api: DockerApi, log: Path) -> None:
     name, tag = base_tag().split(":")
     rootfs = os.environ.get("STORLETS_ROOTFS", "")
     if os.environ.get("STORLETS_BASE") == "rootfs":
-        api.import_image(output(["tar", "-C", rootfs, "--one-file-system", "-c", "."], log), name, tag, [])
+        api.import_image(
+            output(["tar", "-C", rootfs, "--one-file-system", "-c", "."], log), name, tag, []
+        )
     elif wants_debootstrap(api):
         remove_scratch()
         try:
-            api.import_image(output(["bash", str(RECIPES / "base/debootstrap.sh"), str(scratch())], log), name, tag, [])
+            api.import_image(
+                output(["bash", str(RECIPES / "base/debootstrap.sh"), str(scratch())], log),
+                name,
+                tag,
+                [],
+            )
         finally:
             remove_scratch()
     else:
@@ -96,7 +103,11 @@ def build(api: DockerApi, java: Path | None) -> str:
 def _forget_old(api: DockerApi, current: str) -> None:
     """Each change of the code makes an image; those that some cluster may still want are the newest ones."""
     for repository in (NAME, BASE):
-        old = [name for name in api.tags(repository) if name not in {current, base_tag(), f"{NAME}:latest"}]
+        old = [
+            name
+            for name in api.tags(repository)
+            if name not in {current, base_tag(), f"{NAME}:latest"}
+        ]
         for name in old[KEEP_IMAGES:]:
             api.untag(name)
 
@@ -152,7 +163,9 @@ def output(command: list[str], log: Path) -> Iterator[bytes]:
     """The standard output of ``command`` in pieces; its failing ends the stream with an error, never just early."""
     with (
         log.open("ab") as err,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err) as child,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err
+        ) as child,
     ):
         out = child.stdout
         if out is None:
@@ -160,4 +173,6 @@ def output(command: list[str], log: Path) -> Iterator[bytes]:
         while chunk := out.read(CHUNK):
             yield chunk
         if child.wait():
-            raise AioError(f"`{' '.join(command)}` ended with {child.returncode}. The end of {log}:\n{tail(log)}")
+            raise AioError(
+                f"`{' '.join(command)}` ended with {child.returncode}. The end of {log}:\n{tail(log)}"
+            )

@@ -37,5 +37,9 @@ def needs_tools() -> bool:
 
 
 def _key() -> str:
-    sources = [str(path.relative_to(CHECKOUT)) for path in [*SAMPLES.glob("*/src"), BUILD_SAMPLES] if path.exists()]
+    sources = [
+        str(path.relative_to(CHECKOUT))
+        for path in [*SAMPLES.glob("*/src"), BUILD_SAMPLES]
+        if path.exists()
+    ]
     return cache.tree_digest(CHECKOUT, ["storlet_daemon/java", *sources])

@@ -73,7 +73,9 @@ class EngineHealth:
                 self.answered = now
         if now - self.answered < ENGINE_SILENT_SECONDS:
             return True
-        _note(f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: ending it")
+        _note(
+            f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: ending it"
+        )
         engine.halt()
         return False
 
@@ -138,8 +140,13 @@ def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
 
 
 def _charges(home: Home) -> list[Charge]:
-    charges = [_charge_of(home, entry) for entry in programs.load(home) if entry.name == programs.SANDBOXD]
-    if any(process["name"] == programs.DOCKERD for process in programs.load_cluster(home).get("processes", [])):
+    charges = [
+        _charge_of(home, entry) for entry in programs.load(home) if entry.name == programs.SANDBOXD
+    ]
+    if any(
+        process["name"] == programs.DOCKERD
+        for process in programs.load_cluster(home).get("processes", [])
+    ):
         charges.append(Charge(programs.DOCKERD, alive=EngineHealth().look, revive=engine.revive))
     return charges
 

@@ -32,7 +32,9 @@ class Need:
 
 
 def _has(command: str) -> Callable[[], bool]:
-    return lambda: shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+    return lambda: (
+        shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+    )
 
 
 def _has_ensurepip() -> bool:
@@ -48,12 +50,24 @@ def _has_ensurepip() -> bool:
 def _has_jdk() -> bool:
     if not _has("javac")():
         return False
-    words = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False).stdout.split()
+    words = subprocess.run(
+        ["javac", "-version"], capture_output=True, text=True, check=False
+    ).stdout.split()
     return len(words) > 1 and words[1].split(".")[0].isdigit() and int(words[1].split(".")[0]) >= 17
 
 
-PYTHON: Final = Need("a Python >= 3.11 with venv", ("python3", "python3-venv"), _has_ensurepip, "everything runs in it")
-JDK: Final = Need("a JDK >= 17", ("openjdk-17-jdk-headless",), _has_jdk, "builds the Java worker and the authors' API")
+PYTHON: Final = Need(
+    "a Python >= 3.11 with venv",
+    ("python3", "python3-venv"),
+    _has_ensurepip,
+    "everything runs in it",
+)
+JDK: Final = Need(
+    "a JDK >= 17",
+    ("openjdk-17-jdk-headless",),
+    _has_jdk,
+    "builds the Java worker and the authors' API",
+)
 MAVEN: Final = Need("mvn", ("maven",), _has("mvn"), "builds the Java worker and the authors' API")
 GCC: Final = Need(
     "a C compiler",
@@ -63,11 +77,19 @@ GCC: Final = Need(
 )
 MEMCACHED: Final = Need("memcached", ("memcached",), _has("memcached"), "Swift's cache")
 DEBOOTSTRAP: Final = Need(
-    "debootstrap", ("debootstrap", "debian-archive-keyring"), _has("debootstrap"), "makes the sandbox image's base"
+    "debootstrap",
+    ("debootstrap", "debian-archive-keyring"),
+    _has("debootstrap"),
+    "makes the sandbox image's base",
 )
 DOCKERD: Final = Need("a Docker engine", ("docker.io",), _has("dockerd"), "runs the sandboxes")
 MOUNT: Final = Need("mount", ("mount",), _has("mount"), "gives the cluster a short path")
-CURL: Final = Need("curl", ("curl", "ca-certificates"), _has("curl"), "the lines to paste that the demo prints use it")
+CURL: Final = Need(
+    "curl",
+    ("curl", "ca-certificates"),
+    _has("curl"),
+    "the lines to paste that the demo prints use it",
+)
 
 
 def missing(needs: Sequence[Need]) -> list[Need]:
@@ -83,7 +105,9 @@ def install(needs: Sequence[Need], log: Path) -> None:
     if os.geteuid() or not _has("apt-get")():
         raise AioError(explain(lacking, names))
     # Without our mark: a `down` meanwhile must not kill dpkg half-way, nor a service that a package starts.
-    env = {key: value for key, value in os.environ.items() if key != MARK} | {"DEBIAN_FRONTEND": "noninteractive"}
+    env = {key: value for key, value in os.environ.items() if key != MARK} | {
+        "DEBIAN_FRONTEND": "noninteractive"
+    }
     apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
     # An installation that was cut short leaves packages half configured, and apt refuses to go on.
     run(["dpkg", "--configure", "-a"], log, env=env)
@@ -96,7 +120,9 @@ def install(needs: Sequence[Need], log: Path) -> None:
         run([*apt, "install", "--no-install-recommends", *names], log, env=env)
     still = missing(lacking)
     if still:
-        raise AioError(explain(still, names) + f"\n(they were installed, and are still not found; see {log})")
+        raise AioError(
+            explain(still, names) + f"\n(they were installed, and are still not found; see {log})"
+        )
 
 
 def explain(lacking: Sequence[Need], names: Sequence[str]) -> str:

@@ -62,9 +62,13 @@ def everything() -> Iterator[Process]:
 def need_sight() -> None:
     """The mark of another user's process can be read with this capability only; root has it, but not in a container."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    effective = next(
+        int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")
+    )
     if not effective >> CAP_SYS_PTRACE & 1:
-        raise AioError("this needs the capability to see its processes: run the container with --cap-add SYS_PTRACE")
+        raise AioError(
+            "this needs the capability to see its processes: run the container with --cap-add SYS_PTRACE"
+        )
 
 
 def leader(owner: str, name: str) -> int | None:
@@ -91,7 +95,9 @@ def start(owner: str, program: Program) -> int:
     try:
         log = program.log.open("ab")
     except OSError as error:
-        raise AioError(f"cannot start {program.name}: its log {program.log}: {error.strerror}") from error
+        raise AioError(
+            f"cannot start {program.name}: its log {program.log}: {error.strerror}"
+        ) from error
     with log:
         try:
             child = subprocess.Popen(
@@ -108,8 +114,12 @@ def start(owner: str, program: Program) -> int:
                 extra_groups=[] if program.user else None,
             )
         except OSError as error:
-            raise AioError(f"cannot start {program.name} ({program.command[0]}): {error.strerror}") from error
-    child.returncode = 0  # nobody waits for it here: it outlives this command (and no warning about that)
+            raise AioError(
+                f"cannot start {program.name} ({program.command[0]}): {error.strerror}"
+            ) from error
+    child.returncode = (
+        0  # nobody waits for it here: it outlives this command (and no warning about that)
+    )
     return child.pid
 
 
@@ -150,12 +160,16 @@ def kill(process: Process, signum: signal.Signals) -> bool:
     return True
 
 
-def wait_until(ready: Callable[[], bool], owner: str, program: Program, seconds: float = 30.0) -> None:
+def wait_until(
+    ready: Callable[[], bool], owner: str, program: Program, seconds: float = 30.0
+) -> None:
     """Wait for a started program to answer; when it dies or stays silent, the error shows the end of its log."""
     deadline = time.monotonic() + seconds
     while not ready():
         if leader(owner, program.name) is None and not _appears(owner, program.name):
-            raise AioError(f"{program.name} ended while starting. The end of {program.log}:\n{tail(program.log)}")
+            raise AioError(
+                f"{program.name} ended while starting. The end of {program.log}:\n{tail(program.log)}"
+            )
         if time.monotonic() > deadline:
             raise AioError(
                 f"{program.name} did not answer within {seconds:.0f} s. The end of {program.log}:\n{tail(program.log)}"
@@ -174,7 +188,9 @@ def _others(owner: str, name: str) -> list[Process]:
     return [process for process in running(owner, name) if process.pid != os.getpid()]
 
 
-def _signal_all(found: list[Process], signum: signal.Signals, seen: dict[int, Process], *, leaders_only: bool) -> None:
+def _signal_all(
+    found: list[Process], signum: signal.Signals, seen: dict[int, Process], *, leaders_only: bool
+) -> None:
     for process in found:
         if (process.leader or not leaders_only) and kill(process, signum):
             seen[process.pid] = process

@@ -57,7 +57,15 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
     ):
         server = f"swift-{name.partition('-')[0]}-server"
         config = home.conf / conf
-        command = [python, "-m", "storlet_middleware.aio.serve", str(home.conf), server, str(config), "-v"]
+        command = [
+            python,
+            "-m",
+            "storlet_middleware.aio.serve",
+            str(home.conf),
+            server,
+            str(config),
+            "-v",
+        ]
         entries.append(_keyed(home, Entry(
             name, command, str(home.logs / f"{name}.log"), USER, port=home.ports[name], config=str(config)
         ), "proxy-server.conf" if name == "proxy" else conf))  # fmt: skip
@@ -74,7 +82,11 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
         "STORLETS_CONF": str(home.real_conf),
         "STORLETS_CACHE": str(cache.cache_root()),
     }
-    entries.append(_keyed(home, Entry(KEEPER, keeper, str(home.logs / "keeper.log"), env=places), "storlet.conf"))
+    entries.append(
+        _keyed(
+            home, Entry(KEEPER, keeper, str(home.logs / "keeper.log"), env=places), "storlet.conf"
+        )
+    )
     return entries
 
 
@@ -189,7 +201,9 @@ def stopped_by_hand(home: Home, name: str) -> Path:
 def _memcached(home: Home) -> Entry:
     port = home.ports["memcached"]
     command = ["memcached", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "64", "-c", "1024"]
-    return _keyed(home, Entry("memcached", command, str(home.logs / "memcached.log"), USER, port=port), "")
+    return _keyed(
+        home, Entry("memcached", command, str(home.logs / "memcached.log"), USER, port=port), ""
+    )
 
 
 def _keyed(home: Home, entry: Entry, conf: str) -> Entry:

@@ -86,7 +86,13 @@ def run(
         out.flush()
         try:
             code = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=cwd, check=False
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=env,
+                cwd=cwd,
+                check=False,
             ).returncode
         except OSError as error:
             raise AioError(f"{words[0]}: {error.strerror}") from error

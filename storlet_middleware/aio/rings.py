@@ -28,7 +28,9 @@ def plan(home: Home) -> dict[str, Any]:
     """What :func:`build` is to make for this cluster."""
     return {
         "directory": str(home.real_conf),
-        "rings": [{"file": file, "replicas": REPLICAS, "devices": _devices(home, file)} for file in FILES],
+        "rings": [
+            {"file": file, "replicas": REPLICAS, "devices": _devices(home, file)} for file in FILES
+        ],
     }
 
 
@@ -41,7 +43,11 @@ def build(wanted: Mapping[str, Any]) -> None:
 def _devices(home: Home, file: str) -> list[dict[str, Any]]:
     kind = file.partition("-")[0]
     return [
-        {"device": name, "zone": node, "port": home.ports[f"{kind}-{node if kind == 'object' else 1}"]}
+        {
+            "device": name,
+            "zone": node,
+            "port": home.ports[f"{kind}-{node if kind == 'object' else 1}"],
+        }
         for name, node in DISKS.items()
     ]
 

@@ -15,7 +15,11 @@ def main(argv: Sequence[str]) -> int:
     """Become the console script ``argv[2]`` of Swift, with the arguments that follow."""
     conf_dir, command = argv[1:3]
     use(conf_dir)
-    script = next(e for e in distribution("swift").entry_points if e.group == "console_scripts" and e.name == command)
+    script = next(
+        e
+        for e in distribution("swift").entry_points
+        if e.group == "console_scripts" and e.name == command
+    )
     sys.argv = [command, *argv[3:]]
     return int(script.load()() or 0)
 

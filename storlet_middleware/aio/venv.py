@@ -33,9 +33,15 @@ def base_python() -> Path:
     """A Python from 3.11 on that Swift's unprivileged user may run too (one below ``/root`` it may not)."""
     for name in (*PYTHONS, sys.executable):
         path = Path(os.path.realpath(name))
-        if path.exists() and _version_of(path) >= (3, 11) and (os.geteuid() or not needs_mount(path)):
+        if (
+            path.exists()
+            and _version_of(path) >= (3, 11)
+            and (os.geteuid() or not needs_mount(path))
+        ):
             return path
-    raise AioError("no Python 3.11 or newer that every user may run (looked for /usr/bin/python3): install python3")
+    raise AioError(
+        "no Python 3.11 or newer that every user may run (looked for /usr/bin/python3): install python3"
+    )
 
 
 def deps(log: Path) -> Path:
@@ -101,7 +107,9 @@ def _new_layer(place: Path, below: Path, log: Path) -> None:
     run([below / "bin/python", "-m", "venv", "--without-pip", place], log)
     packages = next(below.glob("lib/python3*/site-packages"))
     mine = next(place.glob("lib/python3*/site-packages"))
-    (mine / "layer-below.pth").write_text(f"import site; site.addsitedir({str(packages)!r})\n", encoding="utf-8")
+    (mine / "layer-below.pth").write_text(
+        f"import site; site.addsitedir({str(packages)!r})\n", encoding="utf-8"
+    )
     (place / ".below").write_text(f"{below}\n", encoding="utf-8")
     for script in (below / "bin").iterdir():
         target = place / "bin" / script.name
@@ -115,12 +123,24 @@ def _new_layer(place: Path, below: Path, log: Path) -> None:
 
 def _pip_env() -> dict[str, str]:
     """The caller's settings of pip (a mirror, a certificate) stay; what would put packages elsewhere does not."""
-    drop = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE"}
-    return {key: value for key, value in os.environ.items() if key not in drop} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    drop = {
+        "PIP_TARGET",
+        "PIP_USER",
+        "PIP_PREFIX",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONDONTWRITEBYTECODE",
+    }
+    return {key: value for key, value in os.environ.items() if key not in drop} | {
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1"
+    }
 
 
 def _version_of(python: Path) -> tuple[int, ...]:
     done = subprocess.run(
-        [str(python), "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=False
+        [str(python), "-c", "import sys; print(*sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return tuple(int(part) for part in done.stdout.split()) if done.returncode == 0 else (0, 0)

@@ -79,7 +79,10 @@ class BackendInvocation:
             return None
         # The count and the first piece share a header, so one header is nearly always enough.
         # Swift handles each header a dozen times on its way.
-        headers = {f"{names.BACKEND_INVOCATION}-{index}": piece for index, piece in enumerate(pieces[1:], 1)}
+        headers = {
+            f"{names.BACKEND_INVOCATION}-{index}": piece
+            for index, piece in enumerate(pieces[1:], 1)
+        }
         return {names.BACKEND_INVOCATION: f"{len(pieces)} {pieces[0]}", **headers}
 
     @classmethod

@@ -28,7 +28,9 @@ class CodeUploads:
     :param app: the rest of the pipeline.
     """
 
-    def __init__(self, app: WSGIApp, catalog: Catalog, require_enabled: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, app: WSGIApp, catalog: Catalog, require_enabled: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._app = app
         self._catalog = catalog
         self._require_enabled = require_enabled
@@ -47,7 +49,10 @@ class CodeUploads:
             headers = Request(environ).headers
             self._catalog.refuse_links(headers)
             self._catalog.check_upload(
-                target.account, target.container or "", target.name or "", self._metadata(operation, environ, headers)
+                target.account,
+                target.container or "",
+                target.name or "",
+                self._metadata(operation, environ, headers),
             )
         memory = self._catalog.changing(environ, target.account)
         if authorization.ask(environ, self._app, "PUT", target.path).refusal is not None:
@@ -69,7 +74,9 @@ class CodeUploads:
 
         return write
 
-    def _metadata(self, operation: Operation, environ: dict[str, Any], headers: Any) -> Mapping[str, str]:
+    def _metadata(
+        self, operation: Operation, environ: dict[str, Any], headers: Any
+    ) -> Mapping[str, str]:
         """The metadata that the object will have: of a copy the source's, under what the request sets."""
         own = dict(headers)
         if operation.source is None or config_true_value(headers.get("X-Fresh-Metadata", "false")):
@@ -79,7 +86,11 @@ class CodeUploads:
     def _head(self, environ: dict[str, Any], place: Read) -> Any:
         """Swift's answer to the caller's HEAD of ``place``; raises what Swift refuses with."""
         head = make_subrequest(
-            environ, method="HEAD", path=place.path, headers={"X-Newest": "true"}, swift_source=names.SWIFT_SOURCE
+            environ,
+            method="HEAD",
+            path=place.path,
+            headers={"X-Newest": "true"},
+            swift_source=names.SWIFT_SOURCE,
         )
         answer = head.get_response(self._app)
         drain_and_close(answer)

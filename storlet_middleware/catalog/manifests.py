@@ -54,7 +54,9 @@ def file_name_faults(name: str, what: str) -> list[str]:
     """Why ``name`` cannot be a file's name in a directory of ours; empty when it can."""
     faults = []
     if not name or name in (".", "..") or "/" in name or name.startswith(("-", ".")):
-        faults.append(f"{what} name {name!r} is not a plain file name (no '/', no leading '-' or '.')")
+        faults.append(
+            f"{what} name {name!r} is not a plain file name (no '/', no leading '-' or '.')"
+        )
     if any(ord(char) < 32 or ord(char) == 127 for char in name) or ":" in name or "," in name:
         faults.append(f"{what} name {name!r} has a control character, ':' or ','")
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
@@ -69,7 +71,12 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     def value(header: str) -> str:
         return values.get(header.lower(), "")
 
-    mandatory = (names.META_LANGUAGE, names.META_INTERFACE_VERSION, names.META_OBJECT_METADATA, names.META_MAIN)
+    mandatory = (
+        names.META_LANGUAGE,
+        names.META_INTERFACE_VERSION,
+        names.META_OBJECT_METADATA,
+        names.META_MAIN,
+    )
     faults = [
         f"Mandatory parameter is missing: {header.removeprefix(names.STORLET_META)}"
         for header in mandatory
@@ -85,7 +92,9 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         faults += _python_faults(name, value(names.META_MAIN))
     elif language == "java":
         faults += _java_faults(name, value(names.META_MAIN))
-    dependencies = tuple(part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip())
+    dependencies = tuple(
+        part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip()
+    )
     faults += _dependency_faults(name, dependencies)
     own, more = limits.declared(meta, language)
     faults += more

@@ -72,7 +72,9 @@ class Catalog:
                 f"{', '.join(links)}: a storlet or a dependency cannot be a link to other objects"
             )
 
-    def check_upload(self, account: str, container: str, name: str, headers: Mapping[str, str]) -> None:
+    def check_upload(
+        self, account: str, container: str, name: str, headers: Mapping[str, str]
+    ) -> None:
         """Refuse an object in the storlet or dependency container whose declaration is not valid."""
         meta = user_metadata(headers, names.STORLET_META)
         faults = []
@@ -94,7 +96,9 @@ class Catalog:
 
     # --- access --------------------------------------------------------------------------------------------------
 
-    def authorize(self, environ: dict[str, Any], version: str, account: str, storlet: str, container: str) -> bool:
+    def authorize(
+        self, environ: dict[str, Any], version: str, account: str, storlet: str, container: str
+    ) -> bool:
         """Raise unless the caller may read the storlet, by the ACL of the container that holds it.
 
         Returns whether the caller owns the account, and so may see the storlet's traceback.
@@ -114,7 +118,9 @@ class Catalog:
 
     # --- resolution ----------------------------------------------------------------------------------------------
 
-    def resolve(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+    def resolve(
+        self, environ: dict[str, Any], version: str, account: str, storlet: str
+    ) -> StorletVersion:
         """The version of ``storlet`` that a request which begins now runs; the caller's right was checked before."""
         memory = self._memory(environ, account)
         generation, known = memory.get(storlet)
@@ -122,14 +128,21 @@ class Catalog:
             return StorletVersion.from_text(known)
         return self._read_and_remember(environ, memory, generation, version, storlet)
 
-    def resolve_anew(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+    def resolve_anew(
+        self, environ: dict[str, Any], version: str, account: str, storlet: str
+    ) -> StorletVersion:
         """The same, whatever is remembered: what was resolved before is not there any more."""
         memory = self._memory(environ, account)
         generation, _ = memory.get(storlet)
         return self._read_and_remember(environ, memory, generation, version, storlet)
 
     def _read_and_remember(
-        self, environ: dict[str, Any], memory: _Memory, generation: str | None, version: str, storlet: str
+        self,
+        environ: dict[str, Any],
+        memory: _Memory,
+        generation: str | None,
+        version: str,
+        storlet: str,
     ) -> StorletVersion:
         resolved = self._read(environ, version, memory.account, storlet)
         memory.put(storlet, generation, resolved.text)
@@ -142,17 +155,23 @@ class Catalog:
     def _memory(self, environ: dict[str, Any], account: str) -> _Memory:
         return _Memory(environ, account, self._config.storlet_container)
 
-    def _read(self, environ: dict[str, Any], version: str, account: str, storlet: str) -> StorletVersion:
+    def _read(
+        self, environ: dict[str, Any], version: str, account: str, storlet: str
+    ) -> StorletVersion:
         path = (version, account, self._config.storlet_container)
         answer = self._head(environ, path, storlet)
         if answer.status_int == 404:
-            raise StorletNotFound(f"there is no storlet {storlet} in container {self._config.storlet_container}")
+            raise StorletNotFound(
+                f"there is no storlet {storlet} in container {self._config.storlet_container}"
+            )
         _require_success(answer, f"storlet {storlet}")
         _require_own_bytes(answer, object_path(*path, storlet), f"storlet {storlet}")
         try:
             manifest = read_storlet(storlet, user_metadata(answer.headers), self._config.languages)
         except ManifestError as error:
-            raise Unprocessable(f"storlet {storlet} is not usable: {error}", code=errors.STORLET_LOAD) from error
+            raise Unprocessable(
+                f"storlet {storlet} is not usable: {error}", code=errors.STORLET_LOAD
+            ) from error
         path = (version, account, self._config.dependency_container)
         tasks = [spawn(self._head, environ, path, name) for name in manifest.dependencies]
         answers = [task.wait() for task in tasks]
@@ -166,20 +185,29 @@ class Catalog:
         if faults:
             raise Unprocessable("; ".join(faults), code=errors.STORLET_LOAD)
         return StorletVersion(
-            account, storlet, manifest.language, manifest.language_version, manifest.main, tuple(files), manifest.limits
+            account,
+            storlet,
+            manifest.language,
+            manifest.language_version,
+            manifest.main,
+            tuple(files),
+            manifest.limits,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:
         if answer.status_int == 404:
             raise Unprocessable(
-                f"dependency {name} is not in container {self._config.dependency_container}", code=errors.STORLET_LOAD
+                f"dependency {name} is not in container {self._config.dependency_container}",
+                code=errors.STORLET_LOAD,
             )
         _require_success(answer, f"dependency {name}")
         _require_own_bytes(answer, object_path(*path, name), f"dependency {name}")
         try:
             permissions = read_dependency(name, user_metadata(answer.headers)).permissions
         except ManifestError as error:
-            raise Unprocessable(f"dependency {name} is not usable: {error}", code=errors.STORLET_LOAD) from error
+            raise Unprocessable(
+                f"dependency {name} is not usable: {error}", code=errors.STORLET_LOAD
+            ) from error
         # The sandbox is "other" to the file's owner, and the mount is read-only: what the owner may do, all may, but write.
         mode = 0o555 if permissions & 0o100 else 0o444
         return _code_file(self._config.dependency_container, name, answer, mode)
@@ -219,7 +247,9 @@ class _Memory:
             keys = [self._generation_key, entry_key, self._container_key]
             if container and len(getattr(self._memcache, "memcache_servers", ())) == 1:
                 keys.append(get_cache_key(self.account, container))
-            generation, entry, *containers = self._memcache.get_multi(keys, self._container_key) or (None, None)
+            generation, entry, *containers = self._memcache.get_multi(
+                keys, self._container_key
+            ) or (None, None)
             for key, info in zip(keys[2:], containers, strict=False):
                 if info:
                     self._of_request.setdefault(key, info)
@@ -244,7 +274,11 @@ class _Memory:
     def put(self, storlet: str, generation: str | None, version: str) -> None:
         """Remember ``version``; ignored by readers when a write changed the generation meanwhile."""
         if self._memcache and generation:
-            self._store(self._entry_key(storlet), {"generation": generation, "version": version}, _ENTRY_SECONDS)
+            self._store(
+                self._entry_key(storlet),
+                {"generation": generation, "version": version},
+                _ENTRY_SECONDS,
+            )
 
     def writing(self) -> None:
         """A write begins: remember nothing until :meth:`written`, also when the writer dies."""
@@ -289,7 +323,9 @@ def _require_own_bytes(answer: Any, path: str, what: str) -> None:
     """
     place = str(answer.headers.get("Content-Location") or path).partition("?")[0]
     if unquote(place) != unquote(path.partition("?")[0]) or "X-Object-Manifest" in answer.headers:
-        raise Unprocessable(f"{what} is a link to other objects, which code cannot be", code=errors.STORLET_LOAD)
+        raise Unprocessable(
+            f"{what} is a link to other objects, which code cannot be", code=errors.STORLET_LOAD
+        )
 
 
 class ProxyFetcher:
@@ -321,4 +357,7 @@ class ProxyFetcher:
 def code_unavailable(file: CodeFile, status: int) -> StorletError:
     """The error when code cannot be had: it was replaced this very moment, or Swift has a problem."""
     kind = CodeReplaced if status in (404, 412) else BackendFailed
-    return kind(f"code {file.container}/{file.name} cannot be read now: Swift answered {status}", retry_after=1)
+    return kind(
+        f"code {file.container}/{file.name} cannot be read now: Swift answered {status}",
+        retry_after=1,
+    )

@@ -49,7 +49,11 @@ class Case:
 
     def differences(self, outcome: Outcome) -> dict[str, Wanted]:
         """The fields that are not as expected, with what was expected."""
-        return {name: wanted for name, wanted in self.expected.items() if getattr(outcome, name) != wanted}
+        return {
+            name: wanted
+            for name, wanted in self.expected.items()
+            if getattr(outcome, name) != wanted
+        }
 
 
 def outcome_of(decision: Decision) -> Outcome:
@@ -72,7 +76,11 @@ def read(raw: bytes) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     else:
         cases = []
         if root is not None or not faults:
-            _refuse(faults, root or Scalar("", Guess.NOTHING, Place(1, 1)), "a file of cases is a list that has some")
+            _refuse(
+                faults,
+                root or Scalar("", Guess.NOTHING, Place(1, 1)),
+                "a file of cases is a list that has some",
+            )
     _refuse_same_names(cases, faults)
     return tuple(case for case in cases if case), faults.findings()
 
@@ -87,7 +95,10 @@ def _refuse(faults: Faults, node: Node, what: str, help_: str = _HELP) -> None:
 
 def _case(node: Node, faults: Faults) -> Case | None:
     entries = values.fields(
-        values.mapping(node, "a case", faults, _EXAMPLE), "a case", ("name", "request", "expect"), faults
+        values.mapping(node, "a case", faults, _EXAMPLE),
+        "a case",
+        ("name", "request", "expect"),
+        faults,
     )
     missing = [name for name in ("name", "request", "expect") if name not in entries]
     if missing:
@@ -105,13 +116,20 @@ def _refuse_same_names(cases: list[Case | None], faults: Faults) -> None:
     for case in cases:
         if case and case.name in seen:
             said = f"{case.name!r} is the name of the case in line {seen[case.name].place.line} as well"
-            faults.add("case", case.place, said, "a name that fails should say which case it is: give each its own")
+            faults.add(
+                "case",
+                case.place,
+                said,
+                "a name that fails should say which case it is: give each its own",
+            )
         elif case:
             seen[case.name] = case
 
 
 def _facts(node: Node, faults: Faults) -> Facts | None:
-    request = values.mapping(node, "request", faults, "request: {method: GET, container: .., object: ..}")
+    request = values.mapping(
+        node, "request", faults, "request: {method: GET, container: .., object: ..}"
+    )
     if request is not node:
         return None
     before = len(faults)
@@ -124,32 +142,47 @@ def _facts(node: Node, faults: Faults) -> Facts | None:
     except example.ExampleError as error:
         for said in error.faults:
             # The fault begins with the name of what it is about, where it is about one.
-            place = next((places[name] for name in places if said.startswith((f"{name} ", f"{name}."))), request.place)
+            place = next(
+                (places[name] for name in places if said.startswith((f"{name} ", f"{name}."))),
+                request.place,
+            )
             faults.add("case.request", place, f"of the request, {said}", _REQUEST_HELP)
         return None
 
 
-_REQUEST_HELP: Final = (
-    "names are those of conditions: {method: GET, size: 2K, roles: [a], metadata: {study: x}, time: mon 22:05}"
-)
+_REQUEST_HELP: Final = "names are those of conditions: {method: GET, size: 2K, roles: [a], metadata: {study: x}, time: mon 22:05}"
 
 
 def _plain(name: str, node: Node, faults: Faults) -> Any:
     """Scalars by their text: which of them is a number is for the reader of the fact to say, not for YAML."""
     if isinstance(node, text.Mapping):
-        return {key.text: _plain(f"{name}.{key.text}", value, faults) for key, value in node.entries}
+        return {
+            key.text: _plain(f"{name}.{key.text}", value, faults) for key, value in node.entries
+        }
     if isinstance(node, text.Sequence):
         return [_plain(name, item, faults) for item in node.items]
     if node.guess is Guess.NOTHING:
-        faults.add("case.request", node.place, f"{name} has no value", "leave it away when it is missing, or quote it")
+        faults.add(
+            "case.request",
+            node.place,
+            f"{name} has no value",
+            "leave it away when it is missing, or quote it",
+        )
     return node.text
 
 
 def _expected(node: Node, faults: Faults) -> Mapping[str, Wanted]:
-    wanted = values.mapping(node, "expect", faults, "expect: {rule: .., action: run, storlets: [..]}")
+    wanted = values.mapping(
+        node, "expect", faults, "expect: {rule: .., action: run, storlets: [..]}"
+    )
     fields = values.fields(wanted, "expect", ("rule", "action", "storlets"), faults)
     if wanted is node and not wanted.entries:
-        faults.add("case", node.place, "expect is empty", "name rule, action or storlets; rule: null is no rule")
+        faults.add(
+            "case",
+            node.place,
+            "expect is empty",
+            "name rule, action or storlets; rule: null is no rule",
+        )
     found: dict[str, Wanted] = {}
     if "rule" in fields:
         found["rule"] = _rule(fields["rule"], faults)
@@ -169,6 +202,8 @@ def _rule(node: Node, faults: Faults) -> str | None:
 def _storlets(node: Node, faults: Faults) -> tuple[str, ...]:
     """An empty list is right where nothing shall run."""
     if not isinstance(node, text.Sequence):
-        _refuse(faults, node, "storlets wants a list of names", "write [a.py, b.py], in their order")
+        _refuse(
+            faults, node, "storlets wants a list of names", "write [a.py, b.py], in their order"
+        )
         return ()
     return tuple(values.string(item, "a storlet's name", faults) or "" for item in node.items)

@@ -23,7 +23,9 @@ def load_config(path: str) -> Config:
         raise CliError(f"{error}\n--conf FILE names another file") from None
 
 
-def ask(config: Config, request: messages.Message, seconds: float = ANSWER_SECONDS) -> messages.NodeStatus:
+def ask(
+    config: Config, request: messages.Message, seconds: float = ANSWER_SECONDS
+) -> messages.NodeStatus:
     """The node's status, in answer to a request for it; raises :class:`CliError`."""
     path = Path(config.sandbox.run_dir) / "sandboxd.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
@@ -38,7 +40,9 @@ def ask(config: Config, request: messages.Message, seconds: float = ANSWER_SECON
         except PermissionError:
             raise CliError(_not_permitted(config, path)) from None
         except TimeoutError:
-            raise CliError(f"storlet-sandboxd at {path} does not answer within {seconds:g} seconds") from None
+            raise CliError(
+                f"storlet-sandboxd at {path} does not answer within {seconds:g} seconds"
+            ) from None
         except (messages.ProtocolError, OSError) as error:
             raise CliError(f"storlet-sandboxd at {path} broke off: {error}") from None
     if isinstance(answer, messages.NodeRefused):

@@ -54,7 +54,9 @@ missing; the method is GET."""
 def _declare(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check|test|explain")
     check = _verb(verbs, "check", "find what is wrong with rules", _CHECK, _check)
-    check.add_argument("--strict", action="store_true", help="end with 1 when there are warnings, too")
+    check.add_argument(
+        "--strict", action="store_true", help="end with 1 when there are warnings, too"
+    )
     check.add_argument("file", metavar="FILE", help="the rules")
     test = _verb(verbs, "test", "decide example requests", _TEST, _test)
     test.add_argument("file", metavar="FILE", help="the rules")
@@ -62,7 +64,12 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     explain = _verb(verbs, "explain", "say why a request is decided as it is", _EXPLAIN, _explain)
     explain.add_argument("file", metavar="FILE", help="the rules")
     explain.add_argument(
-        "--request", nargs="+", action="extend", required=True, metavar="KEY=VALUE", help="what is known of the request"
+        "--request",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="KEY=VALUE",
+        help="what is known of the request",
     )
 
 
@@ -70,7 +77,10 @@ def _verb(
     verbs: Any, name: str, help_: str, description: str, do: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     verb: argparse.ArgumentParser = verbs.add_parser(
-        name, help=help_, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        help=help_,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verb.add_argument("--json", action="store_true", help="the same for programs")
     verb.set_defaults(do=do)
@@ -81,7 +91,9 @@ def _run(options: argparse.Namespace) -> int:
     return int(options.do(options))
 
 
-COMMAND: Final = Command("rules", "rules of an account: check, test, explain (offline)", DESCRIPTION, _declare, _run)
+COMMAND: Final = Command(
+    "rules", "rules of an account: check, test, explain (offline)", DESCRIPTION, _declare, _run
+)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -177,7 +189,11 @@ def _check(options: argparse.Namespace) -> int:
         for finding in findings:
             say(_show(source, finding))
         read = f"{_count(len(rules.rules), 'rule')}, " if rules else ""
-        said = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "nothing is wrong"
+        said = (
+            f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+            if findings
+            else "nothing is wrong"
+        )
         say(f"{text.legible(source.name)}: {read}{said}")
     return NOT_WELL if errors or (warnings and options.strict) else DONE
 
@@ -231,9 +247,15 @@ def _unknown_rules(rules: RuleSet, read: Sequence[Case]) -> Iterable[Finding]:
     for case in read:
         wanted = case.expected.get("rule")
         if isinstance(wanted, str) and wanted not in known:
-            said = f"the case {case.name!r} expects the rule {wanted!r}, which is not among the rules"
+            said = (
+                f"the case {case.name!r} expects the rule {wanted!r}, which is not among the rules"
+            )
             yield Finding(
-                Severity.ERROR, "case.rule", case.place, said, among(wanted, known) if known else "there are none"
+                Severity.ERROR,
+                "case.rule",
+                case.place,
+                said,
+                among(wanted, known) if known else "there are none",
             )
 
 

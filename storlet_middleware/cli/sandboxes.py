@@ -33,7 +33,10 @@ cause is gone or its name is in [sandbox] accept_failures of storlet.conf."""
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--conf", default=configuration.DEFAULT_PATH, metavar="FILE", help="options of the node (default: %(default)s)"
+        "--conf",
+        default=configuration.DEFAULT_PATH,
+        metavar="FILE",
+        help="options of the node (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="the same for programs")
     parser.add_argument(
@@ -62,13 +65,17 @@ def _run(options: argparse.Namespace) -> int:
     return NOT_WELL if any(result.state == FAIL for result in status.self_tests) else DONE
 
 
-COMMAND: Final = Command("sandboxes", "the sandboxes of this node, and their self-test", DESCRIPTION, _declare, _run)
+COMMAND: Final = Command(
+    "sandboxes", "the sandboxes of this node, and their self-test", DESCRIPTION, _declare, _run
+)
 
 
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def _sandboxes(config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]) -> str:
+def _sandboxes(
+    config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]
+) -> str:
     if not status.sandboxes:
         return f"node {config.sandbox.node_id}: no sandboxes; the first request for a storlet starts one"
     now = time.time()
@@ -99,12 +106,16 @@ def _sandboxes(config: Config, status: messages.NodeStatus, usage: Mapping[str, 
             )
         )  # fmt: skip
     if tenants:
-        parts.append(text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING")))
+        parts.append(
+            text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING"))
+        )
     return "\n\n".join(parts)
 
 
 def _row(sandbox: messages.Sandbox, now: float) -> tuple[object, ...]:
-    started = text.duration(max(0.0, now - sandbox.started_at)) + " ago" if sandbox.started_at else "-"
+    started = (
+        text.duration(max(0.0, now - sandbox.started_at)) + " ago" if sandbox.started_at else "-"
+    )
     return (
         text.name(sandbox.account) if sandbox.account else "(waits for one)",
         sandbox.trust_class or "-",
@@ -171,7 +182,9 @@ def _waiting(what: str) -> Iterator[None]:
 # --- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]) -> dict[str, Any]:
+def _as_data(
+    config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]
+) -> dict[str, Any]:
     return {
         "node": config.sandbox.node_id,
         "sandboxes": [_sandbox_data(sandbox, usage) for sandbox in status.sandboxes],
@@ -181,7 +194,9 @@ def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, sh
                 "state": result.state,
                 "at": result.at,
                 "failed": {name: fault for name, fault in result.faults.items() if fault},
-                "accepted": sorted(set(config.sandbox.accept_failures) & {n for n, f in result.faults.items() if f}),
+                "accepted": sorted(
+                    set(config.sandbox.accept_failures) & {n for n, f in result.faults.items() if f}
+                ),
                 "tests": list(result.faults),
             }
             for result in status.self_tests
@@ -189,8 +204,13 @@ def _as_data(config: Config, status: messages.NodeStatus, usage: Mapping[str, sh
     }
 
 
-def _sandbox_data(sandbox: messages.Sandbox, usage: Mapping[str, shared_table.Usage]) -> dict[str, Any]:
-    data = {**dataclasses.asdict(sandbox), "storlets": [dataclasses.asdict(group) for group in sandbox.groups]}
+def _sandbox_data(
+    sandbox: messages.Sandbox, usage: Mapping[str, shared_table.Usage]
+) -> dict[str, Any]:
+    data = {
+        **dataclasses.asdict(sandbox),
+        "storlets": [dataclasses.asdict(group) for group in sandbox.groups],
+    }
     del data["groups"]
     used = usage.get(tenant_key(sandbox.account))
     # Of the whole account on this node: it may have a sandbox of each class.

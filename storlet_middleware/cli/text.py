@@ -41,5 +41,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence
 def legible(text: str) -> str:
     """A text in whatever script, in one line, without what a terminal would obey or turn around."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
     )

@@ -49,7 +49,9 @@ def load(path: str = DEFAULT_PATH) -> Config:
 
 def parse(text: str, path: str = "") -> Config:
     """Read options from ``text``; raises :class:`ConfigError` with every fault."""
-    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=None, default_section="\0none")
+    parser = configparser.ConfigParser(
+        interpolation=None, inline_comment_prefixes=None, default_section="\0none"
+    )
     try:
         parser.read_string(text, source=path or "<string>")
     except configparser.Error as error:
@@ -107,7 +109,9 @@ def _unknown_names(parser: configparser.ConfigParser) -> list[str]:
 
 def _out_of_bounds(values: _Values) -> list[str]:
     return [
-        f"[{row.section}] {row.name}: {fault}" for row in OPTIONS if (fault := row.fault(values[row.section][row.name]))
+        f"[{row.section}] {row.name}: {fault}"
+        for row in OPTIONS
+        if (fault := row.fault(values[row.section][row.name]))
     ]
 
 
@@ -120,12 +124,16 @@ def _fit_defaults(parser: configparser.ConfigParser, limits: dict[str, Any]) -> 
 
 def _contradictions(values: _Values) -> list[str]:
     faults = []
-    containers = [values["storlet"][f"{name}_container"] for name in ("storlet", "dependency", "log")]
+    containers = [
+        values["storlet"][f"{name}_container"] for name in ("storlet", "dependency", "log")
+    ]
     if len(set(containers)) < len(containers) or any(not c or "/" in c for c in containers):
         faults.append("[storlet] the three containers need three different names without '/'")
     rules = values["rules"]["container"]
     if not rules or "/" in rules or rules in containers:
-        faults.append("[rules] container: want a name without '/' that is none of the containers in [storlet]")
+        faults.append(
+            "[rules] container: want a name without '/' that is none of the containers in [storlet]"
+        )
     limits = values["limits"]
     faults += [
         f"[limits] {row.name} is more than {row.part_of}, which is the whole sandbox's"
@@ -134,11 +142,15 @@ def _contradictions(values: _Values) -> list[str]:
     ]
     node = values["node"]["memory"]
     if isinstance(node, int) and 0 < node < limits["memory_bytes"]:
-        faults.append("[limits] memory_bytes is more than [node] memory, which is all sandboxes' together")
+        faults.append(
+            "[limits] memory_bytes is more than [node] memory, which is all sandboxes' together"
+        )
     return faults
 
 
-def _trust_class(parser: configparser.ConfigParser, name: str, values: _Values, faults: list[str]) -> TrustClass | None:
+def _trust_class(
+    parser: configparser.ConfigParser, name: str, values: _Values, faults: list[str]
+) -> TrustClass | None:
     """``[class:<name>]`` over the node's values; ``None`` when the file has any fault."""
     section = f"class:{name}"
     own: dict[str, Any] = {}
@@ -160,10 +172,14 @@ def _trust_class(parser: configparser.ConfigParser, name: str, values: _Values, 
     for row in options_named("limits"):
         if row.part_of:
             limits[row.name] = min(limits[row.name], limits[row.part_of])
-    return TrustClass(name, LimitsSection(**limits), InvocationSection(**lowered["invocation"]), **own)
+    return TrustClass(
+        name, LimitsSection(**limits), InvocationSection(**lowered["invocation"]), **own
+    )
 
 
-def _lowered(parser: configparser.ConfigParser, section: str, values: _Values, faults: list[str]) -> _Values:
+def _lowered(
+    parser: configparser.ConfigParser, section: str, values: _Values, faults: list[str]
+) -> _Values:
     """The node's limits, as far as the class in ``section`` does not lower them."""
     lowered = {row.section: dict(values[row.section]) for row in LOWERABLE}
     for row in LOWERABLE:
@@ -172,7 +188,9 @@ def _lowered(parser: configparser.ConfigParser, section: str, values: _Values, f
         value = _read(row, parser.get(section, row.name), section, faults)
         node = values[row.section].get(row.name)
         if value is not None and node is not None and row.is_raised(value, node):
-            faults.append(f"[{section}] {row.name} is more than [{row.section}] {row.name} = {node:g}")
+            faults.append(
+                f"[{section}] {row.name} is more than [{row.section}] {row.name} = {node:g}"
+            )
         elif value is not None and (fault := row.fault(value)):
             faults.append(f"[{section}] {row.name}: {fault}")
         lowered[row.section][row.name] = value

@@ -123,7 +123,9 @@ def read_weights(text: str) -> dict[str, float]:
         except ValueError:
             colon = ""
         if not colon or not account.strip() or not 0.01 <= weights[account.strip()] <= 1000:
-            raise ValueError("want accounts with weights from 0.01 to 1000, such as AUTH_a:2, AUTH_b:0.5")
+            raise ValueError(
+                "want accounts with weights from 0.01 to 1000, such as AUTH_a:2, AUTH_b:0.5"
+            )
     return weights
 
 
@@ -133,7 +135,9 @@ def read_mounts(text: str) -> tuple[Mount, ...]:
     for part in read_list(text):
         match = re.fullmatch(r"(/[^:]*):(/[^:]+)(?::(ro|rw))?", part)
         if not match or ".." in Path(match[1]).parts or ".." in Path(match[2]).parts:
-            raise ValueError("want host directories such as /srv/models:/models:ro, separated by commas")
+            raise ValueError(
+                "want host directories such as /srv/models:/models:ro, separated by commas"
+            )
         # Spelt as the kernel spells it: the mount is read back from the kernel by its path.
         target = str(Path(f"/{match[2].lstrip('/')}"))
         taken = [path for path in SANDBOX_PATHS if _overlap(Path(path), Path(target))]

@@ -38,11 +38,15 @@ def sample() -> str:
         ),
     ]
     for name in CLASSES:
-        rows = [row for row in sections.CLASS_OPTIONS if name == ADMIN_CLASS or not row.is_admin_only]
+        rows = [
+            row for row in sections.CLASS_OPTIONS if name == ADMIN_CLASS or not row.is_admin_only
+        ]
         lines += [f"[class:{name}]", *_rows(rows)]
     lines += [
         "",
-        *_comment("The image of one account's sandboxes; sandbox_images/README.rst says what it must contain."),
+        *_comment(
+            "The image of one account's sandboxes; sandbox_images/README.rst says what it must contain."
+        ),
         "# [image:AUTH_example]",
         "# image = example/storlets:1",
     ]

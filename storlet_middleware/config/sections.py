@@ -322,7 +322,9 @@ class Config:
 
 #: The sections of the file in their order.
 SECTIONS: Final[dict[str, type]] = {
-    name: cls for name, cls in get_type_hints(Config).items() if isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    name: cls
+    for name, cls in get_type_hints(Config).items()
+    if isinstance(cls, type) and dataclasses.is_dataclass(cls)
 }
 #: Every option of the sections above, in order.
 OPTIONS: Final = tuple(row for name, cls in SECTIONS.items() for row in options_of(name, cls))

@@ -36,13 +36,21 @@ def explain(inquiry: Inquiry) -> Response:
         mappings.append(mapping)
     response = Response(status=200, request=Request(inquiry.environ))
     if "application/json" in inquiry.environ.get("HTTP_ACCEPT", ""):
-        response.content_type, response.body = "application/json", f"{json.dumps(mappings)}\n".encode()
+        response.content_type, response.body = (
+            "application/json",
+            f"{json.dumps(mappings)}\n".encode(),
+        )
     else:
-        response.content_type, response.body = "text/plain; charset=utf-8", ("\n".join(lines) + "\n").encode()
+        response.content_type, response.body = (
+            "text/plain; charset=utf-8",
+            ("\n".join(lines) + "\n").encode(),
+        )
     return response
 
 
-def _explained(inquiry: Inquiry, place: Read, loaded: Loaded | None, facts: Facts) -> tuple[list[str], dict[str, Any]]:
+def _explained(
+    inquiry: Inquiry, place: Read, loaded: Loaded | None, facts: Facts
+) -> tuple[list[str], dict[str, Any]]:
     container = inquiry.config.rules.container
     inquiry.require("GET", Read(place.version, place.account, container, RULES))
     if loaded is None:
@@ -61,17 +69,25 @@ def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
         authorization.ask(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
         and inquiry.judge.covers(subject.account, subject.container or "", subject.name) is None
     )
-    report = Report.for_caller(loaded.compiled, facts, inquiry.config.placement.run_on, may_read=may_read)
-    return dataclasses.replace(report, steps=tuple(_with_limits(inquiry, step) for step in report.steps))
+    report = Report.for_caller(
+        loaded.compiled, facts, inquiry.config.placement.run_on, may_read=may_read
+    )
+    return dataclasses.replace(
+        report, steps=tuple(_with_limits(inquiry, step) for step in report.steps)
+    )
 
 
 def _with_limits(inquiry: Inquiry, step: Planned) -> Planned:
     """``step`` with all limits that would hold: the rule's, the storlet's own, and those of its trust class."""
     subject, config = inquiry.subject, inquiry.config
     try:
-        storlet = inquiry.proxy.catalog.resolve(inquiry.environ, subject.version, subject.account, step.storlet)
+        storlet = inquiry.proxy.catalog.resolve(
+            inquiry.environ, subject.version, subject.account, step.storlet
+        )
     except StorletError:
         return step  # there is no such storlet
-    wanted, _ = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits.items()})
+    wanted, _ = limits.requested(
+        {names.LIMIT_PREFIX + name: value for name, value in step.limits.items()}
+    )
     trust_class = config.class_of(subject.account, step.storlet)
     return dataclasses.replace(step, limits=limits.in_force(trust_class, storlet.limits, wanted))

@@ -41,7 +41,12 @@ class Inquiry:
     """
 
     def __init__(
-        self, proxy: Proxy, store: RuleStore, context: RequestContext, guard: ReadGuard, loaded: Loaded | None
+        self,
+        proxy: Proxy,
+        store: RuleStore,
+        context: RequestContext,
+        guard: ReadGuard,
+        loaded: Loaded | None,
     ) -> None:
         operation = context.require_operation()
         self.proxy = proxy
@@ -57,7 +62,11 @@ class Inquiry:
         #: The method that the rules see.
         self.method: str = COPY if self.copy_target is not None else operation.sent_method
         self._source_stored: Stored | None = None
-        self._asker = asker_of(self.app, self.environ, self.subject, loaded, self._version_query()) if loaded else None
+        self._asker = (
+            asker_of(self.app, self.environ, self.subject, loaded, self._version_query())
+            if loaded
+            else None
+        )
 
     @property
     def app(self) -> Any:
@@ -145,7 +154,9 @@ class Inquiry:
     def _stored_source(self) -> Stored:
         if self._asker is not None:
             return self._asker.stored()
-        self._source_stored = request_facts.head(self.app, self.environ, self.subject.path + self._version_query())
+        self._source_stored = request_facts.head(
+            self.app, self.environ, self.subject.path + self._version_query()
+        )
         return self._source_stored
 
     # --- refusals ------------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
-def asker_of(app: Any, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = "") -> Asker:
+def asker_of(
+    app: Any, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = ""
+) -> Asker:
     """Asks ``loaded`` about the object, container or account at ``place``.
 
     :param query: of the object's HEAD: ``version-id=...`` for a version.
@@ -28,7 +30,9 @@ def asker_of(app: Any, environ: dict[str, Any], place: Read, loaded: Loaded, que
             raise AssertionError("only objects are looked up")
         return request_facts.head(app, environ, place.path + query)
 
-    return Asker(app, environ, loaded.compiled, (place.version, place.account, place.container), look_up)
+    return Asker(
+        app, environ, loaded.compiled, (place.version, place.account, place.container), look_up
+    )
 
 
 class Judge:
@@ -37,14 +41,18 @@ class Judge:
     :param rules_container: the container of rules, about which no rules are asked.
     """
 
-    def __init__(self, app: Any, store: RuleStore, operation: Operation, rules_container: str) -> None:
+    def __init__(
+        self, app: Any, store: RuleStore, operation: Operation, rules_container: str
+    ) -> None:
         self._app = app
         self._store = store
         self._version = operation.path.version
         self._environ = dict(operation.environ)
         self._rules_container = rules_container
         # To the rules a read is a part of a copy, of a HEAD, or of anything else that ends with data.
-        self._method = COPY if operation.is_copy else "HEAD" if operation.method == "HEAD" else "GET"
+        self._method = (
+            COPY if operation.is_copy else "HEAD" if operation.method == "HEAD" else "GET"
+        )
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
@@ -52,7 +60,9 @@ class Judge:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, self._method, container, name)
-        asker = asker_of(self._app, self._environ, Read(self._version, account, container, name), loaded)
+        asker = asker_of(
+            self._app, self._environ, Read(self._version, account, container, name), loaded
+        )
         # Decided as if the client had asked for a storlet: an ordinary rule ahead of a mandatory one applies to its own object only.
         rule = asker.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
@@ -64,7 +74,9 @@ class Judge:
             return None
         unknown = OF_OBJECTS if name is None else OF_OBJECTS - {"object"}
         facts = request_facts.of_request(self._environ, self._method, container or "", name or "")
-        rule = loaded.compiled.may_cover(facts, unknown if container is not None else unknown | _OF_CONTAINERS)
+        rule = loaded.compiled.may_cover(
+            facts, unknown if container is not None else unknown | _OF_CONTAINERS
+        )
         return rule.name if rule is not None else None
 
     def _loaded(self, account: str, container: str | None) -> Loaded | None:

@@ -112,7 +112,10 @@ def without_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
     """
     answer = Answer(*Request(environ).call_application(app))
     # Many clients require these headers, so they are set to 0 and not removed.
-    headers = [(key, "0" if key.lower().endswith("-bytes-used") else value) for key, value in answer.headers]
+    headers = [
+        (key, "0" if key.lower().endswith("-bytes-used") else value)
+        for key, value in answer.headers
+    ]
     return Answer(answer.status, headers, answer.chunks)
 
 
@@ -202,7 +205,9 @@ class _JsonListing:
         if not isinstance(self._items, list):
             raise TypeError("the listing is not a list")
         self.entries = [
-            (index, self._entry(item)) for index, item in enumerate(self._items) if item.keys() != {"subdir"}
+            (index, self._entry(item))
+            for index, item in enumerate(self._items)
+            if item.keys() != {"subdir"}
         ]
 
     def without(self, covered: Iterable[int]) -> bytes:
@@ -255,10 +260,14 @@ class _XmlListing:
         if b"<!" in body:
             raise ValueError("the listing has a document type or a comment")
         self._root = ET.fromstring(body)  # noqa: S314 - see above
-        if self._root.tag != "container" or any(element.tag not in ("object", "subdir") for element in self._root):
+        if self._root.tag != "container" or any(
+            element.tag not in ("object", "subdir") for element in self._root
+        ):
             raise ValueError("the document is not a container listing")
         self.entries: list[tuple[int, Entry | None]] = [
-            (index, self._entry(element)) for index, element in enumerate(self._root) if element.tag == "object"
+            (index, self._entry(element))
+            for index, element in enumerate(self._root)
+            if element.tag == "object"
         ]
 
     def without(self, covered: Iterable[int]) -> bytes:

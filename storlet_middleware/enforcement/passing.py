@@ -63,7 +63,9 @@ def checked_unheld(
     return chunks
 
 
-def _checked(guard: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]) -> Answer:
+def _checked(
+    guard: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
+) -> Answer:
     try:
         guard.check_answer(headers)
     except BaseException:
@@ -162,7 +164,9 @@ def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answ
     facts = request_facts.of_request(inquiry.environ, "GET", container, "")
     asked = dataclasses.replace(facts, holder=inquiry.asker.holder())
     here = loaded.compiled.narrowed(asked, OF_OBJECTS)
-    anywhere = loaded.compiled.narrowed(dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"})
+    anywhere = loaded.compiled.narrowed(
+        dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"}
+    )
 
     def hides(entry: listing.Entry) -> bool:
         stored = request_facts.listed(entry.content_type, entry.size_bytes)
@@ -171,7 +175,9 @@ def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answ
         if rules.may_cover(facts, entry.unknown) is not None:
             return True
         archived = swift_paths.archived_name(entry.name)
-        if archived is not None and anywhere.may_cover(dataclasses.replace(facts, object=archived), OF_ARCHIVED):
+        if archived is not None and anywhere.may_cover(
+            dataclasses.replace(facts, object=archived), OF_ARCHIVED
+        ):
             return True
         # These entries tell of other objects: of segments, and of the end of a chain of links.
         return entry.is_large or entry.leads_to is not None

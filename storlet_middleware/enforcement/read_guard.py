@@ -126,7 +126,8 @@ class ReadGuard:
             if not self._deletes_rules(request):
                 return None
             return HTTPForbidden(
-                request=request, body=f"what is in {self._rules_container} cannot be deleted as a segment\n"
+                request=request,
+                body=f"what is in {self._rules_container} cannot be deleted as a segment\n",
             )
         try:
             for read in self._reads(request):
@@ -142,7 +143,9 @@ class ReadGuard:
         if "multipart-manifest" not in self._operation.query:
             return False
         read = of_path(request.environ["PATH_INFO"])
-        return read is not None and read.name is not None and read.container == self._rules_container
+        return (
+            read is not None and read.name is not None and read.container == self._rules_container
+        )
 
     # --- what a request reads ------------------------------------------------------------------------------------
 
@@ -153,16 +156,28 @@ class ReadGuard:
             return ()
         if read.name is None:
             # The listing that a client asks for is filtered.  Another one is read for what DLO tells of its segments.
-            is_of_segments = request.method == "GET" and read.container is not None and self._decided.name is not None
-            return listed(read, query_of(request.environ).get("prefix", "")) if is_of_segments else ()
+            is_of_segments = (
+                request.method == "GET"
+                and read.container is not None
+                and self._decided.name is not None
+            )
+            return (
+                listed(read, query_of(request.environ).get("prefix", "")) if is_of_segments else ()
+            )
         if request.method == "PUT":
             return (read.of(read.container, None),) if self._tells_version(request) else ()
-        return origins(read) if request.method in READS and not self._is_decided(read, request.method) else ()
+        return (
+            origins(read)
+            if request.method in READS and not self._is_decided(read, request.method)
+            else ()
+        )
 
     def _tells_version(self, request: Any) -> bool:
         """``PUT`` with ``?version-id`` makes a version the current one, and its answer has that version's etag."""
         is_restored = self._operation.version_id and self._method == "PUT"
-        return bool(is_restored) and config_true_value(request.headers.get(_IS_VERSION_LINK, "false"))
+        return bool(is_restored) and config_true_value(
+            request.headers.get(_IS_VERSION_LINK, "false")
+        )
 
     def _is_decided(self, read: Read, method: str) -> bool:
         """Whether the filter has decided about reading this, and not about another version of it or what is to take its place.
@@ -194,7 +209,9 @@ class ReadGuard:
         for origin in origins(end):
             self._require(origin, request.method)
         path = (shown or end).path
-        return authorization.ask({**self._environ, "swift.authorize": self._swift}, self._app, "GET", path).refusal
+        return authorization.ask(
+            {**self._environ, "swift.authorize": self._swift}, self._app, "GET", path
+        ).refusal
 
     def _end_of_links(self, read: Read) -> Read | None:
         """Where links end that begin at an object; ``None`` when it is none."""
@@ -208,7 +225,9 @@ class ReadGuard:
             rule = asked(self._judge, read)
             if rule is None or self._is_under(rule, read, method):
                 return
-            self._known[read] = RuleRefused(rule, f"the request would read {_what(read)}, which the rule covers")
+            self._known[read] = RuleRefused(
+                rule, f"the request would read {_what(read)}, which the rule covers"
+            )
         raise self._known[read]
 
     def _is_under(self, rule: str, read: Read, method: str) -> bool:
@@ -257,7 +276,9 @@ class ReadGuard:
         if path is None:
             return of_url(headers.get("location") or "")
         own = self._operation.path
-        return of_url(f"/{own.version}/{headers.get('x-symlink-target-account') or quote(own.account)}/{path}")
+        return of_url(
+            f"/{own.version}/{headers.get('x-symlink-target-account') or quote(own.account)}/{path}"
+        )
 
     def _check_manifest(self, headers: Mapping[str, str]) -> None:
         manifest = self._operation.path
@@ -265,11 +286,15 @@ class ReadGuard:
             return
         version_id = self._operation.version_id
         query = f"version-id={quote(version_id)}" if version_id else ""
-        rule = Manifests(self._app, self._environ, self._judge, query).rule_of(manifest, headers.get("x-timestamp"))
+        rule = Manifests(self._app, self._environ, self._judge, query).rule_of(
+            manifest, headers.get("x-timestamp")
+        )
         if rule is not None:
             raise RuleRefused(rule, "the object consists of others, of which the rule covers some")
 
-    def until_refused(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
+    def until_refused(
+        self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
+    ) -> Iterable[bytes]:
         """An answer's body that breaks at its end when a read was refused after it had begun.
 
         Swift then ends a large object early, which a client without a length (DLO of many segments) takes for the end.
@@ -304,14 +329,27 @@ def moves_bytes(operation: Operation) -> str | None:
 def _what(read: Read) -> str:
     if read.name is not None and read.container is not None:
         return f"{read.container}/{read.name}"
-    return f"what is or may be in the container {read.container}" if read.container else "what may be an old version"
+    return (
+        f"what is or may be in the container {read.container}"
+        if read.container
+        else "what may be an old version"
+    )
 
 
 def _answer(error: StorletError, request: Any) -> Response:
     """For Swift, and for the client where nobody puts another answer in its place: also the reason names the rule, because
     that is what SLO passes on of a segment (``?heartbeat=on``)."""
-    reason = f"{REASONS.get(error.status, 'Error')} ({error.rule})" if isinstance(error, RuleRefused) else error.code
-    answer = Response(status=f"{error.status} {reason}", body=f"{error}\n", request=request, content_type="text/plain")
+    reason = (
+        f"{REASONS.get(error.status, 'Error')} ({error.rule})"
+        if isinstance(error, RuleRefused)
+        else error.code
+    )
+    answer = Response(
+        status=f"{error.status} {reason}",
+        body=f"{error}\n",
+        request=request,
+        content_type="text/plain",
+    )
     answer.headers[names.ERROR] = error.code
     if isinstance(error, RuleRefused):
         answer.headers[names.RULE] = error.rule

@@ -90,7 +90,9 @@ def _key_of(name: str) -> str:
     return key if key in _UNPREFIXED_KEYS else f"HTTP_{key}"
 
 
-def of_request(environ: Mapping[str, Any], method: str, container: str | None, name: str | None) -> Facts:
+def of_request(
+    environ: Mapping[str, Any], method: str, container: str | None, name: str | None
+) -> Facts:
     """Return the facts of a request for an object, a container or (both ``None``) the account.
 
     The facts of the stored object and of its container are left unknown.
@@ -154,7 +156,9 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
         # the same answer.
         return Stored(ObjectFacts())
     if answer.status_int // 100 != 2:
-        raise BackendFailed(f"cannot look up the object for the rules: Swift answered {answer.status_int}")
+        raise BackendFailed(
+            f"cannot look up the object for the rules: Swift answered {answer.status_int}"
+        )
     headers = answer.headers
     is_manifest = config_true_value(headers.get("X-Static-Large-Object", "false"))
     return Stored(
@@ -231,7 +235,9 @@ def _metadata(headers: HeaderKeyDict) -> dict[str, str]:
     }
 
 
-def container_facts(app: Any, environ: dict[str, Any], version: str, account: str, container: str) -> ContainerFacts:
+def container_facts(
+    app: Any, environ: dict[str, Any], version: str, account: str, container: str
+) -> ContainerFacts:
     """Return the facts of a container; empty ones if it does not exist.
 
     Raises :class:`BackendFailed` if Swift cannot look it up: without the facts, nothing is allowed.
@@ -242,7 +248,9 @@ def container_facts(app: Any, environ: dict[str, Any], version: str, account: st
     if info["status"] == 404:
         return ContainerFacts()
     if info["status"] // 100 != 2:
-        raise BackendFailed(f"cannot look up the container for the rules: Swift answered {info['status']}")
+        raise BackendFailed(
+            f"cannot look up the container for the rules: Swift answered {info['status']}"
+        )
     policy = POLICIES.get_by_index(info.get("storage_policy"))
     metadata = info.get("meta") or {}
     return ContainerFacts(

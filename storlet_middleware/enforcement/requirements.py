@@ -42,7 +42,9 @@ def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
     if not inquiry.is_object:
         return
     if any(key in environ for key in _RANGES):
-        said = "the storlet works on whole objects, so no range of one can be had: ask without Range"
+        said = (
+            "the storlet works on whole objects, so no range of one can be had: ask without Range"
+        )
         raise inquiry.refuse(rule.name, said)
     if inquiry.operation.conditions:
         said = "conditions (If-*) would tell something of the object itself: ask without them"
@@ -51,11 +53,15 @@ def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
     given = set(inquiry.operation.query) - ({"symlink"} if inquiry.method == "HEAD" else set())
     queries = [name for name in _QUERIES if name in given]
     if queries:
-        said = f"{', '.join(queries)} in the query asks for how the object is stored: ask without it"
+        said = (
+            f"{', '.join(queries)} in the query asks for how the object is stored: ask without it"
+        )
         raise inquiry.refuse(rule.name, said)
     if inquiry.copy_target is not None:
         if inquiry.copy_target.account != inquiry.subject.account:
-            raise inquiry.refuse(rule.name, "the object cannot be copied to or from another account")
+            raise inquiry.refuse(
+                rule.name, "the object cannot be copied to or from another account"
+            )
         if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
             raise inquiry.refuse(rule.name, "the object cannot be copied with X-Fresh-Metadata")
 
@@ -70,7 +76,11 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
     """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or the link."""
     query = inquiry.operation.query
     is_restored = inquiry.method == "PUT" and "version-id" in query
-    if is_restored or any(key in inquiry.environ for key in _LINKS) or "multipart-manifest" in query:
+    if (
+        is_restored
+        or any(key in inquiry.environ for key in _LINKS)
+        or "multipart-manifest" in query
+    ):
         said = (
             "an object that consists of others cannot be stored here, because the rule's storlet"
             " would not see their bytes: upload the bytes themselves"
@@ -81,7 +91,11 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
 def require_no_links(inquiry: Inquiry) -> None:
     """A POST can turn any object into a large object or a link; to its bytes that is a PUT, and the rules about PUT apply."""
     subject = inquiry.subject
-    if not inquiry.is_object or inquiry.loaded is None or not any(inquiry.environ.get(key) for key in _LINKS):
+    if (
+        not inquiry.is_object
+        or inquiry.loaded is None
+        or not any(inquiry.environ.get(key) for key in _LINKS)
+    ):
         return
     facts = request_facts.of_request(inquiry.environ, "PUT", subject.container, subject.name)
     facts = dataclasses.replace(facts, stored=request_facts.incoming(inquiry.environ))
@@ -101,7 +115,9 @@ def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
         return
     covering = inquiry.judge.may_cover(subject.account, None, archived)
     if covering is not None:
-        raise inquiry.refuse(covering, "this may be an old version of an object that the rule keeps from you")
+        raise inquiry.refuse(
+            covering, "this may be an old version of an object that the rule keeps from you"
+        )
 
 
 def require_no_moves(inquiry: Inquiry) -> None:
@@ -115,4 +131,6 @@ def require_no_moves(inquiry: Inquiry) -> None:
     # Containers share an archive, and what a DELETE restores from it may have been another container's.
     rule = inquiry.judge.may_cover(subject.account, None, None)
     if rule is not None:
-        raise inquiry.refuse(rule, f"{setting} would let objects of the account leave without the rule")
+        raise inquiry.refuse(
+            rule, f"{setting} would let objects of the account leave without the rule"
+        )

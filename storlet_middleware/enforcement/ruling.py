@@ -60,12 +60,21 @@ class PassOn:
     def source_stamp(self) -> str | None:
         """For a run that the client asks for: ``X-Timestamp`` of the object that the rules were asked about."""
         inquiry, looked_at = self.inquiry, self.looked_at
-        return looked_at.stamp if looked_at is not None and inquiry and inquiry.method in ("GET", "COPY") else None
+        return (
+            looked_at.stamp
+            if looked_at is not None and inquiry and inquiry.method in ("GET", "COPY")
+            else None
+        )
 
     def pin_source(self) -> None:
         """For a handler that copies with Swift: the copy reads what the rules were asked about."""
         inquiry, looked_at = self.inquiry, self.looked_at
-        if inquiry and looked_at is not None and inquiry.copy_target and not inquiry.operation.runs_storlet:
+        if (
+            inquiry
+            and looked_at is not None
+            and inquiry.copy_target
+            and not inquiry.operation.runs_storlet
+        ):
             passing.pin(inquiry, looked_at)
 
     def swift_answer(self) -> Answer | None:
@@ -115,7 +124,9 @@ class Enforcement:
     :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is not enabled for storlets.
     """
 
-    def __init__(self, proxy: Proxy, logger: Any, require_enabled: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, proxy: Proxy, logger: Any, require_enabled: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._proxy = proxy
         self._require_enabled = require_enabled
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
@@ -127,7 +138,11 @@ class Enforcement:
         """
         if operation.sent_method not in METHODS:
             return PassOn()  # preflights say nothing of objects, and Swift knows no other methods
-        if operation.method == "HEAD" and operation.path.name is None and caller.is_swifts_own(environ):
+        if (
+            operation.method == "HEAD"
+            and operation.path.name is None
+            and caller.is_swifts_own(environ)
+        ):
             return PassOn()  # Swift needs a container's keys and settings, whoever the caller is
         if operation.sent_method not in READ_METHODS:
             writer = self.store.handler(environ, operation.path)
@@ -142,7 +157,9 @@ class Enforcement:
             return PassOn()
         return self._decide(self._inquiry(context, guard, loaded))
 
-    def _install(self, environ: dict[str, Any], operation: Operation) -> tuple[RequestContext, ReadGuard]:
+    def _install(
+        self, environ: dict[str, Any], operation: Operation
+    ) -> tuple[RequestContext, ReadGuard]:
         container = self._proxy.config.rules.container
 
         def judge_of(operation: Operation) -> Judge:
@@ -176,7 +193,12 @@ class Enforcement:
         return self._apply(inquiry, rule, facts, write_rule, write_facts)
 
     def _apply(
-        self, inquiry: Inquiry, rule: Rule | None, facts: Facts, write_rule: Rule | None, write_facts: Facts
+        self,
+        inquiry: Inquiry,
+        rule: Rule | None,
+        facts: Facts,
+        write_rule: Rule | None,
+        write_facts: Facts,
     ) -> Ruling:
         """The ruling where nothing is denied."""
         reading, writing = rule if runs(rule) else None, write_rule if runs(write_rule) else None

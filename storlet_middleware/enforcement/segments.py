@@ -103,7 +103,11 @@ class Manifests:
                     continue
                 manifests.add(part)
                 nested = self._read_manifest(part)
-                if nested is None or len(manifests) > _MAX_MANIFESTS or len(self._checked) > _MAX_OBJECTS:
+                if (
+                    nested is None
+                    or len(manifests) > _MAX_MANIFESTS
+                    or len(self._checked) > _MAX_OBJECTS
+                ):
                     return possible_rule  # the parts are unknown by now, or too many to check
                 pending.append(nested)
         return self._rule_of_link_targets(manifest, possible_rule)
@@ -180,7 +184,9 @@ class Manifests:
             drain_and_close(answer)
             if answer.status_int == 404:
                 return None
-            raise BackendFailed(f"cannot read the manifest of a large object: Swift answered {answer.status_int}")
+            raise BackendFailed(
+                f"cannot read the manifest of a large object: Swift answered {answer.status_int}"
+            )
         if not config_true_value(answer.headers.get("X-Static-Large-Object", "false")):
             close_if_possible(answer.app_iter)
             return None
@@ -206,17 +212,23 @@ def end_of_links(app: Any, environ: dict[str, Any], read: Read) -> Read | None:
     answer = own_request(app, environ, "HEAD", read.path)
     drain_and_close(answer)
     if answer.status_int // 100 == 5:
-        raise BackendFailed(f"cannot look up the target of a link for the rules: Swift answered {answer.status_int}")
+        raise BackendFailed(
+            f"cannot look up the target of a link for the rules: Swift answered {answer.status_int}"
+        )
     return of_url(str(answer.headers.get("Content-Location") or ""))
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:
-    too_large = BackendFailed(f"the manifest or listing of a large object exceeds {_MAX_MANIFEST_BYTES} bytes")
+    too_large = BackendFailed(
+        f"the manifest or listing of a large object exceeds {_MAX_MANIFEST_BYTES} bytes"
+    )
     body = bounded(answer.app_iter, _MAX_MANIFEST_BYTES, too_large)
     try:
         entries: list[dict[str, Any]] = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BackendFailed(f"cannot parse the manifest or listing of a large object: {error!r}"[:300]) from error
+        raise BackendFailed(
+            f"cannot parse the manifest or listing of a large object: {error!r}"[:300]
+        ) from error
     return entries
 
 

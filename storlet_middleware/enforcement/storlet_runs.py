@@ -70,7 +70,10 @@ class StorletRuns:
         inquiry = self._inquiry
         read_steps = (*wanted.reverse_steps, *steps_of(wanted.read_rule))
         requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]
-        requests += [self._request(step, wanted.write_facts, wanted.write_rule) for step in steps_of(wanted.write_rule)]
+        requests += [
+            self._request(step, wanted.write_facts, wanted.write_rule)
+            for step in steps_of(wanted.write_rule)
+        ]
         explicit = self._explicit_request(wanted)
         if explicit is not None:
             requests.append(explicit)
@@ -126,15 +129,21 @@ class StorletRuns:
     def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
         inquiry = self._inquiry
         subject, target = inquiry.subject, inquiry.copy_target
-        wanted, faults = limits.requested({names.LIMIT_PREFIX + name: value for name, value in step.limits})
+        wanted, faults = limits.requested(
+            {names.LIMIT_PREFIX + name: value for name, value in step.limits}
+        )
         if faults:
             raise BadRequest("; ".join(faults))
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
-            raise inquiry.refuse(rule.name if rule else "", f"the rule speaks of {missing}") from None
+            raise inquiry.refuse(
+                rule.name if rule else "", f"the rule speaks of {missing}"
+            ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
-        there = ObjectPath(target.container or "", target.name or "") if target is not None else None
+        there = (
+            ObjectPath(target.container or "", target.name or "") if target is not None else None
+        )
         is_put = inquiry.method == "PUT"
         return StorletRequest(
             method=inquiry.method,
@@ -159,7 +168,9 @@ def _decisive_name(wanted: Wanted) -> str:
 
 def _passing(rules: list[Rule]) -> Passes | None:
     """What leaves under all of ``rules``; ``None`` where each of them leaves that open."""
-    allowed = [rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None]
+    allowed = [
+        rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None
+    ]
     if not allowed:
         return None
     first, *others = allowed

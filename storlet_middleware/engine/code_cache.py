@@ -104,7 +104,9 @@ class CodeCache:
                 digest.update(chunk)
                 out.write(chunk)
             if size != file.size or (not file.is_segmented and digest.hexdigest() != file.etag):
-                raise InternalError(f"code of {file.container}/{file.name} arrived incomplete or altered")
+                raise InternalError(
+                    f"code of {file.container}/{file.name} arrived incomplete or altered"
+                )
             out.flush()
             os.fchmod(fd, file.mode)  # whatever the umask: the tenant's uid is "other" here
             os.fsync(fd)
@@ -134,7 +136,10 @@ class CodeCache:
         """Remove leftovers of crashes: an hour is longer than any fetch in progress."""
         for entry in os.scandir(code_dir):
             with contextlib.suppress(OSError):
-                if entry.name.startswith(".tmp-") and time.time() - entry.stat().st_mtime > _STALE_TEMP_SECONDS:
+                if (
+                    entry.name.startswith(".tmp-")
+                    and time.time() - entry.stat().st_mtime > _STALE_TEMP_SECONDS
+                ):
                     shutil.rmtree(entry.path, ignore_errors=True)
 
 

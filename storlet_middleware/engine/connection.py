@@ -35,7 +35,9 @@ class Connection:
         """The next event; raises ``BlockingIOError`` when there is none now."""
         try:
             received = framing.receive(self._live())
-            event: messages.Message | None = received.message(messages.INVOCATION_EVENTS) if received else None
+            event: messages.Message | None = (
+                received.message(messages.INVOCATION_EVENTS) if received else None
+            )
         except BlockingIOError:
             raise
         except framing.ProtocolError as error:

@@ -64,7 +64,9 @@ class Handover:
             except framing.ProtocolError as error:
                 raise BadRequest(f"the invocation cannot be described: {error}") from error
             except OSError as error:
-                raise SandboxUnavailable(f"the sandbox ended while it took the invocation: {error}") from error
+                raise SandboxUnavailable(
+                    f"the sandbox ended while it took the invocation: {error}"
+                ) from error
             else:
                 return
 

@@ -25,7 +25,9 @@ class Inputs:
 
     __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending")
 
-    def __init__(self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]
+    ) -> None:
         self._cancel = cancel
         #: Inputs that were not handed over yet.
         self._pending = list(items)
@@ -56,7 +58,9 @@ class Inputs:
 
     def _feed(self, item: StreamInput) -> int:
         reader, writer = pipe(reader_is_ours=False)
-        self._feeders.append(Feeder(item.source, writer, self._fail, drains=item.drains, is_ours=item.is_ours))
+        self._feeders.append(
+            Feeder(item.source, writer, self._fail, drains=item.drains, is_ours=item.is_ours)
+        )
         return reader
 
     def _fail(self, error: BaseException) -> None:
@@ -76,7 +80,9 @@ class Inputs:
 
     def were_fed_since(self, moment: float) -> bool:
         """Whether a storlet took input from a pipe after ``moment``, or waits for a source."""
-        return any(feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders)
+        return any(
+            feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders
+        )
 
     def bytes_taken(self) -> int:
         """Bytes written into pipes, and the offsets up to which the storlet has read files."""

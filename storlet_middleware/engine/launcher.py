@@ -55,11 +55,15 @@ class Launcher:
         if known is None:
             if len(self._effective) >= MAX_VERSIONS:
                 self._effective.clear()
-            known = self._effective[version.text] = limits.effective(trust_class, version.limits, {})
+            known = self._effective[version.text] = limits.effective(
+                trust_class, version.limits, {}
+            )
         return known
 
     @staticmethod
-    def task(invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool) -> Task:
+    def task(
+        invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool
+    ) -> Task:
         """The description of an invocation within its limits."""
         return Task(
             id=invocation_id,
@@ -113,7 +117,9 @@ class Launcher:
     def admit_at_once(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
         """A slot for an invocation of ``version``, or ``None`` if it would have to wait."""
         group = limits.group_of(version.key, resources)
-        return self._admission.acquire_at_once(self._admission.claim(version.account, group, resources.memory_bytes))
+        return self._admission.acquire_at_once(
+            self._admission.claim(version.account, group, resources.memory_bytes)
+        )
 
     def admit_together(self, wanted: Sequence[Demand]) -> list[Slot]:
         """Slots for invocations that run at the same time; holds none of them while it waits."""
@@ -125,7 +131,9 @@ class Launcher:
 
     def _claims(self, wanted: Sequence[Demand]) -> list[Claim]:
         return [
-            self._admission.claim(version.account, limits.group_of(version.key, resources), resources.memory_bytes)
+            self._admission.claim(
+                version.account, limits.group_of(version.key, resources), resources.memory_bytes
+            )
             for version, resources in wanted
         ]
 
@@ -164,7 +172,9 @@ class Launcher:
         except Exception as error:  # noqa: BLE001
             return error
 
-    def _prepare(self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher) -> socket.socket:
+    def _prepare(
+        self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
+    ) -> socket.socket:
         code_dir = self._client.prepare(version.account, version.name)
         self._code.ensure(code_dir, version, fetcher)
         try:

@@ -40,7 +40,9 @@ from storlet_middleware.engine.task import Deadlines, Limits
 #: Numbers by the name of their row.
 Values = Mapping[str, float]
 
-_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII
+)
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE | re.ASCII)
 _CPUS: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -175,7 +177,11 @@ class Effective:
 def declared(meta: Mapping[str, str], language: str = "") -> tuple[dict[str, float], list[str]]:
     """The limits in a storlet's metadata (header names in any case), and their faults."""
     prefix = names.STORLET_META.lower()
-    given = {key.lower().removeprefix(prefix): value for key, value in meta.items() if key.lower().startswith(prefix)}
+    given = {
+        key.lower().removeprefix(prefix): value
+        for key, value in meta.items()
+        if key.lower().startswith(prefix)
+    }
     known = {key: value for key, value in given.items() if key in _ROWS and value.strip()}
     return _read(known, names.STORLET_META, language)
 
@@ -202,9 +208,13 @@ def requested(headers: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
     """The limits in a request's headers (names in any case), and their faults."""
     prefix = names.LIMIT_PREFIX.lower()
     given = {
-        key.lower().removeprefix(prefix): value for key, value in headers.items() if key.lower().startswith(prefix)
+        key.lower().removeprefix(prefix): value
+        for key, value in headers.items()
+        if key.lower().startswith(prefix)
     }
-    values, faults = _read({key: value for key, value in given.items() if key in _ROWS}, names.LIMIT_PREFIX, "")
+    values, faults = _read(
+        {key: value for key, value in given.items() if key in _ROWS}, names.LIMIT_PREFIX, ""
+    )
     unknown = [names.LIMIT_PREFIX + key.title() for key in given if key not in _ROWS]
     return values, faults + [
         f"{header}: unknown limit{nearest(header, _with(names.LIMIT_PREFIX))}" for header in unknown
@@ -215,7 +225,9 @@ def _with(prefix: str) -> list[str]:
     return [prefix + name for name in _NAMES]
 
 
-def _read(given: Mapping[str, str], prefix: str, language: str) -> tuple[dict[str, float], list[str]]:
+def _read(
+    given: Mapping[str, str], prefix: str, language: str
+) -> tuple[dict[str, float], list[str]]:
     values: dict[str, float] = {}
     faults = []
     for row in TABLE:
@@ -240,7 +252,9 @@ def too_little(values: Values, prefix: str, language: str) -> list[str]:
     ]
 
 
-def too_much(values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None) -> list[str]:
+def too_much(
+    values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None
+) -> list[str]:
     """A fault for each value above the trust class's, or above the one that was ``declared``."""
     faults = []
     for row in TABLE:
@@ -252,7 +266,9 @@ def too_much(values: Values, prefix: str, trust_class: TrustClass, declared: Val
             (declared or {}).get(row.name),
         )
         if most and values[row.name] > most:
-            faults.append(f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed here")
+            faults.append(
+                f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed here"
+            )
         elif own is not None and values[row.name] > own:
             faults.append(
                 f"{prefix}{row.name}: {shown} is more than {row.form.show(own)}, which the storlet declares for itself"
@@ -311,9 +327,15 @@ def _if_lower(value: int, sandbox: int) -> int:
 @functools.lru_cache(maxsize=4096)
 def group_of(code_key: str, resources: Resources) -> str:
     """The name of the worker group that runs this code within these limits: 64 hex digits."""
-    return hashlib.sha256(json.dumps([code_key, asdict(resources)], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([code_key, asdict(resources)], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def published(trust_class: TrustClass) -> dict[str, float]:
     """The limits of a trust class for ``/info``, by the names of the options."""
-    return {row.name: getattr(getattr(trust_class, row.section), row.name) for row in OPTIONS if row.is_published}
+    return {
+        row.name: getattr(getattr(trust_class, row.section), row.name)
+        for row in OPTIONS
+        if row.is_published
+    }

@@ -96,5 +96,7 @@ def checked_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, s
         if any(ord(char) < 32 or ord(char) == 127 for char in key + value):
             raise Unprocessable("the storlet's metadata has a control character")
         if not _METADATA_KEY.fullmatch(key):
-            raise Unprocessable(f"the storlet's metadata has a key that no header can have: {key!r}")
+            raise Unprocessable(
+                f"the storlet's metadata has a key that no header can have: {key!r}"
+            )
     return checked

@@ -84,7 +84,10 @@ class Progress:
         """
         if not self.has_started or monotonic() >= self.began + self._deadlines.total:
             return False
-        if not self._inputs.were_fed_since(self._stage_began) and self._inputs.offsets() == self._offsets:
+        if (
+            not self._inputs.were_fed_since(self._stage_began)
+            and self._inputs.offsets() == self._offsets
+        ):
             return False
         self.begin_stage()
         return True

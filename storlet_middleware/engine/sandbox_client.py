@@ -12,8 +12,20 @@ import socket
 from typing import Final, TypeVar
 
 from storlet_daemon.protocol import framing, messages
-from storlet_middleware.concurrency import WaitExpired, connect, monotonic, wait_readable, wait_writable
-from storlet_middleware.errors import InternalError, SandboxUnavailable, StorletError, TenantBusy, from_code
+from storlet_middleware.concurrency import (
+    WaitExpired,
+    connect,
+    monotonic,
+    wait_readable,
+    wait_writable,
+)
+from storlet_middleware.errors import (
+    InternalError,
+    SandboxUnavailable,
+    StorletError,
+    TenantBusy,
+    from_code,
+)
 
 _CONNECT_SECONDS: Final = 2.0
 _GONE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EPIPE, errno.ECONNRESET)
@@ -83,7 +95,9 @@ class SandboxClient:
         try:
             control = connect(self._socket_path, _CONNECT_SECONDS)
         except OSError as error:
-            raise SandboxUnavailable(f"storlet-sandboxd does not answer: {os.strerror(error.errno or 0)}") from error
+            raise SandboxUnavailable(
+                f"storlet-sandboxd does not answer: {os.strerror(error.errno or 0)}"
+            ) from error
         try:
             return _exchange(control, request, expected, give_up)
         except WaitExpired as error:
@@ -94,7 +108,9 @@ class SandboxClient:
             control.close()
 
 
-def _exchange(control: socket.socket, request: messages.Message, expected: type[_Answer], give_up: float) -> _Answer:
+def _exchange(
+    control: socket.socket, request: messages.Message, expected: type[_Answer], give_up: float
+) -> _Answer:
     while True:
         try:
             framing.send(control, request)
@@ -119,5 +135,9 @@ def _exchange(control: socket.socket, request: messages.Message, expected: type[
 
 def _cannot_connect(error: OSError) -> StorletError:
     if error.errno == errno.EAGAIN:
-        return TenantBusy("as many invocations as can wait already wait for a worker of this storlet")
-    return SandboxUnavailable(f"the storlet's workers cannot be reached: {os.strerror(error.errno or 0)}")
+        return TenantBusy(
+            "as many invocations as can wait already wait for a worker of this storlet"
+        )
+    return SandboxUnavailable(
+        f"the storlet's workers cannot be reached: {os.strerror(error.errno or 0)}"
+    )

@@ -92,4 +92,6 @@ class StorletVersion:
 @lru_cache(maxsize=MAX_VERSIONS)
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
-    return StorletVersion(**{**fields, "files": tuple(CodeFile(**file) for file in fields["files"])})
+    return StorletVersion(
+        **{**fields, "files": tuple(CodeFile(**file) for file in fields["files"])}
+    )

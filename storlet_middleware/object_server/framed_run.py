@@ -122,7 +122,9 @@ class FramedRun:
                 # Without its DONE frame the body counts as a failed run.
                 return
             except Exception:
-                self._context.logger.exception("ERROR storlets: invocation %s", self._description.id)
+                self._context.logger.exception(
+                    "ERROR storlets: invocation %s", self._description.id
+                )
                 outcome |= InternalError("internal error at the object node").to_message()
             if invocation is not None:
                 log = invocation.log_bytes()
@@ -150,7 +152,9 @@ class FramedRun:
     def _invocation(self) -> Invocation:
         description, launcher = self._description, self._context.launcher
         effective = launcher.effective(description.storlet, description.limits)
-        task = launcher.task(description.id, dict(description.parameters), effective, wants_log=description.wants_log)
+        task = launcher.task(
+            description.id, dict(description.parameters), effective, wants_log=description.wants_log
+        )
         return Invocation(task, list(self._inputs()))
 
     def _inputs(self) -> Iterator[FileInput]:
@@ -161,12 +165,16 @@ class FramedRun:
         elif len(self._ranges) < len(resolved):
             # Each range is one input.  Without one of them, the storlet would take the next range
             # for it.
-            raise RangeUnsatisfiable(f"no byte of the {self._size} bytes of the object is in the range")
+            raise RangeUnsatisfiable(
+                f"no byte of the {self._size} bytes of the object is in the range"
+            )
         for index, (first, last) in enumerate(self._ranges):
             if index:
                 # Duplicates of a descriptor share one file offset; each range needs an offset of
                 # its own.
-                self._fds.append(os.open(f"/proc/self/fd/{self._fds[0]}", os.O_RDONLY | os.O_CLOEXEC))
+                self._fds.append(
+                    os.open(f"/proc/self/fd/{self._fds[0]}", os.O_RDONLY | os.O_CLOEXEC)
+                )
             yield FileInput(self._fds[index], self._metadata, first, last)
 
     def _output(self, invocation: Invocation) -> Iterator[bytes]:
@@ -175,7 +183,9 @@ class FramedRun:
         soon = min(heartbeat, _HEADERS_SECONDS)
         launcher, fetcher = self._context.launcher, self._context.fetcher
         intervals = (soon, heartbeat)
-        for _ in launcher.start_patiently(invocation, self._description.storlet, fetcher, intervals, self._slot):
+        for _ in launcher.start_patiently(
+            invocation, self._description.storlet, fetcher, intervals, self._slot
+        ):
             yield self._encoder.pad()
         handed_over = monotonic()
         if not invocation.first(soon):

@@ -99,7 +99,9 @@ class ObjectNode:
             self._logger.exception("ERROR storlets: the description of an invocation is broken")
             return None
 
-    def _plain(self, environ: dict[str, Any], start_response: StartResponse, reason: Refusal) -> Any:
+    def _plain(
+        self, environ: dict[str, Any], start_response: StartResponse, reason: Refusal
+    ) -> Any:
         """The object server's answer; data with the reason why they are plain."""
         status, headers, body = Request(environ).call_application(self._app)
         if status.startswith("200 "):
@@ -107,7 +109,9 @@ class ObjectNode:
         start_response(status, headers)
         return body
 
-    def _answer(self, environ: dict[str, Any], start_response: StartResponse, description: BackendInvocation) -> Any:
+    def _answer(
+        self, environ: dict[str, Any], start_response: StartResponse, description: BackendInvocation
+    ) -> Any:
         """Frames, or the object server's answer if the storlet cannot run here.
 
         Ownership: ``reader`` belongs to this method until it is returned or closed (by
@@ -152,7 +156,9 @@ class ObjectNode:
         resources = self._launcher.effective(description.storlet, description.limits).resources
         return self._launcher.admit_at_once(description.storlet, resources)
 
-    def _framed_headers(self, headers: list[tuple[str, str]], description: BackendInvocation) -> list[tuple[str, str]]:
+    def _framed_headers(
+        self, headers: list[tuple[str, str]], description: BackendInvocation
+    ) -> list[tuple[str, str]]:
         """The object's headers without those that would be wrong, the mark, and an ETag of the
         run's own.
 

@@ -48,7 +48,14 @@ class RunRecord:
 
     def report(self, logger: Any) -> None:
         """Write the record to the operator's log and to StatsD."""
-        metrics.invocation(logger, self.method, self.code, self.seconds, self.first_byte_seconds, self.usage.bytes_out)
+        metrics.invocation(
+            logger,
+            self.method,
+            self.code,
+            self.seconds,
+            self.first_byte_seconds,
+            self.usage.bytes_out,
+        )
         logger.info(
             "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f waited_ms=%.1f %s",
             self.id, quote(self.account), ",".join(map(quote, self.storlets)), self.method, self.placement, self.reason,

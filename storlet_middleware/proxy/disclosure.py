@@ -72,7 +72,11 @@ class Disclosure:
         if self._used_grants:
             return {}
         metadata = user_metadata_wsgi(source)
-        return self._plan.leaving(metadata.items()) if self._plan is not None and self.withholds else metadata
+        return (
+            self._plan.leaving(metadata.items())
+            if self._plan is not None and self.withholds
+            else metadata
+        )
 
     def content_type(self, source: Mapping[str, str], default: str) -> str:
         """The type of a result whose storlets set none; ``default`` where the source has none either."""

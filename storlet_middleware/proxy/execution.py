@@ -38,7 +38,11 @@ class Execution:
     """
 
     def __init__(
-        self, launcher: Launcher, steps: list[Step], fetcher: Fetcher, resolve_anew: Callable[[Step], None]
+        self,
+        launcher: Launcher,
+        steps: list[Step],
+        fetcher: Fetcher,
+        resolve_anew: Callable[[Step], None],
     ) -> None:
         self._launcher = launcher
         self._steps = steps
@@ -164,7 +168,9 @@ class Execution:
     def _task(self, step: Step) -> Task:
         request = step.request
         effective = self._launcher.effective(step.storlet, request.limits)
-        return self._launcher.task(step.id, dict(request.parameters), effective, wants_log=request.wants_log)
+        return self._launcher.task(
+            step.id, dict(request.parameters), effective, wants_log=request.wants_log
+        )
 
     # --- afterwards ----------------------------------------------------------------------------------------------
 
@@ -178,4 +184,6 @@ class Execution:
     def results(self) -> list[Result]:
         """The result of each step that was started, in order."""
         result = self.result
-        return [] if result is None else result.results if isinstance(result, Pipeline) else [result]
+        return (
+            [] if result is None else result.results if isinstance(result, Pipeline) else [result]
+        )

@@ -41,10 +41,19 @@ from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 #: Codes of errors of a node that could not run anything.
 _NODE_CODES: Final = frozenset(
-    (SandboxUnavailable.code, CodeMissing.code, NodeBusy.code, BackendFailed.code, InternalError.code)
+    (
+        SandboxUnavailable.code,
+        CodeMissing.code,
+        NodeBusy.code,
+        BackendFailed.code,
+        InternalError.code,
+    )
 )
 #: Why a node answered with plain data.
-_WHY_PLAIN: Final[dict[str, Reason]] = {Refusal.FULL: Reason.OVERFLOW, Refusal.VERSION: Reason.NODE_VERSION}
+_WHY_PLAIN: Final[dict[str, Reason]] = {
+    Refusal.FULL: Reason.OVERFLOW,
+    Refusal.VERSION: Reason.NODE_VERSION,
+}
 #: How many further replicas are tried after a node died before the first byte.
 _RERUNS: Final = 2
 
@@ -56,7 +65,12 @@ class ObjectNodes:
     """
 
     def __init__(
-        self, proxy: Proxy, source: Source, execution: Execution, step: Step, resolve_anew: Callable[[Step], None]
+        self,
+        proxy: Proxy,
+        source: Source,
+        execution: Execution,
+        step: Step,
+        resolve_anew: Callable[[Step], None],
     ) -> None:
         self._proxy = proxy
         self._source = source
@@ -162,7 +176,9 @@ class ObjectNodes:
             overflow = overflow_modes.REPLICA
         if overflow != overflow_modes.NONE:
             try:
-                return self._source.get(self._source.path, description | {names.BACKEND_OVERFLOW: overflow})
+                return self._source.get(
+                    self._source.path, description | {names.BACKEND_OVERFLOW: overflow}
+                )
             except SwiftRefusal as refusal:
                 # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too few nodes answered.
                 is_full = refusal_of(refusal.answer.headers) is Refusal.FULL

@@ -33,7 +33,9 @@ class Permissions:
     :param plan: what a rule wants of the run; ``None`` where the client asked for it.
     """
 
-    def __init__(self, proxy: Proxy, context: RequestContext, steps: list[Step], plan: Plan | None) -> None:
+    def __init__(
+        self, proxy: Proxy, context: RequestContext, steps: list[Step], plan: Plan | None
+    ) -> None:
         self._proxy = proxy
         self._environ = context.environ
         self._steps = steps
@@ -48,7 +50,9 @@ class Permissions:
         is_explicit = self._plan is None or self._plan.explicit_last
         if is_explicit and not delegation.covers_storlet(self._environ):
             # Swift lets a signed request do anything in the account, but the signature covers one object only.
-            raise AccessDenied("the request's signature does not cover running a storlet", status=401)
+            raise AccessDenied(
+                "the request's signature does not cover running a storlet", status=401
+            )
         for step in self._steps:
             self._check_inputs(step.request)
         # Every storlet is checked, also after one that the caller does not own.
@@ -98,7 +102,9 @@ class Permissions:
             if plan is None or not plan.rule:
                 raise
             self._check_object()
-            raise RuleRefused(plan.rule, f"it runs the storlet {request.storlet}, which you may not") from None
+            raise RuleRefused(
+                plan.rule, f"it runs the storlet {request.storlet}, which you may not"
+            ) from None
 
     def _check_object(self) -> None:
         """Raise Swift's own refusal of the request, so that callers without access learn nothing of the rule."""
@@ -110,7 +116,9 @@ class Permissions:
     def _check_target(self, target: ObjectPath) -> None:
         """Refuse before the storlet runs what Swift would refuse after it."""
         if self._ask("PUT", target).container_status == 404:
-            raise StorletError(f"there is no container {target.container}", status=404, code="target.not_found")
+            raise StorletError(
+                f"there is no container {target.container}", status=404, code="target.not_found"
+            )
 
     def _ask(self, method: str, path: ObjectPath) -> authorization.Verdict:
         where = object_path(self._request.version, self._request.account, path.container, path.name)
@@ -122,12 +130,16 @@ class Permissions:
     def _resolve(self, step: Step) -> StorletVersion:
         request = step.request
         try:
-            return self._proxy.catalog.resolve(self._environ, request.version, request.account, request.storlet)
+            return self._proxy.catalog.resolve(
+                self._environ, request.version, request.account, request.storlet
+            )
         except StorletNotFound as error:
             if self._plan_of(step) is None:
                 raise
             # A 404 would say that the object does not exist.
-            raise StorletError(f"a rule needs what is missing: {error}", status=422, code=error.code) from None
+            raise StorletError(
+                f"a rule needs what is missing: {error}", status=422, code=error.code
+            ) from None
 
     def _check_limits(self, step: Step) -> None:
         """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the edge."""

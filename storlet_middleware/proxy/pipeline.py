@@ -33,7 +33,9 @@ def merged(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, st
     Keys become header names, so their case is ignored.
     """
     replaced = {key.lower() for key in later}
-    return {key: value for key, value in earlier.items() if key.lower() not in replaced} | dict(later)
+    return {key: value for key, value in earlier.items() if key.lower() not in replaced} | dict(
+        later
+    )
 
 
 class Upstream:

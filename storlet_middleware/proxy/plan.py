@@ -49,7 +49,9 @@ class Plan:
         """Whether a header of the source leaves with the result of a plan that withholds."""
         passes, name = self.passes or _NOTHING, header.lower()
         if name.startswith(_METADATA):
-            return not name.startswith(_STORLETS_OWN) and passes.allows_metadata(name.removeprefix(_METADATA))
+            return not name.startswith(_STORLETS_OWN) and passes.allows_metadata(
+                name.removeprefix(_METADATA)
+            )
         return passes.allows_header(name)
 
     def leaving(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:

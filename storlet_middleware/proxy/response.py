@@ -45,7 +45,9 @@ class ResultBody:
     """The body of an answer.  It breaks the connection when the result fails, and always calls ``on_end``, even if iteration
     never started."""
 
-    def __init__(self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd) -> None:
+    def __init__(
+        self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
+    ) -> None:
         self._environ = environ
         self._watch = watch
         self._on_end = on_end
@@ -68,7 +70,9 @@ class ResultBody:
             break_connection(self._environ)
             raise
         except ClientGone:
-            raise StorletError("the client closed its connection", status=499, code="client.gone") from None
+            raise StorletError(
+                "the client closed its connection", status=499, code="client.gone"
+            ) from None
         except Exception:
             code = "internal"
             break_connection(self._environ)

@@ -111,7 +111,9 @@ class LocalResult:
 
     ran_on = "proxy"
 
-    def __init__(self, invocation: Invocation, span: tuple[int, int, int] | None, sandbox_seconds: float) -> None:
+    def __init__(
+        self, invocation: Invocation, span: tuple[int, int, int] | None, sandbox_seconds: float
+    ) -> None:
         self.invocation = invocation
         self.span = span
         self.sandbox_seconds = sandbox_seconds

@@ -82,9 +82,13 @@ class Run:
         self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
         self._permissions = Permissions(proxy, context, self._steps, plan)
         storlets = [step.request.storlet for step in self._steps]
-        self._source = Source(proxy, context, request, storlets, self._disclosure, used_grants, source_stamp)
+        self._source = Source(
+            proxy, context, request, storlets, self._disclosure, used_grants, source_stamp
+        )
         fetcher = ProxyFetcher(proxy.app, environ, request.version)
-        self._execution = Execution(proxy.launcher, self._steps, fetcher, self._permissions.resolve_anew)
+        self._execution = Execution(
+            proxy.launcher, self._steps, fetcher, self._permissions.resolve_anew
+        )
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
@@ -114,7 +118,9 @@ class Run:
             return response  # noqa: TRY300 - the end above belongs to what is tried
         except ClientGone:
             self._end(CLIENT_GONE)
-            raise StorletError("the client closed its connection", status=499, code="client.gone") from None
+            raise StorletError(
+                "the client closed its connection", status=499, code="client.gone"
+            ) from None
         except StorletError as error:
             self._end(error.code)
             raise self._disclosure.error(error, self._failed_step(error.code)) from error
@@ -134,7 +140,13 @@ class Run:
         """Whether an object node runs the first step."""
         if self._placement == placement.PROXY:
             return False
-        nodes = ObjectNodes(self._proxy, self._source, self._execution, self._steps[0], self._permissions.resolve_anew)
+        nodes = ObjectNodes(
+            self._proxy,
+            self._source,
+            self._execution,
+            self._steps[0],
+            self._permissions.resolve_anew,
+        )
         reason = nodes.run()
         if reason is None:
             return True
@@ -191,11 +203,18 @@ class Run:
         sandbox = result.sandbox_seconds if result else 0.0
         waited = self._execution.waited_seconds
         first = max(0.0, times.first_byte - times.authorized - waited - sandbox)
-        timing = {"auth": times.authorized - times.began, "queue": waited, "sandbox": sandbox, "first-byte": first}
+        timing = {
+            "auth": times.authorized - times.began,
+            "queue": waited,
+            "sandbox": sandbox,
+            "first-byte": first,
+        }
         headers = {
             names.INVOCATION: self.id,
             names.RAN_ON: result.ran_on if result else self._placement,
-            "Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in timing.items()),
+            "Server-Timing": ", ".join(
+                f"{name};dur={seconds * 1000:.2f}" for name, seconds in timing.items()
+            ),
         }
         if self._plan is not None and self._plan.rule:
             headers[names.RULE] = self._plan.rule
@@ -234,7 +253,9 @@ class Run:
                 self._proxy.release(self._request.account)
         if result is not None:
             if code != CLIENT_GONE:
-                LogObjects(self._proxy, self._environ, self.id).keep(self._steps, self._execution.results(), code)
+                LogObjects(self._proxy, self._environ, self.id).keep(
+                    self._steps, self._execution.results(), code
+                )
             self._record(result, code).report(self._proxy.logger)
 
     def _record(self, result: Result, code: str) -> RunRecord:

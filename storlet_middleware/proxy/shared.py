@@ -22,7 +22,9 @@ class Proxy:
     :param room: how many runs this process may have at once, wherever their storlets run: each holds one of its requests.
     """
 
-    def __init__(self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM) -> None:
+    def __init__(
+        self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM
+    ) -> None:
         self.app = app
         self.config = config
         self.logger = logger

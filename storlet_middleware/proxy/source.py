@@ -115,7 +115,11 @@ class Source:
         return [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
-        body = GuardedBody(answer, self._context.refused) if self._context.has_rules else ObjectBody(answer)
+        body = (
+            GuardedBody(answer, self._context.refused)
+            if self._context.has_rules
+            else ObjectBody(answer)
+        )
         return StreamInput(body, storlet_metadata(answer.headers))
 
     # --- reads ---------------------------------------------------------------------------------------------------
@@ -133,7 +137,9 @@ class Source:
         # A refusal by a rule is reported as the rule's, whatever Swift made of it.
         raise (self._context.refused or faults)[0]
 
-    def _try_all(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer | Exception]:
+    def _try_all(
+        self, wanted: list[tuple[ObjectPath, ByteRange | None]]
+    ) -> list[SourceAnswer | Exception]:
         """:meth:`_try_get` of each, concurrently."""
         tasks = [spawn(self._try_get, path, span) for path, span in wanted]
         try:
@@ -152,7 +158,11 @@ class Source:
                 close_if_possible(answer.app_iter)
                 raise _unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
         except Exception as error:  # noqa: BLE001
-            if isinstance(error, SwiftRefusal) and path in self._request.extra and path != self._request.source:
+            if (
+                isinstance(error, SwiftRefusal)
+                and path in self._request.extra
+                and path != self._request.source
+            ):
                 return _extra_refused(path, error.answer)
             return error
         return answer
@@ -176,7 +186,9 @@ class Source:
         is_checked = path == self._request.source and self._stamp is not None
         if is_checked and answer.headers.get("X-Timestamp", "") != self._stamp:
             close_if_possible(chunks)
-            raise BackendFailed("the object was changed while its rules were asked; ask again", retry_after=1)
+            raise BackendFailed(
+                "the object was changed while its rules were asked; ask again", retry_after=1
+            )
         return answer
 
     def _get_environ(self, path: ObjectPath) -> dict[str, Any]:
@@ -196,7 +208,9 @@ class Source:
         if chain.swift is not None and not self._asks_how_stored():
             user, account = user_of(self._environ), self._request.account
             readers = (Reader(user, account, storlet) for storlet in self._storlets)
-            chain = chain.with_grants(*(GrantedReads(reader, self._proxy.app, self._used_grants) for reader in readers))
+            chain = chain.with_grants(
+                *(GrantedReads(reader, self._proxy.app, self._used_grants) for reader in readers)
+            )
             environ["swift.authorize"] = chain
         return environ
 
@@ -206,7 +220,9 @@ class Source:
         return operation is not None and not SWIFT_QUERIES.isdisjoint(operation.query)
 
     def _refusal(self, request: Request, status: str, answer: SourceAnswer) -> Response:
-        refusal = Response(status=status, headers=answer.headers, app_iter=answer.app_iter, request=request)
+        refusal = Response(
+            status=status, headers=answer.headers, app_iter=answer.app_iter, request=request
+        )
         if not self._disclosure.hides_source_answer(answer.status_int):
             return refusal
         drain_and_close(refusal)
@@ -218,7 +234,10 @@ def _require_length(environ: dict[str, Any]) -> None:
     request = Request(environ)
     try:
         length = request.message_length()
-    except (AttributeError, ValueError) as error:  # swob raises these for an unknown transfer encoding
+    except (
+        AttributeError,
+        ValueError,
+    ) as error:  # swob raises these for an unknown transfer encoding
         raise BadRequest(str(error)) from None
     if length is None and "HTTP_TRANSFER_ENCODING" not in environ:
         raise HTTPLengthRequired(request=request)

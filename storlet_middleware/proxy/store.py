@@ -22,7 +22,13 @@ from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 
 #: Headers of the client's request that say something of another body, or of a copy.
-_NOT_OF_RESULT = ("CONTENT_LENGTH", "HTTP_ETAG", "HTTP_X_COPY_FROM", "HTTP_DESTINATION", "HTTP_EXPECT")
+_NOT_OF_RESULT = (
+    "CONTENT_LENGTH",
+    "HTTP_ETAG",
+    "HTTP_X_COPY_FROM",
+    "HTTP_DESTINATION",
+    "HTTP_EXPECT",
+)
 
 
 class OutputBroken(ChunkReadError):
@@ -39,7 +45,12 @@ class Store:
     """
 
     def __init__(
-        self, app: Any, environ: dict[str, Any], request: StorletRequest, target: ObjectPath, reverse: str
+        self,
+        app: Any,
+        environ: dict[str, Any],
+        request: StorletRequest,
+        target: ObjectPath,
+        reverse: str,
     ) -> None:
         self._app = app
         self._environ = environ
@@ -91,9 +102,15 @@ class Store:
 def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: Any) -> None:
     """The client's headers win over the source's, and the storlet's metadata over both."""
     if source is not None:
-        own = {key.lower() for key, value in put.headers.items() if value or key.lower() != "content-type"}
+        own = {
+            key.lower()
+            for key, value in put.headers.items()
+            if value or key.lower() != "content-type"
+        }
         inherited = disclosure.inherited_metadata(source)
-        put.headers.update({key: value for key, value in inherited.items() if key.lower() not in own})
+        put.headers.update(
+            {key: value for key, value in inherited.items() if key.lower() not in own}
+        )
         if "content-type" not in own:
             put.headers["Content-Type"] = disclosure.content_type(source, "")
     stored_headers.set_metadata(put.headers, result.metadata)
@@ -130,7 +147,9 @@ class _OutputBody:
             raise OutputBroken("the storlet failed") from error
         except ChunkReadTimeout as timeout:
             # Swift waits as long for the data of a PUT as for a client's.
-            self.error = Unprocessable(f"the storlet stalled for {timeout}", code="storlet.timeout.idle")
+            self.error = Unprocessable(
+                f"the storlet stalled for {timeout}", code="storlet.timeout.idle"
+            )
             raise
 
     def close(self) -> None:

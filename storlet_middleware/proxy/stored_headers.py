@@ -65,10 +65,15 @@ def require_storable(request: Any, metadata: Mapping[str, str]) -> None:
         if refusal is None:
             return
         if _refusal_of(_without(request, metadata)) is not None:
-            raise BadRequest(f"Swift does not store an object with the headers of this request: {refusal}")
+            raise BadRequest(
+                f"Swift does not store an object with the headers of this request: {refusal}"
+            )
         faults = [refusal]
     text = "; ".join(over + faults)
-    raise Unprocessable(f"the storlet's metadata cannot be stored: {text}", code="storlet.failed" if faults else _LIMIT)
+    raise Unprocessable(
+        f"the storlet's metadata cannot be stored: {text}",
+        code="storlet.failed" if faults else _LIMIT,
+    )
 
 
 def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -81,11 +86,17 @@ def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], li
             continue
         name, size = wsgi(key), len(wsgi(value.strip(_WHITE_SPACE)))
         if len(name) > constraints.MAX_META_NAME_LENGTH:
-            over.append(f"{key}: a name of {len(name)} bytes, {constraints.MAX_META_NAME_LENGTH} are allowed")
+            over.append(
+                f"{key}: a name of {len(name)} bytes, {constraints.MAX_META_NAME_LENGTH} are allowed"
+            )
         if size > constraints.MAX_META_VALUE_LENGTH:
-            over.append(f"{key}: a value of {size} bytes, {constraints.MAX_META_VALUE_LENGTH} are allowed")
+            over.append(
+                f"{key}: a value of {size} bytes, {constraints.MAX_META_VALUE_LENGTH} are allowed"
+            )
     prefix = names.OBJECT_META.lower()
-    items = [(key, value) for key, value in request.headers.items() if key.lower().startswith(prefix)]
+    items = [
+        (key, value) for key, value in request.headers.items() if key.lower().startswith(prefix)
+    ]
     if metadata and len(items) > constraints.MAX_META_COUNT:
         over.append(f"{len(items)} items of metadata, {constraints.MAX_META_COUNT} are allowed")
     size = sum(len(key) - len(prefix) + len(value) for key, value in items)
@@ -106,21 +117,34 @@ def _refusal_of(request: Any) -> str | None:
     sent = HeaderKeyDict(dict(request.headers))
     # Swift's proxy guesses a type that is missing, adds the time, and sends the body in chunks.
     sent["Content-Type"] = sent.get("Content-Type") or "application/octet-stream"
-    sent |= {"Transfer-Encoding": "chunked", "Referer": request.as_referer(), "X-Timestamp": "0000000001.00000"}
+    sent |= {
+        "Transfer-Encoding": "chunked",
+        "Referer": request.as_referer(),
+        "X-Timestamp": "0000000001.00000",
+    }
     received = _over_the_wire(HeaderKeyDict(sent | _SWIFTS_HEADERS))
     if received is None:
         return "there are too many headers, or their names and values are too long"
-    lost = [key for key, value in sent.items() if received.headers.get(key) != value.strip(_WHITE_SPACE)]
+    lost = [
+        key for key, value in sent.items() if received.headers.get(key) != value.strip(_WHITE_SPACE)
+    ]
     if lost:
         return f"the header {lost[0]} would not arrive at an object server as it is"
     # A path without a name's length: Swift's proxy has checked the name itself.
     refusal = constraints.check_object_creation(received, "o") or check_content_type(received)
-    return None if refusal is None else f"{refusal.status_int} {(refusal.body or b'').decode(errors='replace')}".strip()
+    return (
+        None
+        if refusal is None
+        else f"{refusal.status_int} {(refusal.body or b'').decode(errors='replace')}".strip()
+    )
 
 
 def _over_the_wire(headers: Mapping[str, str]) -> Any:
     """A request with ``headers`` as Swift's HTTP parser gives it to an object server; ``None`` where it refuses it."""
-    lines = b"".join(wsgi_to_bytes(key) + b": " + wsgi_to_bytes(value) + b"\r\n" for key, value in headers.items())
+    lines = b"".join(
+        wsgi_to_bytes(key) + b": " + wsgi_to_bytes(value) + b"\r\n"
+        for key, value in headers.items()
+    )
     received = _Reader(b"PUT /d/0/a/c/o HTTP/1.1\r\n" + lines + b"\r\n").received
     return None if received is None else Request(received)
 

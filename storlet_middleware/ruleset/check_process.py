@@ -28,7 +28,19 @@ from rules import parse
 from rules.check import consistency
 from rules.check.pipelines import StorletFacts
 from rules.model import All as Always
-from rules.model import Condition, Finding, Not, Operator, Place, Rule, RuleSet, Run, Severity, Step, Test
+from rules.model import (
+    Condition,
+    Finding,
+    Not,
+    Operator,
+    Place,
+    Rule,
+    RuleSet,
+    Run,
+    Severity,
+    Step,
+    Test,
+)
 
 _MEMORY_BYTES: Final = 1 << 30
 _NICE: Final = 10
@@ -60,7 +72,9 @@ def as_data(finding: Finding) -> dict[str, Any]:
 def from_data(data: Mapping[str, Any]) -> Finding:
     """Reverse of :func:`as_data`."""
     place = Place(data["line"], data["column"])
-    return Finding(Severity(data["severity"]), data["code"], place, data["text"], data["help"], data["example"])
+    return Finding(
+        Severity(data["severity"]), data["code"], place, data["text"], data["help"], data["example"]
+    )
 
 
 def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
@@ -69,7 +83,11 @@ def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict
     if rules is None:
         return {"findings": [*map(as_data, findings)], "is_mandatory": False, "steps": []}
     if storlets is not None:
-        findings = tuple(_certain(consistency.check(rules, {name: _facts(name, storlets[name]) for name in storlets})))
+        findings = tuple(
+            _certain(
+                consistency.check(rules, {name: _facts(name, storlets[name]) for name in storlets})
+            )
+        )
     return {
         "findings": [*map(as_data, findings)],
         "is_mandatory": any(rule.is_mandatory for rule in rules.rules),
@@ -78,7 +96,9 @@ def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict
 
 
 def _facts(name: str, known: Mapping[str, Any]) -> StorletFacts:
-    return StorletFacts(name, exists=known["exists"], may_run=_MAY_RUN.get(known.get("readers") or ""))
+    return StorletFacts(
+        name, exists=known["exists"], may_run=_MAY_RUN.get(known.get("readers") or "")
+    )
 
 
 def _certain(findings: tuple[Finding, ...]) -> Iterator[Finding]:

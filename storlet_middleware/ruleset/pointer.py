@@ -151,7 +151,9 @@ class Pointers:
         """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
         seen = self._seen.get(account)
         known = environ.get("swift.infocache", {}).get(_INFO + account) or {}
-        text = known.get("sysmeta", {}).get(_SYSMETA_KEY) if known.get("status") in _SUCCESS else None
+        text = (
+            known.get("sysmeta", {}).get(_SYSMETA_KEY) if known.get("status") in _SUCCESS else None
+        )
         # Most accounts that have rules have them for long.
         if seen is not None and text == seen.text:
             seen.at = monotonic()
@@ -169,7 +171,11 @@ class Pointers:
         if since is not None and monotonic() - since < _TRUSTED_SECONDS:
             return None  # objects can be had while no account server answers, as ever
         # Swift takes no such names, and says so itself.
-        if not info["status"] or not check_utf8(account) or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH:
+        if (
+            not info["status"]
+            or not check_utf8(account)
+            or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH
+        ):
             return None
         raise RulesUnavailable("Swift cannot say now whether the account has rules")
 
@@ -186,7 +192,9 @@ class Pointers:
         if len(self._without) > _REMEMBERED:
             self._without.popitem(last=False)
 
-    def _newer(self, environ: dict[str, Any], account: str, text: str | None, seen: _Seen | None) -> Pointer | None:
+    def _newer(
+        self, environ: dict[str, Any], account: str, text: str | None, seen: _Seen | None
+    ) -> Pointer | None:
         """Of what Swift says and what was seen here."""
         pointer = _read(text) if text else None
         is_older = seen is not None and (pointer is None or pointer.time < seen.pointer.time)

@@ -71,7 +71,11 @@ class RuleStore:
         known = environ.setdefault("swift.infocache", {})
         key = MEMO + account
         if key not in known:
-            known[key] = None if self._pointers.has_none(known, account) else self._load(environ, version, account)
+            known[key] = (
+                None
+                if self._pointers.has_none(known, account)
+                else self._load(environ, version, account)
+            )
         loaded: Loaded | None = known[key]
         return loaded
 
@@ -90,11 +94,17 @@ class RuleStore:
             return self._read_once(environ, (version, account), pointer)
         except StorletError as error:
             if pointer.is_mandatory:
-                raise RulesUnavailable(f"the account's rules cannot be read: {error}", retry_after=1) from error
-            self._logger.warning("rules of %s are not applied, because they cannot be read: %s", account, error)
+                raise RulesUnavailable(
+                    f"the account's rules cannot be read: {error}", retry_after=1
+                ) from error
+            self._logger.warning(
+                "rules of %s are not applied, because they cannot be read: %s", account, error
+            )
             return None
 
-    def _read_once(self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer) -> Loaded:
+    def _read_once(
+        self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer
+    ) -> Loaded:
         """Many requests may find out at the same moment that a version is not there."""
         key = f"{place[1]}/{pointer.version}"
         since, why = self._failed.get(key, (0.0, ""))

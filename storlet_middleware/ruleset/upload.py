@@ -61,7 +61,9 @@ Handler = Callable[[dict[str, Any]], Any]
 _REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
 #: Longer than a change takes that goes well.
 _LOCK_SECONDS: Final = 60
-_UNCERTAIN: Final = "the rules could not be brought into force, and it is not certain which are: try again"
+_UNCERTAIN: Final = (
+    "the rules could not be brought into force, and it is not certain which are: try again"
+)
 
 
 class Uploads:
@@ -72,7 +74,13 @@ class Uploads:
     """
 
     def __init__(
-        self, app: Any, config: Config, logger: Any, pointers: Pointers, versions: Versions, client_seconds: float
+        self,
+        app: Any,
+        config: Config,
+        logger: Any,
+        pointers: Pointers,
+        versions: Versions,
+        client_seconds: float,
     ) -> None:
         self.app = app
         self.container = config.rules.container
@@ -95,9 +103,16 @@ class Uploads:
         if not is_ours(name):
             return None
         change = _Change(self, environ, (parts[0], parts[1]), name, source)
-        return {"PUT": change.upload, "COPY": change.upload, "POST": change.post, "DELETE": change.delete}[method]
+        return {
+            "PUT": change.upload,
+            "COPY": change.upload,
+            "POST": change.post,
+            "DELETE": change.delete,
+        }[method]
 
-    def _changed(self, environ: dict[str, Any], parts: Parts) -> tuple[str, ObjectPath | None] | None:
+    def _changed(
+        self, environ: dict[str, Any], parts: Parts
+    ) -> tuple[str, ObjectPath | None] | None:
         """The object of the rules' container that the request would change, and the one in the path of a COPY."""
         _, _, container, name = parts
         method = environ["REQUEST_METHOD"]
@@ -106,8 +121,16 @@ class Uploads:
         if method == "COPY":
             target = _object_in(environ.get("HTTP_DESTINATION"))
             is_there = target is not None and target.container == self.container
-            return (target.name, ObjectPath(container, name)) if target is not None and is_there else None
-        return (name, None) if container == self.container and method in ("PUT", "POST", "DELETE") else None
+            return (
+                (target.name, ObjectPath(container, name))
+                if target is not None and is_there
+                else None
+            )
+        return (
+            (name, None)
+            if container == self.container and method in ("PUT", "POST", "DELETE")
+            else None
+        )
 
     def _refuse_storlet(self, environ: dict[str, Any]) -> Response:
         raise BadRequest(f"a storlet cannot write into the container {self.container}")
@@ -121,7 +144,12 @@ class _Change:
     """
 
     def __init__(
-        self, uploads: Uploads, environ: dict[str, Any], place: tuple[str, str], name: str, copied: ObjectPath | None
+        self,
+        uploads: Uploads,
+        environ: dict[str, Any],
+        place: tuple[str, str],
+        name: str,
+        copied: ObjectPath | None,
     ) -> None:
         self._uploads = uploads
         self._environ = environ
@@ -143,15 +171,23 @@ class _Change:
         rules = self._body() if source is None else self._version(source)
         if rules is None:
             said = f"the rules are longer than {MAX_BYTES:,} bytes"
-            findings = (Finding(Severity.ERROR, "size.bytes", Place(1, 1), said, "use globs, prefixes and lists"),)
+            findings = (
+                Finding(
+                    Severity.ERROR, "size.bytes", Place(1, 1), said, "use globs, prefixes and lists"
+                ),
+            )
             checked = Checked(findings, is_mandatory=False)
         else:
             checked = self._uploads.checker.check(environ, self._place, rules)
         if rules is None or checked.errors:
             return upload_report.refusal(
-                environ, RulesInvalid(f"{_count(checked)}: the rules in force stay"), checked.findings
+                environ,
+                RulesInvalid(f"{_count(checked)}: the rules in force stay"),
+                checked.findings,
             )
-        if checked.warnings and not config_true_value(self._header(names.RULES_ACCEPT_WARNINGS) or "false"):
+        if checked.warnings and not config_true_value(
+            self._header(names.RULES_ACCEPT_WARNINGS) or "false"
+        ):
             said = f"{_count(checked)}: the rules in force stay; accept with {names.RULES_ACCEPT_WARNINGS}: true"
             return upload_report.refusal(environ, RulesInvalid(said), checked.findings)
         pointer, headers = self._bring_into_force(rules, is_mandatory=checked.is_mandatory)
@@ -184,7 +220,9 @@ class _Change:
                     )
                 return Request(environ).get_response(self._uploads.app)
             # Where Swift keeps versions of its own, one of those says nothing of what is in force.
-            had_rules = before is not None and bool(before.version) and "version-id" not in self._query
+            had_rules = (
+                before is not None and bool(before.version) and "version-id" not in self._query
+            )
             if had_rules:
                 self._set(Pointer.to_none(after=before), before)
                 self._log("removed", before)
@@ -208,13 +246,17 @@ class _Change:
         role = self._uploads.role
         roles = {each.lower() for each in caller.caller_of(self._environ).roles}
         if role and not verdict.is_owner and role not in roles:
-            raise AccessDenied(f"who does not own the account needs the role {role} to change its rules")
+            raise AccessDenied(
+                f"who does not own the account needs the role {role} to change its rules"
+            )
         return verdict.container_status != 404
 
     def _refuse_others(self) -> None:
         """All that is wrong with the request itself."""
         environ = self._environ
-        faults = refuse_unknown(storlet_headers(environ), (names.RULES_ACCEPT_WARNINGS,), "unknown header")
+        faults = refuse_unknown(
+            storlet_headers(environ), (names.RULES_ACCEPT_WARNINGS,), "unknown header"
+        )
         if environ["REQUEST_METHOD"] != "DELETE":
             faults += [f"{name}: rules are an object of their own, and stay until they are deleted"
                        for name in _REFUSED if self._header(name)]  # fmt: skip
@@ -244,13 +286,24 @@ class _Change:
                 return None
             source, account = _object_in(copied), self._header("X-Copy-From-Account")
             if source is None:
-                raise PreconditionFailed("X-Copy-From header must be of the form <container name>/<object name>")
-            if self._environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in self._environ:
+                raise PreconditionFailed(
+                    "X-Copy-From header must be of the form <container name>/<object name>"
+                )
+            if (
+                self._environ.get("CONTENT_LENGTH") not in (None, "", "0")
+                or "HTTP_TRANSFER_ENCODING" in self._environ
+            ):
                 raise BadRequest("Copy requests require a zero byte body")
         is_here = account is None or account_of(account) == self._place[1]
-        if not is_here or source.container != self._uploads.container or not source.name.startswith(VERSIONS):
+        if (
+            not is_here
+            or source.container != self._uploads.container
+            or not source.name.startswith(VERSIONS)
+        ):
             # Findings quote what is uploaded; another object's reader need not be allowed to see that.
-            raise BadRequest(f"only an own version, {self._uploads.container}/{VERSIONS}..., can be copied to {RULES}")
+            raise BadRequest(
+                f"only an own version, {self._uploads.container}/{VERSIONS}..., can be copied to {RULES}"
+            )
         return source.name
 
     def _version(self, name: str) -> bytes:
@@ -282,7 +335,9 @@ class _Change:
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
-    def _bring_into_force(self, rules: bytes, *, is_mandatory: bool) -> tuple[Pointer, dict[str, str]]:
+    def _bring_into_force(
+        self, rules: bytes, *, is_mandatory: bool
+    ) -> tuple[Pointer, dict[str, str]]:
         """In an order in which whatever ends the work leaves one of both rules in force, and whole."""
         environ, place, versions = self._environ, self._place, self._uploads.versions
         with self._alone():
@@ -301,7 +356,11 @@ class _Change:
                 self._put_back(before)
                 raise
             self._log("in force", pointer)
-            return pointer, {name: answer.headers[name] for name in ("Etag", "Last-Modified") if name in answer.headers}
+            return pointer, {
+                name: answer.headers[name]
+                for name in ("Etag", "Last-Modified")
+                if name in answer.headers
+            }
 
     def _stored_headers(self) -> dict[str, str]:
         environ = self._environ
@@ -323,7 +382,9 @@ class _Change:
         undo = before.again(after=pointer) if before is not None else Pointer.to_none(after=pointer)
         if pointers.set(environ, *self._place, undo) // 100 != 2:
             raise BackendFailed(_UNCERTAIN)
-        raise BackendFailed(f"the rules could not be brought into force: Swift answered {status}; those before stay")
+        raise BackendFailed(
+            f"the rules could not be brought into force: Swift answered {status}; those before stay"
+        )
 
     def _put_back(self, before: Pointer | None) -> None:
         """Let ``rules.yaml`` have what is in force; if that fails, only what it shows is wrong."""
@@ -344,7 +405,9 @@ class _Change:
         except MemcacheConnectionError:
             memcache, count = None, 1
         if count > 1:
-            raise RulesConflict("somebody else is changing the rules of this account: try again", retry_after=1)
+            raise RulesConflict(
+                "somebody else is changing the rules of this account: try again", retry_after=1
+            )
         try:
             yield
         finally:
@@ -366,4 +429,6 @@ def _object_in(header: str | None) -> ObjectPath | None:
 
 def _count(checked: Checked) -> str:
     counts = ((checked.errors, "error"), (checked.warnings, "warning"))
-    return " and ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
+    return " and ".join(
+        f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count
+    )

@@ -30,17 +30,27 @@ def as_text(findings: Iterable[Finding]) -> str:
 def _paragraph(finding: Finding) -> str:
     place = f"{RULES}:{finding.place.line}:{finding.place.column}"
     lines = [f"{place}: {finding.severity.value} [{finding.code}]: {finding.text}"]
-    lines += [f"    {label}: {said}" for label, said in (("help", finding.help), ("example", finding.example)) if said]
+    lines += [
+        f"    {label}: {said}"
+        for label, said in (("help", finding.help), ("example", finding.example))
+        if said
+    ]
     return "".join(_legible(line) + "\n" for line in lines)
 
 
 def _legible(line: str) -> str:
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in line
+    )
 
 
-def refusal(environ: Mapping[str, Any], error: StorletError, findings: Iterable[Finding]) -> Response:
+def refusal(
+    environ: Mapping[str, Any], error: StorletError, findings: Iterable[Finding]
+) -> Response:
     """``error`` with what is wrong."""
-    response = _response(environ, f"{error.status} {REASONS[error.status]}", str(error), error.code, findings)
+    response = _response(
+        environ, f"{error.status} {REASONS[error.status]}", str(error), error.code, findings
+    )
     response.headers[names.ERROR] = error.code
     return response
 
@@ -51,7 +61,11 @@ def acceptance(environ: Mapping[str, Any], message: str, warnings: Iterable[Find
 
 
 def _response(
-    environ: Mapping[str, Any], status: str, message: str, code: str | None, findings: Iterable[Finding]
+    environ: Mapping[str, Any],
+    status: str,
+    message: str,
+    code: str | None,
+    findings: Iterable[Finding],
 ) -> Response:
     if "application/json" in environ.get("HTTP_ACCEPT", ""):
         said: dict[str, Any] = {"code": code} if code else {}
@@ -59,6 +73,8 @@ def _response(
         body, kind = json.dumps(said) + "\n", "application/json"
     else:
         body, kind = f"{message}\n{as_text(findings)}", "text/plain"
-    response = Response(status=status, body=body.encode("utf-8", "replace"), request=Request(dict(environ)))
+    response = Response(
+        status=status, body=body.encode("utf-8", "replace"), request=Request(dict(environ))
+    )
     response.headers["Content-Type"] = f"{kind}; charset=utf-8"
     return response

@@ -81,8 +81,13 @@ class Checker:
         if not findings:
             storlets = self._look_up(environ, place, sorted({step["storlet"] for step in steps}))
             readers = self._readers(environ, place) if storlets else None
-            known = {name: {"exists": storlet.exists, "readers": readers} for name, storlet in storlets.items()}
-            findings = [check_process.from_data(each) for each in self._ask(text, known)["findings"]]
+            known = {
+                name: {"exists": storlet.exists, "readers": readers}
+                for name, storlet in storlets.items()
+            }
+            findings = [
+                check_process.from_data(each) for each in self._ask(text, known)["findings"]
+            ]
             findings += self._limits(place[1], steps, storlets)
             findings += self._disabled(environ, place, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
@@ -92,7 +97,10 @@ class Checker:
         seconds = math.ceil(self._config.rules.check_seconds)
         command = (sys.executable, "-P", "-m", check_process.__name__, str(seconds))
         # Where a server finds its modules is not always where the interpreter alone would.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in sys.path)}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in sys.path),
+        }
         asked = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
         if not self._room.acquire(timeout=_WAIT_SECONDS):
             raise NodeBusy("other rules are being checked", retry_after=5)
@@ -111,19 +119,27 @@ class Checker:
 
     # --- the account's storlets --------------------------------------------------------------------------------------
 
-    def _look_up(self, environ: dict[str, Any], place: tuple[str, str], wanted: list[str]) -> dict[str, _Storlet]:
+    def _look_up(
+        self, environ: dict[str, Any], place: tuple[str, str], wanted: list[str]
+    ) -> dict[str, _Storlet]:
         found: dict[str, _Storlet] = {}
         for first in range(0, len(wanted), _LOOKED_UP):
             some = wanted[first : first + _LOOKED_UP]
             tasks = [spawn(self._head, environ, place, name) for name in some]
             answers = [task.wait() for task in tasks]
-            found |= {name: _storlet(name, answer) for name, answer in zip(some, answers, strict=True)}
+            found |= {
+                name: _storlet(name, answer) for name, answer in zip(some, answers, strict=True)
+            }
         return found
 
     def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
         path = object_path(*place, self._config.storlet.storlet_container, name)
         request = make_pre_authed_request(
-            environ, method="HEAD", path=path, headers={"X-Newest": "true"}, swift_source=names.SWIFT_SOURCE
+            environ,
+            method="HEAD",
+            path=path,
+            headers={"X-Newest": "true"},
+            swift_source=names.SWIFT_SOURCE,
         )
         answer = request.get_response(self._app)
         drain_and_close(answer)
@@ -132,7 +148,9 @@ class Checker:
     def _readers(self, environ: dict[str, Any], place: tuple[str, str]) -> str | None:
         """Who may run the account's storlets, as far as every authentication middleware would say the same."""
         path = wsgi(f"/{'/'.join(place)}/{self._config.storlet.storlet_container}")
-        info = get_container_info({**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE)
+        info = get_container_info(
+            {**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE
+        )
         acl = [entry.strip() for entry in (info["read_acl"] or "").split(",")]
         referrers = [entry for entry in acl if entry.startswith(".r:")]
         if not referrers:
@@ -148,28 +166,41 @@ class Checker:
             given = {names.LIMIT_PREFIX + name: value for name, value in step["limits"].items()}
             values, faults = limits.requested(given)
             trust_class = self._config.class_of(account, step["storlet"])
-            faults += limits.too_much(values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared)
+            faults += limits.too_much(
+                values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared
+            )
             for fault in faults:
                 said = fault.replace(names.LIMIT_PREFIX, _LIMITS)
                 yield _error(
-                    step, "limit.bad", f"rule {step['rule']}: {said}", "write one that is allowed, or leave it away"
+                    step,
+                    "limit.bad",
+                    f"rule {step['rule']}: {said}",
+                    "write one that is allowed, or leave it away",
                 )
 
     def _disabled(
         self, environ: dict[str, Any], place: tuple[str, str], steps: list[Mapping[str, Any]]
     ) -> Iterator[Finding]:
         path = wsgi(f"/{'/'.join(place)}")
-        info = get_account_info({**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE)
-        if steps and not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
+        info = get_account_info(
+            {**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE
+        )
+        if steps and not config_true_value(
+            info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")
+        ):
             said = "the account is not enabled for storlets: every request for which a rule runs one would be refused"
-            yield _error(steps[0], "storlet.disabled", said, "set X-Account-Meta-Storlet-Enabled: true first")
+            yield _error(
+                steps[0], "storlet.disabled", said, "set X-Account-Meta-Storlet-Enabled: true first"
+            )
 
 
 def _storlet(name: str, answer: Any) -> _Storlet:
     if answer.status_int == 404:
         return _Storlet(exists=False, declared={})
     if answer.status_int // 100 != 2:
-        raise BackendFailed(f"storlet {name} cannot be looked up now: Swift answered {answer.status_int}")
+        raise BackendFailed(
+            f"storlet {name} cannot be looked up now: Swift answered {answer.status_int}"
+        )
     return _Storlet(exists=True, declared=limits.declared(user_metadata(answer.headers))[0])
 
 

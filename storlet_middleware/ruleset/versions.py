@@ -59,14 +59,20 @@ class Versions:
             text, status = self.read(environ, place, name)
             if text is not None and parse.version_of(text) == pointer.version:
                 return text
-            said = f"Swift answered {status}" if text is None else "has other rules than those in force"
+            said = (
+                f"Swift answered {status}"
+                if text is None
+                else "has other rules than those in force"
+            )
             problems.append(f"{name}: {said}")
         raise BackendFailed("; ".join(problems))
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> tuple[bytes | None, int]:
         """The bytes, or ``None`` and why not: Swift's status.  Raises :class:`BackendFailed` when they break off."""
         # A version has one state only.
-        request = self._request(environ, "GET", place, name, {"X-Newest": "true"} if name == RULES else {})
+        request = self._request(
+            environ, "GET", place, name, {"X-Newest": "true"} if name == RULES else {}
+        )
         answer = request.get_response(self._app)
         try:
             if answer.status_int != 200:
@@ -77,9 +83,18 @@ class Versions:
         finally:
             close_if_possible(answer.app_iter)
 
-    def write(self, environ: dict[str, Any], place: Place, name: str, text: bytes, headers: Mapping[str, str]) -> Any:
+    def write(
+        self,
+        environ: dict[str, Any],
+        place: Place,
+        name: str,
+        text: bytes,
+        headers: Mapping[str, str],
+    ) -> Any:
         """Store ``text``; Swift's answer, without its body."""
-        request = self._request(environ, "PUT", place, name, {"Content-Type": CONTENT_TYPE, **headers}, text)
+        request = self._request(
+            environ, "PUT", place, name, {"Content-Type": CONTENT_TYPE, **headers}, text
+        )
         return self._answer(request)
 
     def remove(self, environ: dict[str, Any], place: Place, name: str) -> Any:

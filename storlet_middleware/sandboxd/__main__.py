@@ -98,7 +98,9 @@ async def _serve(config: Config, places: Places, identities: Identities) -> None
     )  # fmt: skip
     running = asyncio.create_task(pool.run())
     reported = asyncio.create_task(_prepare_host(node))
-    await asyncio.wait({running, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(
+        {running, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
+    )
     # New callers find no socket and are told so at once, instead of waiting in the backlog of one that ends.
     places.request_socket.unlink(missing_ok=True)
     server.close()
@@ -118,9 +120,16 @@ async def _prepare_host(node: Node) -> None:
         except EngineFault:
             await asyncio.sleep(5)
     for row in hardening.missing(host):
-        log.warning("limit not available argument=%s needs=%s against=%s", row.path, row.needs, shown(row.against))
+        log.warning(
+            "limit not available argument=%s needs=%s against=%s",
+            row.path,
+            row.needs,
+            shown(row.against),
+        )
     if not host.get(hardening.CGROUPS_IN_SIGHT):
-        log.warning("limits of single storlets not available reason=the engine's control groups are out of sight")
+        log.warning(
+            "limits of single storlets not available reason=the engine's control groups are out of sight"
+        )
     else:
         parent = hardening.cgroup_parent(node.config.sandbox.node_id, host)
         for fault in await node.threads.call(Cgroups().make_node, parent, node.config.node):
@@ -163,7 +172,9 @@ def _raise_open_files() -> None:
 
 def _places(config: Config) -> Places:
     if os.geteuid() != 0:
-        raise StartupFault("run it as root: it makes directories for other users and starts containers")
+        raise StartupFault(
+            "run it as root: it makes directories for other users and starts containers"
+        )
     check_node_id(config.sandbox.node_id)
     try:
         gid = grp.getgrnam(config.sandbox.group).gr_gid
@@ -183,10 +194,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog="SIGTERM ends it and leaves the sandboxes running; the next one adopts them.",
     )
     parser.add_argument(
-        "--conf", default=configuration.DEFAULT_PATH, metavar="FILE", help="options (default: %(default)s)"
+        "--conf",
+        default=configuration.DEFAULT_PATH,
+        metavar="FILE",
+        help="options (default: %(default)s)",
     )
     parser.add_argument(
-        "--remove-all", action="store_true", help="remove every sandbox of this node and all sockets, then exit"
+        "--remove-all",
+        action="store_true",
+        help="remove every sandbox of this node and all sockets, then exit",
     )
     parser.add_argument(
         "--log-level",
@@ -194,7 +210,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
         help="least important lines to log (default: %(default)s)",
     )
-    parser.add_argument("--syslog", action="store_true", help=f"log to {SYSLOG_SOCKET} instead of standard error")
+    parser.add_argument(
+        "--syslog", action="store_true", help=f"log to {SYSLOG_SOCKET} instead of standard error"
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     return parser
 

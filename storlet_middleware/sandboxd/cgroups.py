@@ -65,7 +65,9 @@ def in_sight(docker_url: str, proc: Path = PROC) -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(3)
             connection.connect(docker_url.removeprefix("unix://"))
-            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            credentials = connection.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+            )
         pid, _, _ = _CREDENTIALS.unpack(credentials)
         # A process in a pid namespace out of sight has the pid 0; a group that is not below what we see begins with "/..".
         return pid > 0 and not any(
@@ -162,7 +164,11 @@ class Cgroups:
             except OSError as error:
                 faults.append(f"{tree.path}/{name.lstrip('/')}: {error.strerror}")
         present = {controller for tree in self._trees() for controller in tree.controllers}
-        faults += [f"no control groups for {one}" for one in ("memory", "cpu", "pids") if one not in present]
+        faults += [
+            f"no control groups for {one}"
+            for one in ("memory", "cpu", "pids")
+            if one not in present
+        ]
         return faults
 
     def remove_node(self, name: str) -> None:
@@ -184,7 +190,9 @@ class Cgroups:
             return found
         for tree in self._all_trees():
             with contextlib.suppress(OSError):
-                found |= {path.name for path in (tree / name.lstrip("/")).iterdir() if path.is_dir()}
+                found |= {
+                    path.name for path in (tree / name.lstrip("/")).iterdir() if path.is_dir()
+                }
         return found
 
     def remove_sandboxes(self, name: str, groups: Iterable[str]) -> None:
@@ -259,7 +267,11 @@ class Cgroups:
 
     def directories(self, supervisor_pid: int) -> dict[str, Path]:
         """The sandbox's own group by controller, for those who look from outside."""
-        return {one: container.path for container in self._containers(supervisor_pid) for one in container.controllers}
+        return {
+            one: container.path
+            for container in self._containers(supervisor_pid)
+            for one in container.controllers
+        }
 
     # --- how --------------------------------------------------------------------------------------------------------
 
@@ -290,7 +302,10 @@ class Cgroups:
                 with contextlib.suppress(ProcessLookupError):
                     _write(leaf / "cgroup.procs", pid)
             try:
-                _write(container.path / "cgroup.subtree_control", " ".join(f"+{one}" for one in sorted(wanted)))
+                _write(
+                    container.path / "cgroup.subtree_control",
+                    " ".join(f"+{one}" for one in sorted(wanted)),
+                )
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
@@ -338,7 +353,11 @@ class Cgroups:
     def _trees(self) -> list[_Tree]:
         if (self._root / "cgroup.controllers").is_file():
             present = _read(self._root / "cgroup.controllers").split()
-            return [_Tree(self._root, tuple(one for one in CONTROLLERS if one in present), is_unified=True)]
+            return [
+                _Tree(
+                    self._root, tuple(one for one in CONTROLLERS if one in present), is_unified=True
+                )
+            ]
         found: dict[Path, list[str]] = {}
         for one in CONTROLLERS:
             if (self._root / one).is_dir():
@@ -454,7 +473,11 @@ def _make_slice(name: str, node: NodeSection, host_memory: int) -> list[str]:
 def _systemctl(*words: str) -> list[str]:
     try:
         done = subprocess.run(
-            ["systemctl", *words], capture_output=True, text=True, timeout=_SYSTEMCTL_SECONDS, check=False
+            ["systemctl", *words],
+            capture_output=True,
+            text=True,
+            timeout=_SYSTEMCTL_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"systemctl {words[0]}: {error}"]

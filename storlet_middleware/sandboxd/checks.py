@@ -36,10 +36,15 @@ def check_storlet(account: str, storlet: messages.Storlet, languages: Iterable[s
     for position, name in enumerate(storlet.dependencies[: DEPENDENCIES_MAX + 1]):
         faults += _name_faults(f"storlet.dependencies[{position}]", name, NAME_BYTES)
     if len(storlet.dependencies) > DEPENDENCIES_MAX:
-        faults.append(f"storlet.dependencies: {len(storlet.dependencies)} of them, more than {DEPENDENCIES_MAX}")
+        faults.append(
+            f"storlet.dependencies: {len(storlet.dependencies)} of them, more than {DEPENDENCIES_MAX}"
+        )
     if storlet.language not in languages:
         faults.append(f"storlet.language is none of {', '.join(languages)}")
-    if not faults and _size([storlet.main, storlet.file, storlet.name, *storlet.dependencies]) > NAMES_BYTES:
+    if (
+        not faults
+        and _size([storlet.main, storlet.file, storlet.name, *storlet.dependencies]) > NAMES_BYTES
+    ):
         faults.append(f"the names have more than {NAMES_BYTES} bytes")
     _refuse(faults)
 

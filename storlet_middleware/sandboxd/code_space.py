@@ -83,7 +83,11 @@ class CodeSpace:
         if taken:
             log.info("code removed copies=%d left_bytes=%d", len(taken), left_bytes)
         if left_bytes > self._limit_bytes:
-            log.warning("code cache is full of code in use bytes=%d code_cache_bytes=%d", left_bytes, self._limit_bytes)
+            log.warning(
+                "code cache is full of code in use bytes=%d code_cache_bytes=%d",
+                left_bytes,
+                self._limit_bytes,
+            )
 
     def copies(self) -> list[Copy]:
         """Everything that is there; blocks on the disk."""
@@ -101,9 +105,13 @@ class CodeSpace:
         Stale halves go whatever the limit is.
         """
         now = time.time()
-        gone = [copy for copy in copies if not copy.is_version and now - copy.used_at > STALE_SECONDS]
+        gone = [
+            copy for copy in copies if not copy.is_version and now - copy.used_at > STALE_SECONDS
+        ]
         left_bytes = sum(copy.bytes for copy in copies) - sum(copy.bytes for copy in gone)
-        for copy in sorted((copy for copy in copies if copy.is_version), key=lambda copy: copy.used_at):
+        for copy in sorted(
+            (copy for copy in copies if copy.is_version), key=lambda copy: copy.used_at
+        ):
             if left_bytes <= self._limit_bytes:
                 break
             is_in_use = copy.path in in_use or copy.path.parent in in_use
@@ -133,7 +141,9 @@ class CodeSpace:
 
 def _folders(path: Path) -> list[Path]:
     try:
-        return [Path(entry.path) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        return [
+            Path(entry.path) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)
+        ]
     except OSError:
         return []
 

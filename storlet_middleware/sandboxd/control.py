@@ -65,7 +65,11 @@ def stranger(peer: Peer, identity: Identity) -> str:
     except OSError:
         return f"process {peer.pid} is gone"
     pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
-    return "" if len(pids) > 1 and pids[-1] == "1" else f"process {peer.pid} is not process 1 of a sandbox"
+    return (
+        ""
+        if len(pids) > 1 and pids[-1] == "1"
+        else f"process {peer.pid} is not process 1 of a sandbox"
+    )
 
 
 def _has_peer(connection: socket.socket) -> bool:
@@ -99,7 +103,9 @@ class ControlLink:
     ``place`` is called for each worker that the supervisor announces, which waits for the answer for a second.
     """
 
-    def __init__(self, connection: socket.socket, on_lost: Callable[[str], None], place: Placer = nowhere) -> None:
+    def __init__(
+        self, connection: socket.socket, on_lost: Callable[[str], None], place: Placer = nowhere
+    ) -> None:
         self._connection = connection
         self._on_lost = on_lost
         self._place = place
@@ -139,10 +145,15 @@ class ControlLink:
         answer = await self._request(messages.Inspect, messages.Inspected)
         return dict(answer.files)
 
-    async def check(self, descriptor: int, allowed: Sequence[str], limits: messages.Resources) -> dict[str, str]:
+    async def check(
+        self, descriptor: int, allowed: Sequence[str], limits: messages.Resources
+    ) -> dict[str, str]:
         """Have it try to break out; faults by name of the test.  ``descriptor`` stays the caller's."""
         answer = await self._request(
-            lambda number: messages.Check(number, allowed, limits), messages.Checked, [descriptor], CHECK_SECONDS
+            lambda number: messages.Check(number, allowed, limits),
+            messages.Checked,
+            [descriptor],
+            CHECK_SECONDS,
         )
         return dict(answer.faults)
 
@@ -156,7 +167,9 @@ class ControlLink:
 
     async def assign(self, identity: Identity) -> None:
         """Have a pre-warmed supervisor become a tenant's user for good."""
-        await self._request(lambda number: messages.Assign(number, identity.uid, identity.gid), messages.Assigned)
+        await self._request(
+            lambda number: messages.Assign(number, identity.uid, identity.gid), messages.Assigned
+        )
 
     def close(self, reason: str = "sandboxd closed the connection") -> None:
         """End the connection from our side; requests under way raise :class:`SandboxLost`."""

@@ -19,7 +19,12 @@ import docker.errors
 import requests
 
 from storlet_middleware.sandboxd import cgroups, hardening
-from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    EngineUnavailable,
+    ImageMissing,
+    NameTaken,
+)
 from storlet_middleware.sandboxd.wording import plain
 
 #: A question that Docker answers from its memory in a millisecond; longer means that it hangs.
@@ -86,7 +91,9 @@ class Engine:
     def start(self, name: str, body: Mapping[str, Any]) -> str:
         """Create and start a container; returns its id.  One that does not start is removed again."""
         try:
-            created = self._change(lambda client: client.create_container_from_config(dict(body), name))
+            created = self._change(
+                lambda client: client.create_container_from_config(dict(body), name)
+            )
         except _Conflict as error:
             raise NameTaken(str(error)) from error
         except _Absent as error:
@@ -104,7 +111,9 @@ class Engine:
         deadline = time.monotonic() + SLOW_SECONDS
         while True:
             try:
-                self._change(lambda client: client.remove_container(container_id, force=True, v=True))
+                self._change(
+                    lambda client: client.remove_container(container_id, force=True, v=True)
+                )
             except _Absent:
                 return
             except _Conflict as error:
@@ -157,7 +166,11 @@ class Engine:
             return "the container was removed"
         if state.get("Running") or state.get("Status") == "created":
             return None
-        reason = "killed for lack of memory" if state.get("OOMKilled") else f"exit code {state.get('ExitCode')}"
+        reason = (
+            "killed for lack of memory"
+            if state.get("OOMKilled")
+            else f"exit code {state.get('ExitCode')}"
+        )
         return f"{reason} {plain(state['Error'])}" if state.get("Error") else reason
 
     def close(self) -> None:

@@ -134,14 +134,20 @@ class Gate:
         """Test each class, again and again until there is a result."""
         self._write()
         for name in sorted(self._accepted - NAMES):
-            log.warning("no self-test of that name accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES)))
+            log.warning(
+                "no self-test of that name accept_failures=%s%s",
+                shown(name),
+                nearest(name, sorted(NAMES)),
+            )
         while not self._is_closing:
             due = [name for name in CLASSES if self.is_untested(name) or self._may_pass_later(name)]
             if not due:
                 return
             await asyncio.wait([self._begin(name) for name in due])
             if any(self.is_untested(name) for name in due):
-                is_away = all(isinstance(known.fault, EngineUnavailable) for known in self._faults.values())
+                is_away = all(
+                    isinstance(known.fault, EngineUnavailable) for known in self._faults.values()
+                )
                 await asyncio.sleep(AGAIN_SECONDS if is_away else REST_SECONDS)
             elif any(self._may_pass_later(name) for name in due):
                 await asyncio.sleep(RETEST_SECONDS)
@@ -166,7 +172,11 @@ class Gate:
 
     async def _first(self, trust_class: str) -> None:
         known = self._faults.get(trust_class)
-        if known and not isinstance(known.fault, EngineUnavailable) and time.monotonic() - known.at < REST_SECONDS:
+        if (
+            known
+            and not isinstance(known.fault, EngineUnavailable)
+            and time.monotonic() - known.at < REST_SECONDS
+        ):
             raise known.fault
         done, _ = await asyncio.wait([self._begin(trust_class)], timeout=WAIT_SECONDS)
         if not done:
@@ -220,16 +230,30 @@ class Gate:
         """What sandboxes of the class let happen, by name of the test; raises a fault when there could be none."""
         call = self._node.threads.call
         self._node.places.make_code_dir(self._planner.self_test_demand(trust_class.name).account)
-        faults = await self._tried_in(await call(self._planner.self_test_plan, trust_class.name), trust_class)
+        faults = await self._tried_in(
+            await call(self._planner.self_test_plan, trust_class.name), trust_class
+        )
         if faults[SURVIVES]:
             # Docker, when it is restarted, may have ended it.  What a test inside can do, it can do again.
-            log.warning("self-test sandbox ended class=%s reason=%s", trust_class.name, shown(faults[SURVIVES]))
-            faults = await self._tried_in(await call(self._planner.self_test_plan, trust_class.name), trust_class)
+            log.warning(
+                "self-test sandbox ended class=%s reason=%s",
+                trust_class.name,
+                shown(faults[SURVIVES]),
+            )
+            faults = await self._tried_in(
+                await call(self._planner.self_test_plan, trust_class.name), trust_class
+            )
         if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
             # Given to a tenant, it is the same by another way.
             with contextlib.suppress(MountFault):  # then there are none on this node
-                given = await self._tried_in(await call(self._planner.self_test_spare_plan), trust_class)
-                faults |= {name: f"pre-warmed: {text}" for name, text in given.items() if text and not faults.get(name)}
+                given = await self._tried_in(
+                    await call(self._planner.self_test_spare_plan), trust_class
+                )
+                faults |= {
+                    name: f"pre-warmed: {text}"
+                    for name, text in given.items()
+                    if text and not faults.get(name)
+                }
         return faults
 
     async def _tried_in(self, plan: Plan, trust_class: TrustClass) -> dict[str, str]:
@@ -264,7 +288,9 @@ class Gate:
             before = _seen(descriptor)
             try:
                 faults = await sandbox.check(
-                    descriptor, allowed(trust_class), self._planner.self_test_limits(trust_class.name)
+                    descriptor,
+                    allowed(trust_class),
+                    self._planner.self_test_limits(trust_class.name),
                 )
             except (SandboxLost, LoadRefused) as fault:
                 faults = {SURVIVES: plain(fault)}
@@ -276,7 +302,11 @@ class Gate:
 
     def _closing(self, result: messages.SelfTest) -> Iterator[tuple[str, str]]:
         """The faults that nobody accepts."""
-        return ((name, text) for name, text in result.faults.items() if text and name not in self._accepted)
+        return (
+            (name, text)
+            for name, text in result.faults.items()
+            if text and name not in self._accepted
+        )
 
     def _tell(self, result: messages.SelfTest, seconds: float) -> None:
         failed = {name: text for name, text in result.faults.items() if text}
@@ -325,7 +355,10 @@ def _outside(faults: Mapping[str, str]) -> dict[str, str]:
 def allowed(trust_class: TrustClass) -> tuple[str, ...]:
     """What a class may have, in the words of the self-test."""
     network = () if trust_class.network == "none" else ("network",)
-    return (*network, *(f"write:{mount.target}" for mount in trust_class.mounts if mount.is_writable))
+    return (
+        *network,
+        *(f"write:{mount.target}" for mount in trust_class.mounts if mount.is_writable),
+    )
 
 
 @contextlib.contextmanager
@@ -333,7 +366,9 @@ def donated(folder: Path) -> Iterator[int]:
     """A file as an object is: ours, closed to others, with attributes; opened for reading."""
     path = folder / "self-test-object"
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         os.write(descriptor, CONTENT)
         # A file system without attributes: then there is nothing to read, and nothing to keep from anybody.
@@ -355,5 +390,12 @@ def _seen(descriptor: int) -> object:
     names = []
     with contextlib.suppress(OSError):
         names = sorted((name, os.getxattr(descriptor, name)) for name in os.listxattr(descriptor))
-    kept = (status.st_mode, status.st_uid, status.st_gid, status.st_nlink, status.st_mtime_ns, status.st_size)
+    kept = (
+        status.st_mode,
+        status.st_uid,
+        status.st_gid,
+        status.st_nlink,
+        status.st_mtime_ns,
+        status.st_size,
+    )
     return kept, names, os.pread(descriptor, 4096, 0)

@@ -111,7 +111,9 @@ def _scratch(facts: SandboxFacts) -> dict[str, str]:
 
 
 def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
-    code = () if facts.code_dir is None else (Mount(facts.code_dir, CODE_TARGET, is_writable=False),)
+    code = (
+        () if facts.code_dir is None else (Mount(facts.code_dir, CODE_TARGET, is_writable=False),)
+    )
     return [
         {
             "Type": "bind",
@@ -120,7 +122,11 @@ def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
             "ReadOnly": not mount.is_writable,
             "BindOptions": {"Propagation": "rprivate"},
         }
-        for mount in (Mount(facts.control_dir, CONTROL_TARGET, is_writable=False), *code, *facts.mounts)
+        for mount in (
+            Mount(facts.control_dir, CONTROL_TARGET, is_writable=False),
+            *code,
+            *facts.mounts,
+        )
     ]
 
 

@@ -120,15 +120,22 @@ class Identities:
                         )
                 self._write(book)
         except OSError as error:
-            raise IdentityFault(f"cannot read or write {self._path} or {self._claims.path}: {error}") from error
+            raise IdentityFault(
+                f"cannot read or write {self._path} or {self._claims.path}: {error}"
+            ) from error
 
     def _claimed(self, account: str, trust_class: str, book: Book) -> Identity:
         # Above the highest one ever given, not the lowest free one: the same rule would hold if entries were lost
         # from the middle of the file.
         ours = [identity.uid for identity in book.identities if identity.uid in self._uids]
-        for uid in range(max(ours, default=self._uids.first - 1) + 1, self._uids.first + self._uids.count):
+        for uid in range(
+            max(ours, default=self._uids.first - 1) + 1, self._uids.first + self._uids.count
+        ):
             identity = Identity(account, trust_class, uid)
-            if not _is_on_host(uid) and self._claims.claim(identity, book.node, self._path.parent) is None:
+            if (
+                not _is_on_host(uid)
+                and self._claims.claim(identity, book.node, self._path.parent) is None
+            ):
                 return identity
         raise IdentityFault(
             f"no uid left: {len(ours)} of the {self._uids.count} from {self._uids.first} are given to tenants of this node, "
@@ -162,8 +169,12 @@ class Identities:
         return book
 
     def _write(self, book: Book) -> None:
-        entries = [{"account": i.account, "class": i.trust_class, "uid": i.uid} for i in book.identities]
-        text = json.dumps({"version": FORMAT_VERSION, "node": book.node, "identities": entries}, indent=1)
+        entries = [
+            {"account": i.account, "class": i.trust_class, "uid": i.uid} for i in book.identities
+        ]
+        text = json.dumps(
+            {"version": FORMAT_VERSION, "node": book.node, "identities": entries}, indent=1
+        )
         temporary = self._path.with_name(FILE_NAME + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
@@ -196,10 +207,17 @@ class Claims:
 
     def claim(self, identity: Identity, node: str, state_dir: Path) -> Holder | None:
         """Claim a uid for good; or whose it is already."""
-        if (self.path / str(identity.uid)).exists():  # claims are never removed; to see it now saves an fsync for each
+        if (
+            self.path / str(identity.uid)
+        ).exists():  # claims are never removed; to see it now saves an fsync for each
             return _holder(self.path / str(identity.uid))
         path, temporary = self.path / str(identity.uid), self.path / f".{secrets.token_hex(8)}"
-        told = {"node": node, "state_dir": str(state_dir), "account": identity.account, "class": identity.trust_class}
+        told = {
+            "node": node,
+            "state_dir": str(state_dir),
+            "account": identity.account,
+            "class": identity.trust_class,
+        }
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
@@ -235,7 +253,9 @@ def _parsed(text: str) -> Book:
     data = json.loads(text)
     if data["version"] != FORMAT_VERSION:
         raise ValueError(f"version {data['version']!r} is not {FORMAT_VERSION}")
-    identities = tuple(Identity(str(e["account"]), str(e["class"]), int(e["uid"])) for e in data["identities"])
+    identities = tuple(
+        Identity(str(e["account"]), str(e["class"]), int(e["uid"])) for e in data["identities"]
+    )
     return Book(str(data.get("node") or secrets.token_hex(16)), identities)
 
 

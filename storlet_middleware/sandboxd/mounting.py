@@ -46,7 +46,10 @@ def mount_read_only(source: Path, pid: int, target: str, is_alive: Callable[[], 
     ``is_alive`` says whether the sandbox that had this pid still lives: asked when the process can no more be taken for
     another one.
     """
-    with _faults(f"{source} cannot be mounted in the sandbox"), _namespace_of(pid, is_alive) as namespace:
+    with (
+        _faults(f"{source} cannot be mounted in the sandbox"),
+        _namespace_of(pid, is_alive) as namespace,
+    ):
         tree = _tree(source)
         try:
             _in_namespace(namespace, lambda: _hang_in(tree, target))
@@ -56,7 +59,10 @@ def mount_read_only(source: Path, pid: int, target: str, is_alive: Callable[[], 
 
 def check(directory: Path, pid: int) -> None:
     """Raise :class:`MountFault` when :func:`mount_read_only` cannot work on this host, without mounting anything."""
-    with _faults("directories cannot be mounted in running sandboxes"), _namespace_of(pid, lambda: True) as namespace:
+    with (
+        _faults("directories cannot be mounted in running sandboxes"),
+        _namespace_of(pid, lambda: True) as namespace,
+    ):
         os.close(_tree(directory))
         _in_namespace(namespace, lambda: None)
 
@@ -73,8 +79,12 @@ def _faults(what: str) -> Iterator[None]:
 def _namespace_of(pid: int, is_alive: Callable[[], bool]) -> Iterator[int]:
     """A descriptor of the mount namespace of process 1 of a sandbox."""
     if pid <= 0:
-        raise OSError(errno.ESRCH, "its process is out of sight: sandboxd is not in the host's pid namespace")
-    process = os.open(f"/proc/{pid}", _DIRECTORY)  # from here on this is one process, which may end and not be another
+        raise OSError(
+            errno.ESRCH, "its process is out of sight: sandboxd is not in the host's pid namespace"
+        )
+    process = os.open(
+        f"/proc/{pid}", _DIRECTORY
+    )  # from here on this is one process, which may end and not be another
     try:
         if not is_alive():
             raise OSError(errno.ESRCH, "it has ended")
@@ -96,7 +106,14 @@ def _tree(source: Path) -> int:
     attributes = struct.pack("=QQQQ", _ATTR_RDONLY_NOSUID_NODEV, 0, _MS_PRIVATE, 0)
     try:
         size = ctypes.c_size_t(len(attributes))
-        _call(_SYS_MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(_AT_EMPTY_PATH), attributes, size)
+        _call(
+            _SYS_MOUNT_SETATTR,
+            ctypes.c_int(tree),
+            b"",
+            ctypes.c_uint(_AT_EMPTY_PATH),
+            attributes,
+            size,
+        )
     except OSError:
         os.close(tree)
         raise

@@ -122,7 +122,11 @@ class Places:
 
     def keys(self) -> set[str]:
         """Sandbox keys that have a control or socket directory, or a note."""
-        return {name for parent in (self._control, self._sockets, self._notes) for name in _names(parent)}
+        return {
+            name
+            for parent in (self._control, self._sockets, self._notes)
+            for name in _names(parent)
+        }
 
     def clear_run_dir(self) -> None:
         """Remove everything of ours in ``run_dir``, for the removal of the whole node; the lock goes last."""
@@ -181,12 +185,16 @@ class Places:
         """
         _remove_tree(self._sockets / key)
         for parent in (self._control, self._notes):
-            with contextlib.suppress(OSError):  # then there is nothing, and the next sandboxd ends the sandbox
+            with contextlib.suppress(
+                OSError
+            ):  # then there is nothing, and the next sandboxd ends the sandbox
                 (parent / key).rename(parent / new_key)
 
     def listen_for_supervisor(self, key: str) -> socket.socket:
         """The listening control socket of a sandbox, in its present control directory."""
-        return self._listening_at(self.control_dir(key) / "control.sock", 0o666, None, CONTROL_BACKLOG)
+        return self._listening_at(
+            self.control_dir(key) / "control.sock", 0o666, None, CONTROL_BACKLOG
+        )
 
     def stop_listening_for_supervisor(self, key: str) -> None:
         """Unlink the control socket, so that a tenant's code has nothing to connect to."""
@@ -345,7 +353,9 @@ class Lock:
             if not _is_at(self._path, descriptor):
                 # Whoever held it has removed it meanwhile (``clear_run_dir``): the next one would lock another file.
                 os.close(descriptor)
-                raise StartupFault(f"{self._path} was removed while it was being locked: start again")
+                raise StartupFault(
+                    f"{self._path} was removed while it was being locked: start again"
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         except BlockingIOError:

@@ -19,7 +19,12 @@ from storlet_middleware.sandboxd.places import Places
 #: Whose the sandboxes of the self-test are: no account, because Swift's names of accounts have no slash.
 SELF_TEST_ACCOUNT: Final = "/self-test"
 #: Small, so that the limits are reached at once.
-_SELF_TEST_LIMITS: Final = {"memory_bytes": 128 << 20, "pids": 64, "open_files": 256, "scratch_bytes": 8 << 20}
+_SELF_TEST_LIMITS: Final = {
+    "memory_bytes": 128 << 20,
+    "pids": 64,
+    "open_files": 256,
+    "scratch_bytes": 8 << 20,
+}
 
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -95,7 +100,9 @@ class _Who:
 class Planner:
     """Makes plans for demands; blocks on Docker, the disk and a lock, but for :meth:`demand`."""
 
-    def __init__(self, config: Config, engine: docker.Engine, places: Places, identities: Identities) -> None:
+    def __init__(
+        self, config: Config, engine: docker.Engine, places: Places, identities: Identities
+    ) -> None:
         self._config = config
         self._engine = engine
         self._places = places
@@ -103,12 +110,18 @@ class Planner:
 
     def demand(self, account: str, storlet: str) -> Demand:
         """Which sandbox a storlet of an account runs in; does not block."""
-        return Demand(account, self._config.class_of(account, storlet).name, self._config.image_of(account))
+        return Demand(
+            account, self._config.class_of(account, storlet).name, self._config.image_of(account)
+        )
 
     def plan(self, demand: Demand) -> Plan:
         """The plan for a new sandbox, from the present image of its name."""
         self._check_mounts(demand.trust_class)
-        return self._plan(demand, self._engine.image_id(demand.image), self._config.classes[demand.trust_class].limits)
+        return self._plan(
+            demand,
+            self._engine.image_id(demand.image),
+            self._config.classes[demand.trust_class].limits,
+        )
 
     # Pre-warmed sandboxes (``spares``).
 
@@ -119,7 +132,9 @@ class Planner:
 
     def _spare_plan(self, key: str, image_id: str, limits: LimitsSection) -> Plan:
         demand = Demand("", USER_CLASS, self._config.sandbox.image)
-        who = _Who(demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, "")
+        who = _Who(
+            demand, key, f"spare-{key}", Identity("", USER_CLASS, 0), self._places.empty_dir, ""
+        )
         return self._made_for(who, image_id, limits)
 
     @property
@@ -133,7 +148,9 @@ class Planner:
 
     def given_plan(self, demand: Demand, spare: Plan) -> Plan:
         """The plan of a pre-warmed sandbox for whom it is given to."""
-        plan = self._plan(demand, spare.facts.image_id, self._config.classes[demand.trust_class].limits)
+        plan = self._plan(
+            demand, spare.facts.image_id, self._config.classes[demand.trust_class].limits
+        )
         facts = dataclasses.replace(plan.facts, control_dir=spare.facts.control_dir)
         return dataclasses.replace(plan, facts=facts, key=spare.key)
 
@@ -143,7 +160,10 @@ class Planner:
             return None
         try:
             image_id = self._image_id(given.demand.image, container)
-            key, limits = container.labels.get(docker.LABEL_KEY, ""), self._config.classes[USER_CLASS].limits
+            key, limits = (
+                container.labels.get(docker.LABEL_KEY, ""),
+                self._config.classes[USER_CLASS].limits,
+            )
             spare = self._spare_plan(key, image_id, limits)
             plan = self.given_plan(given.demand, spare)
         except PlaceFault:
@@ -154,9 +174,9 @@ class Planner:
             return _aside(plan, container)
         if plan.code_mark != given.code_mark:
             return None
-        is_outdated = not self._is_wanted(given.demand) or spare.config_hash != container.labels.get(
-            docker.LABEL_CONFIG
-        )
+        is_outdated = not self._is_wanted(
+            given.demand
+        ) or spare.config_hash != container.labels.get(docker.LABEL_CONFIG)
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
     # The self-test asks for these (``gate``); everything but the size of the limits is as a tenant of the class has it.
@@ -168,14 +188,18 @@ class Planner:
     def self_test_limits(self, trust_class: str) -> LimitsSection:
         """The limits of that sandbox."""
         limits = self._config.classes[trust_class].limits
-        small = {name: min(getattr(limits, name), value) for name, value in _SELF_TEST_LIMITS.items()}
+        small = {
+            name: min(getattr(limits, name), value) for name, value in _SELF_TEST_LIMITS.items()
+        }
         return dataclasses.replace(limits, **small)
 
     def self_test_plan(self, trust_class: str) -> Plan:
         """The plan for it."""
         demand = self.self_test_demand(trust_class)
         self._check_mounts(trust_class)
-        return self._plan(demand, self._engine.image_id(demand.image), self.self_test_limits(trust_class))
+        return self._plan(
+            demand, self._engine.image_id(demand.image), self.self_test_limits(trust_class)
+        )
 
     def self_test_spare_plan(self) -> Plan:
         """The plan for a pre-warmed one; always of the same name, so that the next one removes what is left of it."""
@@ -202,8 +226,12 @@ class Planner:
         name = self._container_name(demand.key)
         is_aside = container.name == aside_name(name, container.id)
         known = (container.labels.get(docker.LABEL_KEY), name if is_aside else container.name)
-        is_ours = container.is_running and demand.trust_class in CLASSES and known == (demand.key, name)
-        if not is_ours or account == SELF_TEST_ACCOUNT:  # of a sandboxd that ended in the middle of a self-test
+        is_ours = (
+            container.is_running and demand.trust_class in CLASSES and known == (demand.key, name)
+        )
+        if (
+            not is_ours or account == SELF_TEST_ACCOUNT
+        ):  # of a sandboxd that ended in the middle of a self-test
             return None
         try:
             image_id = self._image_id(demand.image, container)
@@ -214,7 +242,9 @@ class Planner:
             return _aside(plan, container)
         if plan.code_mark != container.labels.get(docker.LABEL_CODE):
             return None  # it sees a code directory that nobody writes to any more
-        is_outdated = not self._is_wanted(demand) or plan.config_hash != container.labels.get(docker.LABEL_CONFIG)
+        is_outdated = not self._is_wanted(demand) or plan.config_hash != container.labels.get(
+            docker.LABEL_CONFIG
+        )
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
     def _image_id(self, image: str, container: docker.Container) -> str:
@@ -227,7 +257,9 @@ class Planner:
     def _check_mounts(self, trust_class: str) -> None:
         for mount in self._config.classes[trust_class].mounts:
             if not Path(mount.source).is_dir():
-                raise MountMissing(f"[class:{trust_class}] mounts: {mount.source} is no directory of this node")
+                raise MountMissing(
+                    f"[class:{trust_class}] mounts: {mount.source} is no directory of this node"
+                )
 
     def _is_wanted(self, demand: Demand) -> bool:
         """Whether any storlet of the account would be given such a sandbox today."""
@@ -235,12 +267,19 @@ class Planner:
         classes = {ADMIN_CLASS} if demand.account in admin.accounts else {USER_CLASS}
         if any(storlet.startswith(f"{demand.account}/") for storlet in admin.storlets):
             classes.add(ADMIN_CLASS)
-        return demand.trust_class in classes and demand.image == self._config.image_of(demand.account)
+        return demand.trust_class in classes and demand.image == self._config.image_of(
+            demand.account
+        )
 
     def _plan(self, demand: Demand, image_id: str, limits: LimitsSection) -> Plan:
         identity = self._identities.identity(demand.account, demand.trust_class)
-        code_dir, mark = self._places.code_dir(demand.account), self._places.code_mark(demand.account)
-        return self._made_for(_Who(demand, demand.key, demand.key, identity, code_dir, mark), image_id, limits)
+        code_dir, mark = (
+            self._places.code_dir(demand.account),
+            self._places.code_mark(demand.account),
+        )
+        return self._made_for(
+            _Who(demand, demand.key, demand.key, identity, code_dir, mark), image_id, limits
+        )
 
     def _made_for(self, who: _Who, image_id: str, limits: LimitsSection) -> Plan:
         demand, trust_class = who.demand, self._config.classes[who.demand.trust_class]

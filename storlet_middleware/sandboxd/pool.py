@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.errors import CodeMissing, InternalError, NodeBusy, SandboxUnavailable, StorletError
+from storlet_middleware.errors import (
+    CodeMissing,
+    InternalError,
+    NodeBusy,
+    SandboxUnavailable,
+    StorletError,
+)
 from storlet_middleware.sandboxd import checks, hardening
 from storlet_middleware.sandboxd.backoff import Backoff
 from storlet_middleware.sandboxd.code_space import CodeSpace
@@ -101,7 +107,9 @@ class Pool:
         self._room = asyncio.Lock()
         #: Keys of sandboxes that ended lately, whatever ended them.
         self._ended_lately: deque[str] = deque(maxlen=node.config.sandbox.max_per_node)
-        self._code = CodeSpace(node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads)
+        self._code = CodeSpace(
+            node.places.code_root, node.config.sandbox.code_cache_bytes, node.threads
+        )
         self._code_loading: Counter[Path] = Counter()
         self._spares = Spares(node, planner, self._has_room, self._end_sandbox)
         self._tidying: asyncio.Task[None] | None = None
@@ -142,12 +150,15 @@ class Pool:
         except SandboxdFault as fault:
             raise self._answer(fault) from fault
         except TimeoutError:
-            raise SandboxUnavailable(f"the sandbox was not ready within {limit:.0f} seconds") from None
+            raise SandboxUnavailable(
+                f"the sandbox was not ready within {limit:.0f} seconds"
+            ) from None
 
     async def status(self) -> messages.NodeStatus:
         """Every sandbox with its groups, and whether the configured images are there."""
         sandboxes, images = await asyncio.gather(
-            asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))), self._images()
+            asyncio.gather(*(self._described(entry) for entry in list(self._entries.values()))),
+            self._images(),
         )
         others = (_described_briefly(sandbox) for sandbox in (*self._draining, *self._spares.all))
         return messages.NodeStatus([*sandboxes, *others], images, self._gate.results)
@@ -176,7 +187,11 @@ class Pool:
         self._in_background(self._gate.run())
         self._in_background(self._spares.run())
         config = self._node.config
-        tick = min(SWEEP_SECONDS, config.sandbox.idle_stop_seconds / 4, config.invocation.group_idle_seconds)
+        tick = min(
+            SWEEP_SECONDS,
+            config.sandbox.idle_stop_seconds / 4,
+            config.invocation.group_idle_seconds,
+        )
         next_sweep = 0.0  # at once: what a crash has left waits already
         while True:
             if self._now() >= next_sweep:
@@ -184,7 +199,9 @@ class Pool:
                 await self._sweep()
                 self._tidy_soon(0.0)
             await asyncio.sleep(max(tick, 0.1))
-            await asyncio.gather(*(self._look_after(entry) for entry in list(self._entries.values())))
+            await asyncio.gather(
+                *(self._look_after(entry) for entry in list(self._entries.values()))
+            )
 
     async def close(self, grace_seconds: float) -> None:
         """Let go of every sandbox and leave it running; starts and removals under way get ``grace_seconds``."""
@@ -278,7 +295,12 @@ class Pool:
 
     def _failed(self, entry: Entry, error: SandboxdFault | StorletError, began: float) -> None:
         """A start or adoption did not succeed: drop the entry, remove what there is of it."""
-        log.warning("sandbox failed key=%s account=%s reason=%s", entry.key, shown(entry.account), shown(error))
+        log.warning(
+            "sandbox failed key=%s account=%s reason=%s",
+            entry.key,
+            shown(entry.account),
+            shown(error),
+        )
         if isinstance(error, SandboxLost):
             self._note_end(entry.key, self._now() - began, str(error))
         self._drop(entry)
@@ -329,7 +351,9 @@ class Pool:
 
         task = self._in_background(ended())
         self._endings[key] = task
-        task.add_done_callback(lambda done: self._endings.pop(key) if self._endings.get(key) is done else None)
+        task.add_done_callback(
+            lambda done: self._endings.pop(key) if self._endings.get(key) is done else None
+        )
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
@@ -347,7 +371,10 @@ class Pool:
                 del self._code_loading[path]
 
     def _code_in_use(self) -> set[Path]:
-        sandboxes = [*self._draining, *(entry.sandbox for entry in self._entries.values() if entry.sandbox is not None)]
+        sandboxes = [
+            *self._draining,
+            *(entry.sandbox for entry in self._entries.values() if entry.sandbox is not None),
+        ]
         return set(self._code_loading).union(*(sandbox.code_in_use() for sandbox in sandboxes))
 
     def _tidy_soon(self, seconds: float) -> None:
@@ -369,7 +396,9 @@ class Pool:
         wait = backoff.wait_seconds(self._now()) if backoff is not None else 0.0
         if backoff is not None and wait > PATIENCE_SECONDS:
             raise SandboxUnavailable(
-                messages.one_line(f"the sandbox ended {backoff.ends} times in a row, last: {backoff.last_reason}"),
+                messages.one_line(
+                    f"the sandbox ended {backoff.ends} times in a row, last: {backoff.last_reason}"
+                ),
                 retry_after=math.ceil(wait),
             )
 
@@ -382,7 +411,9 @@ class Pool:
         """
         if await self._has_made_room():
             return
-        if any(await asyncio.gather(*(self._is_fresh(entry) for entry in list(self._entries.values())))):
+        if any(
+            await asyncio.gather(*(self._is_fresh(entry) for entry in list(self._entries.values())))
+        ):
             await asyncio.sleep(RECENT_SECONDS)
             if await self._has_made_room():
                 return
@@ -448,7 +479,11 @@ class Pool:
         return ending
 
     def _running_entries(self) -> list[Entry]:
-        return [e for e in self._entries.values() if e.sandbox is not None and e.sandbox.state is State.RUNNING]
+        return [
+            e
+            for e in self._entries.values()
+            if e.sandbox is not None and e.sandbox.state is State.RUNNING
+        ]
 
     async def _idle_seconds(self, entry: Entry) -> float:
         """How long nobody has used a sandbox; negative also when it does not answer soon: somebody waits for its place."""
@@ -462,12 +497,18 @@ class Pool:
         """Begin to end a sandbox that has been idle for so long; ``None`` when it works after all."""
         sandbox = entry.sandbox
         try:
-            if sandbox is None or not await sandbox.retire(idle_seconds) or self._entries.get(entry.key) is not entry:
+            if (
+                sandbox is None
+                or not await sandbox.retire(idle_seconds)
+                or self._entries.get(entry.key) is not entry
+            ):
                 return None
         except SandboxdFault as fault:
             log.warning("sandbox does not answer key=%s reason=%s", entry.key, shown(fault))
             return None
-        log.info("sandbox stopped key=%s account=%s reason=%s", entry.key, shown(entry.account), why)
+        log.info(
+            "sandbox stopped key=%s account=%s reason=%s", entry.key, shown(entry.account), why
+        )
         del self._entries[entry.key]
         self._ended_lately.append(entry.key)
         sandbox.cut()
@@ -534,7 +575,9 @@ class Pool:
 
     def _plan_of(self, container: Container) -> Plan | None:
         is_spare = self._spares.is_one(container)
-        return self._spares.given_plan_of(container) if is_spare else self._planner.plan_of(container)
+        return (
+            self._spares.given_plan_of(container) if is_spare else self._planner.plan_of(container)
+        )
 
     async def _adopt_spare(self, container: Container) -> None:
         if not await self._spares.adopt(container):
@@ -592,7 +635,11 @@ class Pool:
             async with asyncio.timeout(OUTDATED_SECONDS):
                 await sandbox.adopt(container.id, container.created_at)
         except (SandboxdFault, TimeoutError) as fault:
-            log.info("sandbox not adopted key=%s reason=%s", plan.key, shown(fault or "it did not come back in time"))
+            log.info(
+                "sandbox not adopted key=%s reason=%s",
+                plan.key,
+                shown(fault or "it did not come back in time"),
+            )
             self._draining.discard(sandbox)
             self._end_sandbox(sandbox)
             return
@@ -605,14 +652,21 @@ class Pool:
         while await sandbox.is_working() and self._now() < deadline:  # noqa: ASYNC110  it is asked; nobody tells
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
         if sandbox in self._draining:
-            log.info("sandbox drained key=%s account=%s", sandbox.plan.key, shown(sandbox.plan.account))
+            log.info(
+                "sandbox drained key=%s account=%s", sandbox.plan.key, shown(sandbox.plan.account)
+            )
             self._draining.discard(sandbox)
             sandbox.cut()
             self._end_in_background(sandbox.container_id or "", sandbox.remove())
 
     def _remove_stale(self, container: Container) -> None:
         account, key = container.labels.get(LABEL_ACCOUNT, ""), container.labels.get(LABEL_KEY, "")
-        log.info("stale sandbox removed key=%s account=%s container=%s", shown(key), shown(account), container.id[:12])
+        log.info(
+            "stale sandbox removed key=%s account=%s container=%s",
+            shown(key),
+            shown(account),
+            container.id[:12],
+        )
 
         async def remove() -> None:
             await self._node.removing.call(self._node.engine.remove, container.id)
@@ -621,7 +675,11 @@ class Pool:
 
     async def _sweep(self) -> None:
         """Remove containers of ours that no entry knows: removals that failed, starts that were given up."""
-        call, cgroups, node_id = self._node.threads.call, self._node.cgroups, self._node.config.sandbox.node_id
+        call, cgroups, node_id = (
+            self._node.threads.call,
+            self._node.cgroups,
+            self._node.config.sandbox.node_id,
+        )
         try:
             parent = hardening.cgroup_parent(node_id, await call(self._node.engine.host))
             # In this order: a group that is there has its container already.
@@ -640,12 +698,18 @@ class Pool:
             if container.id in known or is_going or self._gate.owns(key) or self._spares.owns(key):
                 continue
             entry = self._entries.get(key)
-            is_starting = entry is not None and (entry.sandbox is None or entry.sandbox.container_id is None)
+            is_starting = entry is not None and (
+                entry.sandbox is None or entry.sandbox.container_id is None
+            )
             if not is_starting:
                 self._remove_stale(container)
-        await call(cgroups.remove_sandboxes, parent, groups - {container.id for container in containers})
+        await call(
+            cgroups.remove_sandboxes, parent, groups - {container.id for container in containers}
+        )
         now = self._now()
-        self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if not backoff.is_over(now)}
+        self._backoffs = {
+            key: backoff for key, backoff in self._backoffs.items() if not backoff.is_over(now)
+        }
 
     # --- how --------------------------------------------------------------------------------------------------------
 
@@ -662,14 +726,24 @@ class Pool:
         if sandbox is None:
             demand = entry.demand
             return messages.Sandbox(
-                entry.account, entry.key, State.STARTING.value, trust_class=demand.trust_class, image=demand.image
+                entry.account,
+                entry.key,
+                State.STARTING.value,
+                trust_class=demand.trust_class,
+                image=demand.image,
             )
-        return dataclasses.replace(_described_briefly(sandbox), groups=await self._groups(entry) or ())
+        return dataclasses.replace(
+            _described_briefly(sandbox), groups=await self._groups(entry) or ()
+        )
 
     async def _images(self) -> dict[str, Any]:
         config = self._node.config
         images = dict.fromkeys((config.sandbox.image, *config.images.values()))
-        return dict(zip(images, await asyncio.gather(*(self._image(image) for image in images)), strict=True))
+        return dict(
+            zip(
+                images, await asyncio.gather(*(self._image(image) for image in images)), strict=True
+            )
+        )
 
     async def _image(self, image: str) -> dict[str, Any]:
         try:
@@ -685,10 +759,14 @@ class Pool:
         if isinstance(fault, EngineUnavailable):
             return SandboxUnavailable(text, retry_after=UNAVAILABLE_RETRY_SECONDS)
         if isinstance(fault, ImageMissing):
-            return SandboxUnavailable(f"{text}; build it as sandbox_images/README.rst says, or run 'make up'")
+            return SandboxUnavailable(
+                f"{text}; build it as sandbox_images/README.rst says, or run 'make up'"
+            )
         if isinstance(fault, SandboxWeak):
             # In what it was weaker is for the operator, whose log has it, and for nobody who could use it.
-            return SandboxUnavailable("the sandbox came up weaker than configured; the operator's log says in what")
+            return SandboxUnavailable(
+                "the sandbox came up weaker than configured; the operator's log says in what"
+            )
         return SandboxUnavailable(text)
 
     def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -51,8 +51,13 @@ class Seen:
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
         self.status = dict(_pairs(files.get("/proc/self/status", "")))
-        self.limits = {line[:25].strip(): line[25:].split() for line in files.get("/proc/self/limits", "").splitlines()}
-        self.mounts = [_mount_point(line) for line in files.get("/proc/self/mountinfo", "").splitlines()]
+        self.limits = {
+            line[:25].strip(): line[25:].split()
+            for line in files.get("/proc/self/limits", "").splitlines()
+        }
+        self.mounts = [
+            _mount_point(line) for line in files.get("/proc/self/mountinfo", "").splitlines()
+        ]
 
     def number(self, *names: str) -> float | None:
         """What the first of these files below the control groups' directory says; "max" and -1 are infinite."""
@@ -77,7 +82,9 @@ def _mount_point(line: str) -> MountPoint:
     head, _, tail = line.partition(" - ")
     fields, rest = head.split(), tail.split(maxsplit=2)
     if len(fields) < 6 or len(rest) < 3:
-        return MountPoint("?", "?", "?", frozenset({"rw"}), {})  # not understood: nothing that was asked for
+        return MountPoint(
+            "?", "?", "?", frozenset({"rw"}), {}
+        )  # not understood: nothing that was asked for
     options = (option.partition("=") for option in rest[2].split(","))
     return MountPoint(
         path=fields[4],
@@ -174,7 +181,11 @@ def _shared_memory(_facts: SandboxFacts, seen: Seen) -> Iterator[str]:
 
 
 def _mounts(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
-    ours = (hardening.CONTROL_TARGET,) if facts.code_dir is None else (hardening.CONTROL_TARGET, hardening.CODE_TARGET)
+    ours = (
+        (hardening.CONTROL_TARGET,)
+        if facts.code_dir is None
+        else (hardening.CONTROL_TARGET, hardening.CODE_TARGET)
+    )
     for path in (*ours, *(mount.target for mount in facts.mounts)):
         if seen.mount(path) is None:
             yield f"{path} is not mounted"
@@ -220,14 +231,18 @@ def _pids(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
 
 
 def _memory(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
-    yield from _at_most("memory", seen.number("memory.max", "memory/memory.limit_in_bytes"), facts.memory_bytes)
+    yield from _at_most(
+        "memory", seen.number("memory.max", "memory/memory.limit_in_bytes"), facts.memory_bytes
+    )
 
 
 def _swap(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
     if seen.number("memory.max") is not None:
         yield from _at_most("swap", seen.number("memory.swap.max"), 0)
     else:
-        yield from _at_most("memory and swap", seen.number("memory/memory.memsw.limit_in_bytes"), facts.memory_bytes)
+        yield from _at_most(
+            "memory and swap", seen.number("memory/memory.memsw.limit_in_bytes"), facts.memory_bytes
+        )
 
 
 def _cpus(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
@@ -304,4 +319,8 @@ def _app_armor(seen: Seen, host: Mapping[str, Any]) -> list[str]:
     """Docker's own profile, which no row names, where the host has AppArmor."""
     has_it = any("name=apparmor" in str(option) for option in host.get("SecurityOptions") or ())
     profile = seen.files.get("/proc/self/attr/current", "").strip("\0\n ")
-    return [f"AppArmor: the profile is {profile or 'unknown'}"] if has_it and not profile.endswith("(enforce)") else []
+    return (
+        [f"AppArmor: the profile is {profile or 'unknown'}"]
+        if has_it and not profile.endswith("(enforce)")
+        else []
+    )

@@ -27,7 +27,13 @@ from storlet_middleware.sandboxd import mounting, process, readback
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import ControlLink, PeerCheck, peer_of
 from storlet_middleware.sandboxd.docker import Engine
-from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, PlaceFault, SandboxLost, SandboxWeak
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    NameTaken,
+    PlaceFault,
+    SandboxLost,
+    SandboxWeak,
+)
 from storlet_middleware.sandboxd.hardening import CODE_TARGET, SandboxFacts
 from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Plan, aside_key
@@ -207,7 +213,9 @@ class Sandbox:
             leftover = await call(engine.find, plan.container_name)
         if leftover is not None:
             if leftover.node_id != self._node.config.sandbox.node_id:
-                raise EngineFault(f"the name {plan.container_name} belongs to a container that is not ours")
+                raise EngineFault(
+                    f"the name {plan.container_name} belongs to a container that is not ours"
+                )
             log.warning("leftover removed key=%s container=%s", plan.key, leftover.id[:12])
             await call(engine.remove, leftover.id)
         return await call(engine.start, plan.container_name, plan.body)
@@ -253,18 +261,27 @@ class Sandbox:
     async def _place(self, place: messages.Place) -> str:
         """Move a new worker, which waits for it, into the control groups of its storlet."""
         directory = ""
-        if self._link is not None and self._supervisor_pid:  # else it is out of sight, and so are its control groups
+        if (
+            self._link is not None and self._supervisor_pid
+        ):  # else it is out of sight, and so are its control groups
             with contextlib.suppress(SandboxLost), self._link.watched() as is_alive:
                 directory = await self._node.placing.call(self.placed, place, is_alive)
         if not directory:
-            log.warning("worker not placed key=%s version=%s pid=%d", self.plan.key, place.version[:12], place.pid)
+            log.warning(
+                "worker not placed key=%s version=%s pid=%d",
+                self.plan.key,
+                place.version[:12],
+                place.pid,
+            )
         return directory
 
     def placed(self, place: messages.Place, is_alive: Callable[[], bool]) -> str:
         """The same in its turn, which may be late: once the supervisor has ended, its pid may be that of another process."""
         if not is_alive():
             return ""
-        return self._node.cgroups.place(self._supervisor_pid, place.pid, place.version, place.limits)
+        return self._node.cgroups.place(
+            self._supervisor_pid, place.pid, place.version, place.limits
+        )
 
     def _greeted(self, hello: asyncio.Future[messages.Hello]) -> None:
         if not hello.cancelled() and hello.exception() is None and not self._met.done():
@@ -274,7 +291,9 @@ class Sandbox:
         if self._met.done():
             self._lose(reason)
         else:
-            self._link = None  # the supervisor tries again, until its container ends or the deadline comes
+            self._link = (
+                None  # the supervisor tries again, until its container ends or the deadline comes
+            )
 
     # --- working ----------------------------------------------------------------------------------------------------
 
@@ -297,7 +316,9 @@ class Sandbox:
             raise SandboxLost("the sandbox has no supervisor yet")
         return await self._link.status()
 
-    async def check(self, descriptor: int, allowed: Sequence[str], limits: LimitsSection) -> dict[str, str]:
+    async def check(
+        self, descriptor: int, allowed: Sequence[str], limits: LimitsSection
+    ) -> dict[str, str]:
         """Have it try to break out of itself, with a donated file in its hands; see ``gate``."""
         if self._link is None:
             raise SandboxLost("the sandbox has no supervisor yet")
@@ -312,7 +333,8 @@ class Sandbox:
         if self.state is State.STARTING:  # one that is adopted has not said yet what it has
             return {places.code_dir(account)}
         return {
-            places.version_dir(account, code) if code else places.code_dir(account) for code in self._codes.values()
+            places.version_dir(account, code) if code else places.code_dir(account)
+            for code in self._codes.values()
         }
 
     def idle_seconds(self, groups: Sequence[messages.Group]) -> float:
@@ -340,7 +362,12 @@ class Sandbox:
         """Unload groups without workers that nobody has used for twice ``group_idle_seconds``."""
         limit = 2 * self._node.config.invocation.group_idle_seconds
         for group in groups:
-            if not group.busy and not group.workers and group.idle_seconds > limit and group.version not in self._loads:
+            if (
+                not group.busy
+                and not group.workers
+                and group.idle_seconds > limit
+                and group.version not in self._loads
+            ):
                 await self._unload(group)
         if self._supervisor_pid:
             await self._node.placing.call(
@@ -419,7 +446,11 @@ class Sandbox:
     async def _make_room_for_a_group(self) -> None:
         if len(self._versions) < GROUPS_MAX:
             return
-        idle = [group for group in await self.groups() if not group.busy and group.version not in self._loads]
+        idle = [
+            group
+            for group in await self.groups()
+            if not group.busy and group.version not in self._loads
+        ]
         if idle:
             await self._unload(max(idle, key=lambda group: group.idle_seconds))
 
@@ -431,7 +462,12 @@ class Sandbox:
         self._versions.discard(group.version)
         await self._link.unload(group.version)
         self._codes.pop(group.version, None)
-        log.info("storlet unloaded key=%s version=%s runs=%d", self.plan.key, group.version[:12], group.runs)
+        log.info(
+            "storlet unloaded key=%s version=%s runs=%d",
+            self.plan.key,
+            group.version[:12],
+            group.runs,
+        )
 
     # --- end --------------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,19 @@ OWN_ONLY: Final = {
 #: Requests of ``ioctl``: is it a terminal and how wide, bytes to read, blocking or not, close on exec or not.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 #: And of a sandbox with a network, the questions after interfaces (``SIOCGIF*``).
-NETWORK_IOCTLS: Final = (0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891B, 0x8921, 0x8927, 0x8933, 0x8942)
+NETWORK_IOCTLS: Final = (
+    0x8910,
+    0x8912,
+    0x8913,
+    0x8915,
+    0x8917,
+    0x8919,
+    0x891B,
+    0x8921,
+    0x8927,
+    0x8933,
+    0x8942,
+)
 #: ``personality``: the usual one, and the question which one it is.
 PERSONALITIES: Final = (0, _WORD)
 
@@ -149,7 +161,10 @@ def profile(*, has_network: bool) -> str:
         *(_when(["ioctl"], {1: request}) for request in requests),
         *(_when(["personality"], {0: value}) for value in PERSONALITIES),
         *(_when(names.split(), dict.fromkeys(indexes, 0)) for indexes, names in OWN_ONLY.items()),
-        *(_rule(sorted(names.split()), REFUSE) | {"errnoRet": code} for code, names in UNSUPPORTED.items()),
+        *(
+            _rule(sorted(names.split()), REFUSE) | {"errnoRet": code}
+            for code, names in UNSUPPORTED.items()
+        ),
     ]
     document = {
         "defaultAction": REFUSE,

@@ -83,7 +83,9 @@ class Client:
         error = task.exception()
         if error is not None:
             log.error("request failed", exc_info=error)
-            answer: messages.Message = messages.NodeRefused("internal", "defect in storlet-sandboxd; see its log")
+            answer: messages.Message = messages.NodeRefused(
+                "internal", "defect in storlet-sandboxd; see its log"
+            )
         else:
             answer = task.result()
         if self._send(answer):
@@ -127,14 +129,20 @@ class Server:
         """The answer to one request."""
         try:
             if isinstance(request, messages.Prepare):
-                return messages.Prepared(str(await self._pool.prepare(request.account, request.storlet, peer.uid)))
+                return messages.Prepared(
+                    str(await self._pool.prepare(request.account, request.storlet, peer.uid))
+                )
             if isinstance(request, messages.Acquire):
-                return messages.Acquired(str(await self._pool.load(request.account, request.storlet)))
+                return messages.Acquired(
+                    str(await self._pool.load(request.account, request.storlet))
+                )
             if isinstance(request, messages.AskSelfTest):
                 return fitting(await self._pool.self_test())
             return fitting(await self._pool.status())
         except StorletError as error:
-            return messages.NodeRefused(error.code, messages.one_line(str(error)), error.retry_after)
+            return messages.NodeRefused(
+                error.code, messages.one_line(str(error)), error.retry_after
+            )
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS):
@@ -151,7 +159,9 @@ class Server:
 
     def _close_one(self) -> None:
         idle = [client for client in self._clients if not client.is_busy]
-        with contextlib.suppress(ValueError):  # every one of them waits for an answer: let there be one more
+        with contextlib.suppress(
+            ValueError
+        ):  # every one of them waits for an answer: let there be one more
             min(idle, key=lambda client: client.last_used).close()
 
 

@@ -54,7 +54,11 @@ class Spares:
     """The spares of one node; ``is_room`` says whether one more would take no tenant's place, ``end`` ends a sandbox."""
 
     def __init__(
-        self, node: Node, planner: Planner, is_room: Callable[[], bool], end: Callable[[Sandbox], None]
+        self,
+        node: Node,
+        planner: Planner,
+        is_room: Callable[[], bool],
+        end: Callable[[Sandbox], None],
     ) -> None:
         self._node = node
         self._planner = planner
@@ -91,10 +95,14 @@ class Spares:
         self._changed.set()
         return spare
 
-    async def give(self, spare: Sandbox, demand: Demand, on_lost: Callable[[Sandbox, str], None]) -> None:
+    async def give(
+        self, spare: Sandbox, demand: Demand, on_lost: Callable[[Sandbox, str], None]
+    ) -> None:
         """Make a taken spare the sandbox of ``demand``; on any fault it is of no use, and the caller must end it."""
         places = self._node.places
-        places.write_note(spare.plan.key, "")  # from now on nobody else may have it, whatever becomes of us
+        places.write_note(
+            spare.plan.key, ""
+        )  # from now on nobody else may have it, whatever becomes of us
         plan = await self._node.threads.call(self._planner.given_plan, demand, spare.plan)
         await spare.give(plan, on_lost)
         given = Given(spare.container_id or "", demand, plan.identity.uid, plan.code_mark)
@@ -148,7 +156,11 @@ class Spares:
             if isinstance(fault, MountFault):
                 self._switch_off(str(fault))
             else:
-                log.warning("spare sandbox failed key=%s reason=%s", key, shown(fault or "it did not start in time"))
+                log.warning(
+                    "spare sandbox failed key=%s reason=%s",
+                    key,
+                    shown(fault or "it did not start in time"),
+                )
             if self._starting is not None:
                 self._end(self._starting)
             return False
@@ -167,7 +179,9 @@ class Spares:
 
     async def _check_mounting(self, spare: Sandbox) -> None:
         if self._node.mount is mounting.mount_read_only:
-            await self._node.threads.call(mounting.check, self._node.places.empty_dir, spare.supervisor_pid)
+            await self._node.threads.call(
+                mounting.check, self._node.places.empty_dir, spare.supervisor_pid
+            )
 
     def _switch_off(self, reason: str) -> None:
         self._is_possible = False
@@ -188,7 +202,11 @@ class Spares:
     def given_plan_of(self, container: Container) -> Plan | None:
         """The plan of a spare that is a tenant's sandbox; ``None`` for one that is not, or of no use.  Blocks."""
         key = container.labels.get(LABEL_KEY, "")
-        notes = (self._node.places.read_note(name) for name in (key, aside_key(container.id)) if _KEY.fullmatch(name))
+        notes = (
+            self._node.places.read_note(name)
+            for name in (key, aside_key(container.id))
+            if _KEY.fullmatch(name)
+        )
         given = next((given for note in notes if (given := _given(note)) is not None), None)
         return self._planner.given_plan_of(container, given) if given is not None else None
 
@@ -237,6 +255,11 @@ class Spares:
 def _given(note: str) -> Given | None:
     try:
         data = json.loads(note)
-        return Given(str(data["container"]), Demand(**data["demand"]), int(data["uid"]), str(data["code_mark"]))
+        return Given(
+            str(data["container"]),
+            Demand(**data["demand"]),
+            int(data["uid"]),
+            str(data["code_mark"]),
+        )
     except (ValueError, KeyError, TypeError):
         return None

@@ -16,7 +16,9 @@ def shown(text: object, limit: int = SHOWN_MAX) -> str:
 def plain(text: object, limit: int = SHOWN_MAX) -> str:
     """``text`` with everything but printable ASCII escaped, its first ``limit`` characters."""
     raw = str(text)
-    safe = "".join(char if " " <= char <= "~" and char != "\\" else _escaped(char) for char in raw[:limit])
+    safe = "".join(
+        char if " " <= char <= "~" and char != "\\" else _escaped(char) for char in raw[:limit]
+    )
     return safe + "..." if len(raw) > limit else safe
 
 

@@ -22,7 +22,9 @@ class Answer:
     headers: list[tuple[str, str]]
     chunks: Iterable[bytes]
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         """WSGI."""
         start_response(self.status, self.headers)
         return self.chunks

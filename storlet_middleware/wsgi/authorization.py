@@ -35,7 +35,9 @@ class Verdict:
 def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
     """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an authentication middleware every caller may."""
     name = unquote(path.removesuffix("?"))
-    asked = make_env(environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE)
+    asked = make_env(
+        environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE
+    )
     asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
     info = _container(asked, app, name)
     # Whether Swift allows the caller is one question, what the rules say of the bytes another.
@@ -52,5 +54,7 @@ def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any
     """What Swift knows of the container of the object ``name``; not to be changed."""
     _, _, account, container, *_ = name.split("/", 4)
     # get_container_info would copy all that the request has cached, for three values.
-    known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(get_cache_key(account, container))
+    known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(
+        get_cache_key(account, container)
+    )
     return known or get_container_info(environ, app, swift_source=names.SWIFT_SOURCE)

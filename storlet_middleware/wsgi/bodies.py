@@ -97,7 +97,9 @@ class ClientBody:
         if self._length is not None and size < self._length:
             raise InputIncomplete(f"the client sent {size} of {self._length} bytes")
         if digest and digest.hexdigest() != self._etag:
-            raise StorletError("the body does not match its ETag", status=422, code="input.etag_mismatch")
+            raise StorletError(
+                "the body does not match its ETag", status=422, code="input.etag_mismatch"
+            )
 
     def _read(self) -> bytes:
         try:

@@ -64,4 +64,8 @@ def is_swifts_own(environ: Mapping[str, Any]) -> bool:
 def lenient(value: Any) -> str:
     """A WSGI string as text.  Bytes that are not UTF-8 become surrogates, which no operand of a rule can equal."""
     string = str(value)
-    return string if string.isascii() else string.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+    return (
+        string
+        if string.isascii()
+        else string.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+    )

@@ -51,7 +51,9 @@ class RulesCheck(Protocol):
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
         """Raise what keeps an answer from leaving."""
 
-    def until_refused(self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]) -> Iterable[bytes]:
+    def until_refused(
+        self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
+    ) -> Iterable[bytes]:
         """The answer's body, which breaks when something was refused after it had begun."""
 
 
@@ -119,7 +121,9 @@ def swift_authorize(environ: Mapping[str, Any]) -> Authorize | None:
     return given.swift if isinstance(given, AuthorizationChain) else given
 
 
-def install(environ: dict[str, Any], operation: Operation | None, rules: RulesCheck | None = None) -> RequestContext:
+def install(
+    environ: dict[str, Any], operation: Operation | None, rules: RulesCheck | None = None
+) -> RequestContext:
     """Put a context and its chain into ``environ``.
 
     A middleware to the left may send the same environment through the filter again; the chain is then built anew from the

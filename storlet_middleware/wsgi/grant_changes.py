@@ -37,7 +37,10 @@ class GrantChanges:
     """
 
     def __init__(
-        self, app: WSGIApp, code_containers: tuple[str, ...], require_enabled: Callable[[dict[str, Any]], None]
+        self,
+        app: WSGIApp,
+        code_containers: tuple[str, ...],
+        require_enabled: Callable[[dict[str, Any]], None],
     ) -> None:
         self._app = app
         self._code_containers = code_containers
@@ -53,7 +56,9 @@ class GrantChanges:
         path = object_path(place.version, place.account, place.container)
         self._require_owner(environ, path)
         change = grants.stored(grant, is_given=is_given)
-        post = make_subrequest(environ, method="POST", path=path, headers=change, swift_source=names.SWIFT_SOURCE)
+        post = make_subrequest(
+            environ, method="POST", path=path, headers=change, swift_source=names.SWIFT_SOURCE
+        )
         info = get_container_info(post.environ, self._app, swift_source=names.SWIFT_SOURCE)
         if is_given and grants.count(info.get("sysmeta", {})) >= grants.MAX_GRANTS:
             raise BadRequest(f"the container has {grants.MAX_GRANTS} storlet grants already")

@@ -136,7 +136,11 @@ class GrantedReads:
             return False
         if text(account) != self._reader.account:
             return False
-        environ = {**request.environ, "PATH_INFO": f"/{version}/{account}/{container}", "REQUEST_METHOD": "HEAD"}
+        environ = {
+            **request.environ,
+            "PATH_INFO": f"/{version}/{account}/{container}",
+            "REQUEST_METHOD": "HEAD",
+        }
         info = get_container_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
         # Swift's proxy asks first without the container's ACL; what the ACL allows needs no grant.
         request.acl = info["read_acl"]

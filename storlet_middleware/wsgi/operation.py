@@ -107,7 +107,9 @@ def query_of(environ: Mapping[str, Any]) -> dict[str, str]:
     query = environ.get("QUERY_STRING")
     if not query:
         return {}
-    decoded = query if query.isascii() else query.encode("latin-1").decode("utf-8", "surrogateescape")
+    decoded = (
+        query if query.isascii() else query.encode("latin-1").decode("utf-8", "surrogateescape")
+    )
     return dict(parse_qsl(decoded, keep_blank_values=True, errors="surrogateescape"))
 
 
@@ -141,14 +143,18 @@ def _copy_header(method: str, environ: Mapping[str, Any]) -> str:
 def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[Read | None, str]:
     """The object that a copy's header names, or why Swift refuses the copy."""
     key = "HTTP_" + header.upper().replace("-", "_")
-    account_key = "HTTP_DESTINATION_ACCOUNT" if header == _DESTINATION else "HTTP_X_COPY_FROM_ACCOUNT"
+    account_key = (
+        "HTTP_DESTINATION_ACCOUNT" if header == _DESTINATION else "HTTP_X_COPY_FROM_ACCOUNT"
+    )
     value = environ.get(key)
     if not value:
         return None, f"{header} header required"
     malformed = f"{header} header must be of the form <container name>/<object name>"
     try:
         unquoted = wsgi_unquote(value)
-        parts = split_path(unquoted if unquoted.startswith("/") else f"/{unquoted}", 2, 2, rest_with_last=True)
+        parts = split_path(
+            unquoted if unquoted.startswith("/") else f"/{unquoted}", 2, 2, rest_with_last=True
+        )
         container, name = (text(part) for part in parts)
         account = _other_account(environ, path, account_key)
     except (TypeError, ValueError):

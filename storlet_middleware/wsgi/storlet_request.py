@@ -71,7 +71,9 @@ def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     # Runs for every object request, nearly all without such headers: one search in all keys is faster than one for each key.
     if "HTTP_X_STORLET_" not in "\n".join(environ):
         return []
-    return [key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")]
+    return [
+        key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")
+    ]
 
 
 def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
@@ -89,7 +91,9 @@ def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
     """The error for a request with ``X-Storlet-*`` headers and without ``X-Run-Storlet``."""
     headers = storlet_headers(environ)
     faults = refuse_unknown(headers, names.CLIENT_HEADERS, "unknown header")
-    known = [header for header in headers if not any(fault.startswith(header + ":") for fault in faults)]
+    known = [
+        header for header in headers if not any(fault.startswith(header + ":") for fault in faults)
+    ]
     faults += [f"{header}: means nothing without {names.RUN_STORLET}" for header in known]
     return BadRequest("; ".join(faults))
 
@@ -170,7 +174,9 @@ class _Parser:
         except UnicodeDecodeError:
             name = ""
         if not name or "/" in name or any(ord(char) < 32 or ord(char) == 127 for char in name):
-            self._faults.append(f"{names.RUN_STORLET}: want the name of an object in the storlet container")
+            self._faults.append(
+                f"{names.RUN_STORLET}: want the name of an object in the storlet container"
+            )
         return name
 
     def _check_copy(self) -> None:
@@ -183,7 +189,9 @@ class _Parser:
             if self._header(name) is not None
         ]
         has_body = operation.environ.get("CONTENT_LENGTH") not in (None, "", "0")
-        if operation.sent_method == "PUT" and (has_body or self._header("Transfer-Encoding") is not None):
+        if operation.sent_method == "PUT" and (
+            has_body or self._header("Transfer-Encoding") is not None
+        ):
             self._faults.append("Copy requests require a zero byte body")
 
     def _parameters(self) -> dict[str, str]:
@@ -194,9 +202,13 @@ class _Parser:
                 parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
             except ValueError:
                 self._faults.append("query string: not UTF-8")
-        for header in sorted(header for header in self._given if header.startswith(names.PARAMETER_PREFIX)):
+        for header in sorted(
+            header for header in self._given if header.startswith(names.PARAMETER_PREFIX)
+        ):
             try:
-                name, colon, value = unquote(text(self._header(header) or ""), errors="strict").partition(":")
+                name, colon, value = unquote(
+                    text(self._header(header) or ""), errors="strict"
+                ).partition(":")
             except ValueError:
                 self._faults.append(f"{header}: not UTF-8")
                 continue
@@ -212,7 +224,9 @@ class _Parser:
 
     def _ranges(self) -> tuple[ByteRange, ...]:
         if self._header("Range") is not None:
-            self._faults.append(f"Storlet execution with range header is not supported: use {names.RANGE}")
+            self._faults.append(
+                f"Storlet execution with range header is not supported: use {names.RANGE}"
+            )
         value = self._header(names.RANGE)
         if value is None:
             return ()
@@ -231,7 +245,9 @@ class _Parser:
         try:
             return tuple(parse_object_path(part, needs_slash=True) for part in value.split(","))
         except ValueError:
-            self._faults.append("X-Storlet-Extra-Resource must be a csv with/container/object format")
+            self._faults.append(
+                "X-Storlet-Extra-Resource must be a csv with/container/object format"
+            )
             return ()
 
     def _run_on_proxy(self) -> bool:

@@ -9,7 +9,12 @@ from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.strings import wsgi
 
 #: ``X-Storlet-Error`` of an answer that is Swift's own.
-_SWIFT_CODES: Final = {401: "access.denied", 403: "access.denied", 404: "input.not_found", 412: "precondition.failed"}
+_SWIFT_CODES: Final = {
+    401: "access.denied",
+    403: "access.denied",
+    404: "input.not_found",
+    412: "precondition.failed",
+}
 
 
 class SwiftRefusal(Exception):

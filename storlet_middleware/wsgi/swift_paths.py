@@ -140,7 +140,9 @@ def _visible(container: str | None) -> str | None:
 
 def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str]:
     """Container and name of a version; raises ``ValueError`` for what is no version's id."""
-    return get_reserved_name("versions", container), get_reserved_name(name, (~Timestamp(version_id)).internal)
+    return get_reserved_name("versions", container), get_reserved_name(
+        name, (~Timestamp(version_id)).internal
+    )
 
 
 def archived_name(name: str) -> str | None:

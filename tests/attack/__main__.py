@@ -42,7 +42,17 @@ ATTACK_SECONDS: Final = 5.0
 #: From the end of a short attack to its repetition.
 PAUSE_SECONDS: Final = 0.2
 TRIES: Final = 3
-COLUMNS: Final = ("attack", "language", "expected", "seen", "verdict", "errors", "p99", "plain", "left")
+COLUMNS: Final = (
+    "attack",
+    "language",
+    "expected",
+    "seen",
+    "verdict",
+    "errors",
+    "p99",
+    "plain",
+    "left",
+)
 
 
 @dataclass
@@ -72,7 +82,10 @@ class Row:
         return " ".join(filter(None, faults)) or "ok"
 
     def cells(self) -> tuple[str, ...]:
-        ratios = (f"{value:.2f}x" if math.isfinite(value) else "-" for value in (self.storlet_ratio, self.plain_ratio))
+        ratios = (
+            f"{value:.2f}x" if math.isfinite(value) else "-"
+            for value in (self.storlet_ratio, self.plain_ratio)
+        )
         return (
             self.attack.name, self.language, self.attack.expected, self.seen, self.verdict, str(len(self.errors)), *ratios,
             str(len(self.left)),
@@ -80,7 +93,11 @@ class Row:
 
     def details(self) -> list[str]:
         kinds = (("got through", self.faults), ("neighbour", self.errors[:5]), ("left", self.left))
-        slow = [f"slow: storlet {self.storlet_ratio:.2f}x, plain GET {self.plain_ratio:.2f}x"] if self.is_slow else []
+        slow = (
+            [f"slow: storlet {self.storlet_ratio:.2f}x, plain GET {self.plain_ratio:.2f}x"]
+            if self.is_slow
+            else []
+        )
         return [f"{kind}: {text}" for kind, texts in kinds for text in texts] + slow
 
 
@@ -167,7 +184,11 @@ def table(rows: list[Row]) -> str:
     lines = ["  ".join(name.ljust(width) for name, width in zip(COLUMNS, widths, strict=True))]
     lines.append("  ".join("-" * width for width in widths))
     for row in rows:
-        lines.append("  ".join(cell[:width].ljust(width) for cell, width in zip(row.cells(), widths, strict=True)))
+        lines.append(
+            "  ".join(
+                cell[:width].ljust(width) for cell, width in zip(row.cells(), widths, strict=True)
+            )
+        )
         lines += [f"    {detail[:1000]}" for detail in row.details()]
     return "\n".join(lines)
 
@@ -195,10 +216,15 @@ def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[
             battle = Battle(arena, neighbour)
             time.sleep(CALM_SECONDS)
             for number, (attack, language) in enumerate(pairs, 1):
-                print(f"[{number}/{len(pairs)}] {attack.name} ({language}) ... ", end="", flush=True)
+                print(
+                    f"[{number}/{len(pairs)}] {attack.name} ({language}) ... ", end="", flush=True
+                )
                 began = time.monotonic()
                 rows.append(battle.fight(attack, language))
-                print(f"{rows[-1].verdict} {time.monotonic() - began:.1f} s: {rows[-1].seen[:100]}", flush=True)
+                print(
+                    f"{rows[-1].verdict} {time.monotonic() - began:.1f} s: {rows[-1].seen[:100]}",
+                    flush=True,
+                )
                 # At once: a run that is broken off has said what it found until then.
                 for detail in rows[-1].details():
                     print(f"    {detail[:1000]}", flush=True)
@@ -208,8 +234,12 @@ def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[
 
 def main() -> int:
     """Entry point; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="tests.attack", description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--only", default="", metavar="WORD,...", help="attacks with one of these in their names")
+    parser = argparse.ArgumentParser(
+        prog="tests.attack", description=__doc__.split("\n\n", maxsplit=1)[0]
+    )
+    parser.add_argument(
+        "--only", default="", metavar="WORD,...", help="attacks with one of these in their names"
+    )
     parser.add_argument("--list", action="store_true", help="show the table and end")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
     options = parser.parse_args()

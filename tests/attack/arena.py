@@ -55,7 +55,9 @@ def must(condition: object, seen: object) -> None:
 
 def outcome(answer: Answer) -> str:
     """An answer in a few words: status, error code, whether it broke off."""
-    return " ".join(filter(None, [str(answer.status), answer.error or "", "broken" if answer.is_broken else ""]))
+    return " ".join(
+        filter(None, [str(answer.status), answer.error or "", "broken" if answer.is_broken else ""])
+    )
 
 
 @dataclass
@@ -84,10 +86,14 @@ class Arena:
         answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
         must(answer.status == 201, answer)
         headers = declaration("python", "hostile.Hostile", ["gremlin.py"], **DEADLINES)
-        answer = tenant.client.put(f"storlet/{NAMES['python']}", (STORLETS / "hostile.py").read_bytes(), headers)
+        answer = tenant.client.put(
+            f"storlet/{NAMES['python']}", (STORLETS / "hostile.py").read_bytes(), headers
+        )
         must(answer.status == 201, answer)
         answer = tenant.client.put(
-            f"storlet/{NAMES['java']}", self.java.jar("hostile"), declaration("java", "hostile.Hostile", **DEADLINES)
+            f"storlet/{NAMES['java']}",
+            self.java.jar("hostile"),
+            declaration("java", "hostile.Hostile", **DEADLINES),
         )
         must(answer.status == 201, answer)
         return tenant
@@ -174,7 +180,9 @@ class Attacker:
         try:
             wait_for(self.is_well, seconds, "the next run to work")
         except AssertionError:
-            raise GotThrough(f"the next run does not work: {outcome(self.shoot('identity'))}") from None
+            raise GotThrough(
+                f"the next run does not work: {outcome(self.shoot('identity'))}"
+            ) from None
 
 
 @contextlib.contextmanager

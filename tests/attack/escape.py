@@ -43,7 +43,11 @@ def all_refused(do: str, but: Iterable[str] = (), **parameters: str) -> Callable
                 for key, value in parameters.items()
             },
         )
-        got = {key: value for key, value in found.items() if str(value).startswith("got") and key not in spared}
+        got = {
+            key: value
+            for key, value in found.items()
+            if str(value).startswith("got") and key not in spared
+        }
         must(not got, got)
         attacker.recovers()
         return f"{sum(str(value).startswith('no') for value in found.values())} tries, none worked"
@@ -54,7 +58,11 @@ def all_refused(do: str, but: Iterable[str] = (), **parameters: str) -> Callable
 def calls(attacker: Attacker) -> str:
     """Refused by policy, not for their arguments: with better ones they would not work either."""
     found = attacker.report("calls")
-    wrong = {key: value for key, value in found.items() if not any(refusal in value for refusal in REFUSALS)}
+    wrong = {
+        key: value
+        for key, value in found.items()
+        if not any(refusal in value for refusal in REFUSALS)
+    }
     must(not wrong, wrong)
     return f"{len(found)} calls, all refused by policy"
 
@@ -69,9 +77,14 @@ def donated(attacker: Attacker) -> str:
     must(not got, got)
     after = leftovers.objects_of(attacker.host, attacker.tenant.account)
     # (One that Swift had not finished writing may be there besides.)
-    changed = {path: (was, after.get(path)) for path, was in before.items() if after.get(path) != was}
+    changed = {
+        path: (was, after.get(path)) for path, was in before.items() if after.get(path) != was
+    }
     must(not changed, f"replicas have changed: {changed}")
-    must(attacker.client.get(attacker.path).body == attacker.tenant.content, "Swift serves other bytes")
+    must(
+        attacker.client.get(attacker.path).body == attacker.tenant.content,
+        "Swift serves other bytes",
+    )
     return f"{len(found)} tries, none worked; {len(before)} replicas unchanged"
 
 
@@ -107,7 +120,9 @@ def locks(attacker: Attacker) -> str:
     # It is never told to go on: the deadline ends it.
     must(outcome(answer) in ("200 broken", "422 storlet.timeout.first_byte"), answer)
     held = answer.body.decode().strip() or "nothing"
-    return f"held {held}; " + ", ".join(f"{name} {took * 1000:.0f} ms" for name, took in times.items())
+    return f"held {held}; " + ", ".join(
+        f"{name} {took * 1000:.0f} ms" for name, took in times.items()
+    )
 
 
 def audit(attacker: Attacker) -> list[str]:
@@ -132,7 +147,11 @@ def facts(attacker: Attacker) -> str:
     must(found["core"] == ["0", "0"], found["core"])
     must(found["oom_score_adj"] > 0, found["oom_score_adj"])
     must(
-        not [name for name in found["environment"] if "SWIFT" in name or "STORLETS" in name or "DOCKER" in name],
+        not [
+            name
+            for name in found["environment"]
+            if "SWIFT" in name or "STORLETS" in name or "DOCKER" in name
+        ],
         found["environment"],
     )
     return check_descriptors(list(found["descriptors"].values()), attacker)
@@ -143,7 +162,9 @@ def java_facts(attacker: Attacker) -> str:
     must({int(value, 16) for key, value in found.items() if key.startswith("Cap")} == {0}, found)
     must((found["NoNewPrivs"], found["Seccomp"]) == ("1", "2"), found)
     must(len(set(found["Uid"].split() + found["Gid"].split())) == 1, found)
-    return check_descriptors([value for key, value in found.items() if key.startswith("fd ")], attacker)
+    return check_descriptors(
+        [value for key, value in found.items() if key.startswith("fd ")], attacker
+    )
 
 
 def check_descriptors(links: list[str], attacker: Attacker) -> str:
@@ -164,7 +185,9 @@ def check_descriptors(links: list[str], attacker: Attacker) -> str:
 def kill_siblings(attacker: Attacker) -> str:
     """Another storlet of the same tenant is killed half-way: an error for its client, never a short result."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
-    slow = attacker.arena.pool.submit(victim.get, attacker.path, "numbered", key=key, lines="5000", pause="1.5")
+    slow = attacker.arena.pool.submit(
+        victim.get, attacker.path, "numbered", key=key, lines="5000", pause="1.5"
+    )
     attacker.host.run_named(key)
     time.sleep(0.3)
     answer = attacker.shoot("kill_others")
@@ -180,7 +203,11 @@ def kill_siblings(attacker: Attacker) -> str:
 def kill_one(do: str) -> Callable[[Attacker], str]:
     def run(attacker: Attacker) -> str:
         answer = attacker.shoot(do)
-        must(outcome(answer) in ("200", "422 storlet.failed", "200 broken", "503 sandbox.unavailable"), answer)
+        must(
+            outcome(answer)
+            in ("200", "422 storlet.failed", "200 broken", "503 sandbox.unavailable"),
+            answer,
+        )
         attacker.recovers()
         return outcome(answer)
 
@@ -224,7 +251,9 @@ def moved_offset(attacker: Attacker) -> str:
 def leak_is_its_own(attacker: Attacker) -> str:
     """Memory is a storlet's: one that leaks ends, another of the same tenant, at work meanwhile, does not."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
-    going = attacker.arena.pool.submit(victim.get, attacker.path, "numbered", key=key, before="1.5", lines="10")
+    going = attacker.arena.pool.submit(
+        victim.get, attacker.path, "numbered", key=key, before="1.5", lines="10"
+    )
     attacker.host.run_named(key)
     answer = attacker.shoot("memory")
     must(outcome(answer) == "422 storlet.limit.memory", answer)
@@ -252,7 +281,10 @@ def alike(attacker: Attacker) -> str:
     uids = [_uids(one.pid) for one in ones]
     must(ones[0].container != ones[1].container, ones)
     must(uids[0] != uids[1], uids)
-    must(attacker.host.code_dir(first.account) != attacker.host.code_dir(second.account), "one code directory")
+    must(
+        attacker.host.code_dir(first.account) != attacker.host.code_dir(second.account),
+        "one code directory",
+    )
     return f"two sandboxes, uids {' and '.join(uids)}"
 
 

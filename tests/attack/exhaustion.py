@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from tests.attack.arena import LOG_BYTES, METADATA_BYTES, OUTPUT_BYTES, SCRATCH_BYTES, Attacker, must, outcome
+from tests.attack.arena import (
+    LOG_BYTES,
+    METADATA_BYTES,
+    OUTPUT_BYTES,
+    SCRATCH_BYTES,
+    Attacker,
+    must,
+    outcome,
+)
 from tests.attack.attack import BOTH, JAVA, PYTHON, Attack
 from tests.attack.names import raw
 from tests.functional.client import Answer
@@ -85,7 +93,9 @@ def fill_mounts(attacker: Attacker) -> str:
     must(set(written) <= {"/tmp", "/dev/shm"}, written)
     must(all(size <= SCRATCH_BYTES for size in written.values()), written)
     attacker.recovers()
-    return "room in " + ", ".join(f"{point} for {size >> 10} KiB" for point, size in sorted(written.items()))
+    return "room in " + ", ".join(
+        f"{point} for {size >> 10} KiB" for point, size in sorted(written.items())
+    )
 
 
 def fill_inodes(attacker: Attacker) -> str:
@@ -138,7 +148,12 @@ def reader_leaves(attacker: Attacker) -> str:
     """A terabyte for a client that reads little and then goes."""
     key = new_key()
     with wire(attacker.client) as client:
-        client.head("GET", attacker.path, attacker.tool.headers(), {"do": "flood", "bytes": str(1 << 40), "key": key})
+        client.head(
+            "GET",
+            attacker.path,
+            attacker.tool.headers(),
+            {"do": "flood", "bytes": str(1 << 40), "key": key},
+        )
         status, _ = client.answer()
         must(status == 200, status)
         client.sock.recv(1000)
@@ -166,13 +181,20 @@ def cancel_storm(attacker: Attacker) -> str:
 def crowd(attacker: Attacker) -> str:
     """Far more at a time than one tenant's share: each is served or told to come back."""
     answers: list[Answer] = list(
-        attacker.arena.pool.map(lambda _: attacker.shoot("numbered", before="0.2", lines="1"), range(300))
+        attacker.arena.pool.map(
+            lambda _: attacker.shoot("numbered", before="0.2", lines="1"), range(300)
+        )
     )
     seen = sorted({outcome(answer) for answer in answers})
     must(set(seen) <= {"200", "429 tenant.busy", "503 node.busy"}, seen)
-    must(all(int(a.headers.get("Retry-After", "0")) > 0 for a in answers if a.status != 200), "no Retry-After")
+    must(
+        all(int(a.headers.get("Retry-After", "0")) > 0 for a in answers if a.status != 200),
+        "no Retry-After",
+    )
     attacker.recovers()
-    return ", ".join(f"{seen_one} x{sum(outcome(a) == seen_one for a in answers)}" for seen_one in seen)
+    return ", ".join(
+        f"{seen_one} x{sum(outcome(a) == seen_one for a in answers)}" for seen_one in seen
+    )
 
 
 # --- metadata and log ---------------------------------------------------------------------------------------------------------
@@ -209,7 +231,12 @@ FORGERIES: Final = (
 
 
 #: Each is one that an object server refuses before it has read the body.
-UNSTORABLE: Final = ({"Content-Type": " "}, {"Content-Type": "a/b; swift_bytes=1"}, {"k" * 129: "v"}, {"k": "v" * 257})
+UNSTORABLE: Final = (
+    {"Content-Type": " "},
+    {"Content-Type": "a/b; swift_bytes=1"},
+    {"k" * 129: "v"},
+    {"k": "v" * 257},
+)
 
 
 def unstorable_metadata(attacker: Attacker) -> str:
@@ -248,7 +275,9 @@ def check_wide_key(attacker: Attacker) -> None:
     headers = [b"X-Run-Storlet: " + attacker.tool.storlet.encode()]
     if attacker.language == "python":
         headers.append(b"X-Storlet-Parameter-1: " + quote('metadata:{"\u4e2d":"b"}').encode())
-    status, found, body = raw(attacker, "GET", attacker.client.target(attacker.path) + f"?{query}", headers)
+    status, found, body = raw(
+        attacker, "GET", attacker.client.target(attacker.path) + f"?{query}", headers
+    )
     must(status in (200, 422), (status, found, body))
     framings = {"chunked": b"10\r\nmetadata was set\r\n0\r\n\r\n", None: b"metadata was set"}
     must(status == 422 or body == framings.get(found.get("transfer-encoding")), (found, body))
@@ -256,24 +285,32 @@ def check_wide_key(attacker: Attacker) -> None:
 
 
 def log_flood(attacker: Attacker) -> str:
-    answer = attacker.tool.get(attacker.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000")
+    answer = attacker.tool.get(
+        attacker.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000"
+    )
     must((answer.status, answer.body) == (200, b"logged"), answer)
     return f"200, a log of {log_size(attacker, answer)} bytes"
 
 
 def log_escapes(attacker: Attacker) -> str:
     """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every attack."""
-    answer = attacker.tool.get(attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10000")
+    answer = attacker.tool.get(
+        attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10000"
+    )
     must((answer.status, answer.body) == (200, b"logged"), answer)
     size = log_size(attacker, answer)
-    failed = attacker.tool.get(attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10", fail="1")
+    failed = attacker.tool.get(
+        attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10", fail="1"
+    )
     must(outcome(failed) == FAILED, failed)
     must("X-Forged" not in failed.headers, failed)
     return f"200, a log of {size} bytes; {outcome(failed)}"
 
 
 def log_size(attacker: Attacker, answer: Answer) -> int:
-    log = attacker.client.get(f"storletlog/{attacker.tool.storlet}/{answer.headers['X-Storlet-Invocation']}.log")
+    log = attacker.client.get(
+        f"storletlog/{attacker.tool.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
+    )
     must(log.status == 200, log)
     must(len(log.body) <= LOG_BYTES + 100, f"a log of {len(log.body)} bytes")
     return len(log.body)
@@ -305,7 +342,9 @@ LAUGHS: Final = (
     + b"".join(b'<!ENTITY l%d "%s">' % (n, b"&l%d;" % (n - 1) * 10) for n in range(1, 11))
     + b"]><l>&l10;</l>"
 )
-OUTSIDE: Final = b'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY e SYSTEM "file:///proc/1/environ">]><l>&e;</l>'
+OUTSIDE: Final = (
+    b'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY e SYSTEM "file:///proc/1/environ">]><l>&e;</l>'
+)
 
 ROWS: Final = (
     Attack("fork bomb", "422 processes, failed or first byte", ends("fork_bomb", PROCESSES, FAILED, FIRST_BYTE), BOTH, fresh=True),

@@ -91,7 +91,10 @@ def _differences(host: Host, before: State) -> Iterator[str]:
         if size > before.scratch.get(container, 0) + SCRATCH_SLACK:
             yield f"{size} bytes in a scratch"
     for name in LOGS:
-        yield from (f"escape in the log of {name}: {line!r}" for line in _escapes(host, name, before.logs[name]))
+        yield from (
+            f"escape in the log of {name}: {line!r}"
+            for line in _escapes(host, name, before.logs[name])
+        )
     for name in (*DAEMONS, "account-1", "container-1"):
         if not host.cluster.is_running(name):
             yield f"{name} has ended"
@@ -115,19 +118,26 @@ def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
     objects = sum("/disks/" in link or link.startswith("pipe:") for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
     # Listening sockets, the control connection and what workers may have: beyond that there is a leak.
-    return +Counter({"object or pipe": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)})
+    return +Counter(
+        {"object or pipe": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)}
+    )
 
 
 def strays(host: Host) -> list[str]:
     """What in the sandboxes is not a worker at rest: strays, who computes, and who shares a pipe with a server."""
     served = {
-        link for name in DAEMONS for link in links_of(host.cluster.process(name).pid or 0) if link.startswith("pipe:")
+        link
+        for name in DAEMONS
+        for link in links_of(host.cluster.process(name).pid or 0)
+        if link.startswith("pipe:")
     }
     return [
         f"{process.name} ({process.state}) of {sandbox.account}"
         for sandbox in host.sandboxes()
         for process in host.inside(sandbox)
-        if served & set(links_of(process.pid)) or process.state in "RDT" or process.parent != sandbox.pid
+        if served & set(links_of(process.pid))
+        or process.state in "RDT"
+        or process.parent != sandbox.pid
     ]
 
 

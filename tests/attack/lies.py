@@ -53,7 +53,10 @@ def to_supervisor(attacker: Attacker) -> str:
         answer = attacker.shoot("channel_garbage", packed=zlib.compress(message).hex())
         if outcome(answer) == "200":
             must(check_numbered(answer.body) == 10, (message[:80], answer))
-        must(outcome(answer) in ("200", "200 broken", FAILED, "503 sandbox.unavailable"), (message[:80], answer))
+        must(
+            outcome(answer) in ("200", "200 broken", FAILED, "503 sandbox.unavailable"),
+            (message[:80], answer),
+        )
         good = honest.get(attacker.path)
         must((outcome(good), good.body) == ("200", attacker.tenant.content), (message[:80], good))
         seen[outcome(answer)] = seen.get(outcome(answer), 0) + 1
@@ -61,7 +64,9 @@ def to_supervisor(attacker: Attacker) -> str:
     return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
 
 
-def lie(do: str, *allowed: str, lines: int | None = None, **parameters: str) -> Callable[[Attacker], str]:
+def lie(
+    do: str, *allowed: str, lines: int | None = None, **parameters: str
+) -> Callable[[Attacker], str]:
     """One lie: it ends as allowed, a success has ``lines`` lines; meanwhile and afterwards others' runs are right."""
 
     def run(attacker: Attacker) -> str:
@@ -84,7 +89,10 @@ def held(attacker: Attacker) -> str:
     """Who holds all descriptors that may be under way in messages delays the account's other storlets, and fails none."""
     holder = Tool(attacker.client, NAMES["python"])
     holding = attacker.arena.pool.submit(holder.get, attacker.path, "hold_descriptors")
-    honest = [Tool(attacker.client, "gremlin.py"), *([attacker.tool] if attacker.language == "java" else [])]
+    honest = [
+        Tool(attacker.client, "gremlin.py"),
+        *([attacker.tool] if attacker.language == "java" else []),
+    ]
     runs = 0
     while not holding.done():
         for tool in honest:

@@ -12,9 +12,7 @@ from tests.attack.attack import HTTP, Attack
 from tests.functional.tools import Tool, declaration, unique
 from tests.probe.tenant import Tenant
 
-HONEST: Final = (
-    b"class Honest:\n def __init__(self, logger): pass\n def __call__(self, i, o, p): o[0].write(i[0].read())\n"
-)
+HONEST: Final = b"class Honest:\n def __init__(self, logger): pass\n def __call__(self, i, o, p): o[0].write(i[0].read())\n"
 #: Percent-encoded as they would be by an attacker: some decode to a path, some only after a second decoding.
 UPLOADS: Final = (
     "../evil.py", "..%2fevil.py", "%2e%2e%2fevil.py", "..%252fevil.py", "a/../../evil.py", "/evil.py", "a/b.py", ".", "..", "%00.py", "evil%00.py",
@@ -53,11 +51,15 @@ def raw(
     if not head_:
         return 0, {}, b""
     first, *lines = head_.decode("latin-1").split("\r\n")
-    found = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    found = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
     return int(first.split()[1]), found, rest
 
 
-def declared(changes: Mapping[str, bytes] | None = None, main: str = "honest.Honest") -> list[bytes]:
+def declared(
+    changes: Mapping[str, bytes] | None = None, main: str = "honest.Honest"
+) -> list[bytes]:
     """The metadata of a Python storlet as header lines, some of it exchanged."""
     lines = {name: value.encode() for name, value in declaration("python", main).items()}
     for name, value in (changes or {}).items():
@@ -79,7 +81,11 @@ def uploads(attacker: Attacker) -> str:
     for container in ("storlet", "dependency"):
         for name in UPLOADS:
             target = f"{attacker.client.version_url.path}/{container}/{name}"
-            extra = [b"X-Object-Meta-Storlet-Dependency-Version: 1"] if container == "dependency" else declared()
+            extra = (
+                [b"X-Object-Meta-Storlet-Dependency-Version: 1"]
+                if container == "dependency"
+                else declared()
+            )
             status, headers, _ = raw(attacker, "PUT", target, extra, HONEST)
             check((container, name), status, headers)
             counts[status] = counts.get(status, 0) + 1
@@ -108,7 +114,9 @@ def good_names(attacker: Attacker) -> str:
         path = f"{attacker.client.version_url.path}/storlet/{quote(name)}"
         status, headers, body = raw(attacker, "PUT", path, declared(main=f"{stem}.Honest"), HONEST)
         must(status == 201, f"{name}: {status} {headers} {body!r}")
-        answer = Tool(attacker.client, name).get(attacker.path, "identity", {"X-Storlet-Generate-Log": "True"})
+        answer = Tool(attacker.client, name).get(
+            attacker.path, "identity", {"X-Storlet-Generate-Log": "True"}
+        )
         must((outcome(answer), answer.body) == ("200", attacker.tenant.content), answer)
     return f"{len(GOOD)} names, 200 each"
 
@@ -124,12 +132,22 @@ def manifests(attacker: Attacker) -> str:
             if status == 201:
                 # Bytes that are no text are a name that nothing has: harmless, and told when it is used.
                 answer = Tool(attacker.client, "honest.py").get(attacker.path)
-                taken = outcome(answer) in ("422 storlet.load", "200" if name == "Interface-Version" else "")
-                must((taken and value == b"\xff") or name == "Interface-Version", f"{name}: {value!r}: {answer}")
+                taken = outcome(answer) in (
+                    "422 storlet.load",
+                    "200" if name == "Interface-Version" else "",
+                )
+                must(
+                    (taken and value == b"\xff") or name == "Interface-Version",
+                    f"{name}: {value!r}: {answer}",
+                )
             counts[status] = counts.get(status, 0) + 1
     # CR/LF in a value is the end of the line: what follows is another header of the client's own, and no more than that.
     status, headers, _ = raw(
-        attacker, "PUT", path, [*declared(), b"X-Object-Meta-A: b\r\nX-Backend-Storlet-Invocation: {}"], HONEST
+        attacker,
+        "PUT",
+        path,
+        [*declared(), b"X-Object-Meta-A: b\r\nX-Backend-Storlet-Invocation: {}"],
+        HONEST,
     )
     must(status == 201, f"{status} {headers}")
     return ", ".join(f"{status} x{count}" for status, count in sorted(counts.items()))
@@ -142,7 +160,10 @@ def backend_headers(attacker: Attacker) -> str:
     }  # fmt: skip
     plain = attacker.client.get(attacker.path, forged)
     must((plain.status, plain.body) == (200, attacker.tenant.content), plain)
-    must(not [name for name in plain.headers if name.lower().startswith("x-backend")], dict(plain.headers))
+    must(
+        not [name for name in plain.headers if name.lower().startswith("x-backend")],
+        dict(plain.headers),
+    )
     ran = attacker.tool.get(attacker.path, "identity", forged)
     must((outcome(ran), ran.body) == ("200", attacker.tenant.content), ran)
     return "ignored"
@@ -152,7 +173,17 @@ def raised_limits(attacker: Attacker) -> str:
     """A request may lower its limits, not raise them."""
     seen = set()
     for name in ("Memory", "Output", "Timeout-Total", "Processes"):
-        for value in ("1T", "999999999999999999999999", "-1", "0x10", "1e9", "\u0661", "inf", "nan", ""):
+        for value in (
+            "1T",
+            "999999999999999999999999",
+            "-1",
+            "0x10",
+            "1e9",
+            "\u0661",
+            "inf",
+            "nan",
+            "",
+        ):
             answer = attacker.tool.get(attacker.path, "flood", {f"X-Storlet-Limit-{name}": value})
             must(
                 outcome(answer) in ("400 bad_request", "200 broken", "422 storlet.limit.output"),
@@ -168,7 +199,17 @@ def raised_limits(attacker: Attacker) -> str:
 
 def account_names(attacker: Attacker) -> str:
     """Accounts are named by strangers, too."""
-    for stem in ("-opt", "\U0001f600", "a b", "%2e%2e", "..", "$(id)", "x" * 180, "\u00e9" * 60, "a:b,c=d"):
+    for stem in (
+        "-opt",
+        "\U0001f600",
+        "a b",
+        "%2e%2e",
+        "..",
+        "$(id)",
+        "x" * 180,
+        "\u00e9" * 60,
+        "a:b,c=d",
+    ):
         tenant: Tenant = attacker.arena.tenant(f"AUTH_{unique('n')}{stem}")
         must(tenant.is_well(), f"{stem!r}: {outcome(tenant.tool().get(tenant.path))}")
     return "9 accounts, 200 each"

@@ -102,7 +102,9 @@ class Neighbour:
 
     def is_served(self) -> bool:
         """Whether requests of each kind have been answered as they must."""
-        return {one.kind for one in self.between(0, math.inf).samples if not one.fault} == set(KINDS)
+        return {one.kind for one in self.between(0, math.inf).samples if not one.fault} == set(
+            KINDS
+        )
 
     def between(self, begin: float, end: float) -> Window:
         """What was due in that time (of ``time.monotonic``); asked for when it is over."""
@@ -156,7 +158,11 @@ class _Load:
                 raise SystemExit(f"{method} {path}: {status}")
 
     def run(self) -> None:
-        threads = [threading.Thread(target=self._work, args=(kind, part)) for kind in KINDS for part in range(THREADS)]
+        threads = [
+            threading.Thread(target=self._work, args=(kind, part))
+            for kind in KINDS
+            for part in range(THREADS)
+        ]
         for thread in threads:
             thread.start()
         sys.stdin.read()
@@ -172,7 +178,9 @@ class _Load:
         while not self._end.wait(max(0.0, due - time.monotonic())):
             fault = ""
             try:
-                status, body = self._ask(connection, "GET", f"/{self._container}/plain.txt", headers)
+                status, body = self._ask(
+                    connection, "GET", f"/{self._container}/plain.txt", headers
+                )
                 fault = "" if (status, body) == (200, CONTENT) else f"{status} {body[:200]!r}"
             except (OSError, http.client.HTTPException) as error:
                 fault = repr(error)
@@ -189,9 +197,16 @@ class _Load:
         return http.client.HTTPConnection(self._host, self._port, timeout=60)
 
     def _ask(
-        self, connection: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str], body: bytes = b""
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes = b"",
     ) -> tuple[int, bytes]:
-        connection.request(method, f"/{self._path}{path}", body, {"X-Auth-Token": self._token, **headers})
+        connection.request(
+            method, f"/{self._path}{path}", body, {"X-Auth-Token": self._token, **headers}
+        )
         answer = connection.getresponse()
         return answer.status, answer.read()
 

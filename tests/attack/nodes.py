@@ -51,12 +51,17 @@ def full_state(attacker: Attacker) -> str:
 def full_log_container(attacker: Attacker) -> str:
     """The tenant's log does not fit into its container: the result is there all the same."""
     tenant = attacker.tenant
-    must(tenant.client.post("storletlog", {"X-Container-Meta-Quota-Bytes": "1"}).status == 204, "quota")
+    must(
+        tenant.client.post("storletlog", {"X-Container-Meta-Quota-Bytes": "1"}).status == 204,
+        "quota",
+    )
     try:
         path = f"data/{unique('logged')}"
         answer = attacker.tool.get(attacker.path, "identity", {"X-Storlet-Generate-Log": "True"})
         must((outcome(answer), answer.body) == ("200", tenant.content), answer)
-        stored = attacker.tool.copy(attacker.path, path, "identity", {"X-Storlet-Generate-Log": "True"})
+        stored = attacker.tool.copy(
+            attacker.path, path, "identity", {"X-Storlet-Generate-Log": "True"}
+        )
         must(stored.status == 201, stored)
     finally:
         tenant.client.post("storletlog", {"X-Remove-Container-Meta-Quota-Bytes": "x"})
@@ -88,7 +93,9 @@ def full_operator_logs(attacker: Attacker) -> str:
                     must(time.monotonic() < deadline, outcome(attacker.shoot("identity")))
                     time.sleep(0.5)
                 must(attacker.tenant.is_well(), "another storlet")
-                must(attacker.client.get(attacker.path).body == attacker.tenant.content, "plain GET")
+                must(
+                    attacker.client.get(attacker.path).body == attacker.tenant.content, "plain GET"
+                )
             finally:
                 for name in reversed(names):
                     cluster.stop(name)
@@ -114,7 +121,9 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
             while time.monotonic() < until:
                 answer = attacker.shoot("identity")
                 good = outcome(answer) == "200" and answer.body == attacker.tenant.content
-                must(good or outcome(answer) in ("503 sandbox.unavailable", "503 node.busy"), answer)
+                must(
+                    good or outcome(answer) in ("503 sandbox.unavailable", "503 node.busy"), answer
+                )
                 seen[outcome(answer)] = seen.get(outcome(answer), 0) + 1
 
         going = [attacker.arena.pool.submit(ask) for _ in range(4)]
@@ -129,7 +138,10 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
             must(time.monotonic() < deadline, "a new tenant never works")
             time.sleep(0.5)
         attacker.recovers(60)
-        return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items())) + "; then a new tenant works"
+        return (
+            ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+            + "; then a new tenant works"
+        )
 
     return run
 
@@ -143,9 +155,19 @@ ROWS: Final = (
         fresh=True,
         once=True,
     ),
-    Attack("full disk under the state directory", "503 for newcomers, then 200", full_state, PYTHON, fresh=True),
+    Attack(
+        "full disk under the state directory",
+        "503 for newcomers, then 200",
+        full_state,
+        PYTHON,
+        fresh=True,
+    ),
     Attack("full container of logs", "200", full_log_container, PYTHON),
     Attack("full disk under the operator's logs", "200", full_operator_logs, PYTHON, alone=True),
-    Attack("sandboxd killed under load", "200 or 503, then 200", killed("sandboxd"), PYTHON, alone=True),
-    Attack("dockerd killed under load", "200 or 503, then 200", killed("dockerd"), PYTHON, alone=True),
+    Attack(
+        "sandboxd killed under load", "200 or 503, then 200", killed("sandboxd"), PYTHON, alone=True
+    ),
+    Attack(
+        "dockerd killed under load", "200 or 503, then 200", killed("dockerd"), PYTHON, alone=True
+    ),
 )

@@ -29,7 +29,10 @@ _NEW: Final = {
     451: "cachestat", 452: "fchmodat2", 453: "map_shadow_stack", 454: "futex_wake", 455: "futex_wait", 456: "futex_requeue",
     457: "statmount", 458: "listmount", 459: "lsm_get_self_attr", 460: "lsm_set_self_attr", 461: "lsm_list_modules", 462: "mseal",
 }  # fmt: skip
-_HEADERS: Final = (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h"))
+_HEADERS: Final = (
+    Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    Path("/usr/include/asm/unistd_64.h"),
+)
 
 
 def look(attacker: Attacker) -> dict[int, str]:
@@ -57,7 +60,11 @@ def compare(attacker: Attacker) -> list[str]:
 
 def read() -> dict[int, tuple[str, str]]:
     """The golden file: number to name and outcome."""
-    lines = (line.split() for line in GOLDEN.read_text(encoding="ascii").splitlines() if not line.startswith("#"))
+    lines = (
+        line.split()
+        for line in GOLDEN.read_text(encoding="ascii").splitlines()
+        if not line.startswith("#")
+    )
     return {int(number): (name, outcome) for number, name, outcome in lines}
 
 
@@ -83,7 +90,9 @@ def main() -> int:
     """Entry point; returns the exit code."""
     from tests.attack.__main__ import cluster_of_its_own  # noqa: PLC0415  the other imports this module
 
-    parser = argparse.ArgumentParser(prog="tests.attack.syscalls", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        prog="tests.attack.syscalls", description=__doc__.split("\n\n", maxsplit=1)[0]
+    )
     parser.add_argument("--write", action="store_true", help="write the golden file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(), cluster_of_its_own() as cluster, arena_on(cluster) as arena:

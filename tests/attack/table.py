@@ -7,4 +7,10 @@ from typing import Final
 from tests.attack import escape, exhaustion, lies, names, nodes
 from tests.attack.attack import Attack
 
-TABLE: Final[tuple[Attack, ...]] = (*escape.ROWS, *names.ROWS, *lies.ROWS, *exhaustion.ROWS, *nodes.ROWS)
+TABLE: Final[tuple[Attack, ...]] = (
+    *escape.ROWS,
+    *names.ROWS,
+    *lies.ROWS,
+    *exhaustion.ROWS,
+    *nodes.ROWS,
+)

@@ -29,17 +29,35 @@ def main(arguments: Sequence[str]) -> int:
         _go_on_with_plots(arguments)
     from tests.bench import run  # noqa: PLC0415 - what it needs is there by now
 
-    parser = argparse.ArgumentParser(prog="tests.bench", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument(
-        "--rows", default="", help=f"some of {','.join(run.NAMES)}; {','.join(run.APART)} only when named"
+    parser = argparse.ArgumentParser(
+        prog="tests.bench", description=(__doc__ or "").split("\n\n", maxsplit=1)[0]
     )
-    parser.add_argument("--quick", action="store_true", help="fewer samples and rows: three minutes")
     parser.add_argument(
-        "--results", type=Path, default=CHECKOUT / "bench/results", help="where results go (%(default)s)"
+        "--rows",
+        default="",
+        help=f"some of {','.join(run.NAMES)}; {','.join(run.APART)} only when named",
     )
-    parser.add_argument("--home", type=Path, help="use the cluster that is up there, and leave it up")
-    parser.add_argument("--report", type=Path, metavar="JSON", help="only make the HTML report of an earlier run")
-    parser.add_argument("--record", type=Path, metavar="JSON", help="write a whole run into SPECIFICATION.rst and docs")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer samples and rows: three minutes"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=CHECKOUT / "bench/results",
+        help="where results go (%(default)s)",
+    )
+    parser.add_argument(
+        "--home", type=Path, help="use the cluster that is up there, and leave it up"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="JSON", help="only make the HTML report of an earlier run"
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="JSON",
+        help="write a whole run into SPECIFICATION.rst and docs",
+    )
     options = parser.parse_args(arguments)
     if options.record:
         return run.record(options.record)

@@ -45,7 +45,9 @@ class Background:
         connections = [self._connect() for _ in range(_CONNECTIONS)]
         began = time.perf_counter()
         for number, connection in enumerate(connections):
-            thread = threading.Thread(target=self._work, args=(number, began, connection), daemon=True)
+            thread = threading.Thread(
+                target=self._work, args=(number, began, connection), daemon=True
+            )
             self._threads.append(thread)
             thread.start()
         return self
@@ -77,5 +79,7 @@ class Background:
     def _request(self, number: int) -> Request:
         # Of _CONNECTIONS, an even number, each would else only read or only write.
         if (number + number // _CONNECTIONS) % 2:
-            return self._account.request("PUT", f"{CONTAINER}/written-{number % _CONNECTIONS}", body=bytes(_BYTES))
+            return self._account.request(
+                "PUT", f"{CONTAINER}/written-{number % _CONNECTIONS}", body=bytes(_BYTES)
+            )
         return self._account.request("GET", f"{CONTAINER}/read")

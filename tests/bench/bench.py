@@ -55,7 +55,9 @@ class Family:
     suffix: str = ""
     notes: tuple[str, ...] = ()
 
-    def figures(self, treatments: Iterable[Treatment], samples: dict[str, list[float]]) -> list[Figure]:
+    def figures(
+        self, treatments: Iterable[Treatment], samples: dict[str, list[float]]
+    ) -> list[Figure]:
         return [
             Figure(
                 key=f"{self.row}.{treatment.key}{self.suffix}",

@@ -64,7 +64,9 @@ class Clients:
 
     def __enter__(self) -> Self:
         for _ in range(os.cpu_count() or 1):
-            process = subprocess.Popen(_COMMAND, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                _COMMAND, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
             self._stack.enter_context(process)
             self._stack.callback(process.terminate)
             self._processes.append(process)
@@ -73,7 +75,9 @@ class Clients:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def run(self, address: Address, request: Request, clients: int, seconds: float, *, hashes: bool) -> Crowded:
+    def run(
+        self, address: Address, request: Request, clients: int, seconds: float, *, hashes: bool
+    ) -> Crowded:
         """Load for so many seconds, and until each has the answer to its last request; without clients only time passes."""
         if not clients:
             time.sleep(seconds)
@@ -126,7 +130,9 @@ def serve() -> None:
 def _run(load: Load) -> Crowded:
     crowd = Crowd(load.address, load.clients, _Fixity if load.hashes else Unread)
     try:
-        return crowd.run(Request(load.head.encode("latin-1"), text=load.head.partition(" HTTP")[0]), load.seconds)
+        return crowd.run(
+            Request(load.head.encode("latin-1"), text=load.head.partition(" HTTP")[0]), load.seconds
+        )
     finally:
         crowd.close()
 

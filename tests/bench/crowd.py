@@ -76,7 +76,9 @@ class _Member:
 class Crowd:
     """``clients`` open connections to one server, kept over several :meth:`run`."""
 
-    def __init__(self, address: Address, clients: int, make_reader: Callable[[], Reader] = Unread) -> None:
+    def __init__(
+        self, address: Address, clients: int, make_reader: Callable[[], Reader] = Unread
+    ) -> None:
         self._address = address
         self._make_reader = make_reader
         self._poll = select.epoll()

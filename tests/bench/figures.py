@@ -32,7 +32,9 @@ class Value:
         """``1.23x (1.20 to 1.27)``."""
         digits = 2 if abs(self.at) < 100 else 0
         tight = "" if unit == "x" else " "
-        spread = f" ({self.low:.{digits}f} to {self.high:.{digits}f})" if self.low != self.high else ""
+        spread = (
+            f" ({self.low:.{digits}f} to {self.high:.{digits}f})" if self.low != self.high else ""
+        )
         return f"{self.at:.{digits}f}{tight}{unit}{spread}"
 
 
@@ -81,16 +83,23 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         """With the raw samples."""
         value = self.value() if self.treated else None
-        return asdict(self) | {"value": asdict(value) if value else None, "shown_unit": self.shown_unit}
+        return asdict(self) | {
+            "value": asdict(value) if value else None,
+            "shown_unit": self.shown_unit,
+        }
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Figure:
-        return cls(**{name: value for name, value in found.items() if name not in {"value", "shown_unit"}})
+        return cls(
+            **{name: value for name, value in found.items() if name not in {"value", "shown_unit"}}
+        )
 
 
 # The terminal, the verdict, the file, the table and the plots ask for the same.
 @lru_cache(maxsize=512)
-def _value(treated: tuple[float, ...], plain: tuple[float, ...], share: float | None, block: int) -> Value:
+def _value(
+    treated: tuple[float, ...], plain: tuple[float, ...], share: float | None, block: int
+) -> Value:
     at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share, block))
     return Value(at, quantile(draws, 0.025), quantile(draws, 0.975)) if draws else Value(at, at, at)
 
@@ -104,7 +113,9 @@ def _standing_for(samples: Sequence[float], share: float | None) -> float:
     return statistics.fmean(samples) if share is None else quantile(sorted(samples), share)
 
 
-def _drawn(treated: Sequence[float], plain: Sequence[float], share: float | None, block: int) -> list[float]:
+def _drawn(
+    treated: Sequence[float], plain: Sequence[float], share: float | None, block: int
+) -> list[float]:
     count = len(treated)
     blocks = [range(at, min(at + block, count)) for at in range(0, count, block)]
     if len(blocks) < 2:
@@ -112,7 +123,9 @@ def _drawn(treated: Sequence[float], plain: Sequence[float], share: float | None
     dice = random.Random(count)  # noqa: S311 - the same report from the same samples
     found = []
     for _ in range(_DRAWS):
-        chosen = [at for drawn in dice.choices(blocks, k=min(len(blocks), _DRAWN_MAX)) for at in drawn]
+        chosen = [
+            at for drawn in dice.choices(blocks, k=min(len(blocks), _DRAWN_MAX)) for at in drawn
+        ]
         beside = [plain[at] for at in chosen] if len(plain) == count else plain
         found.append(_measure([treated[at] for at in chosen], beside, share))
     return found

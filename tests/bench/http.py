@@ -40,9 +40,15 @@ class Request:
     text: str = ""
 
 
-def make_request(method: str, path: str, headers: Mapping[str, str], body: bytes | memoryview = b"") -> Request:
+def make_request(
+    method: str, path: str, headers: Mapping[str, str], body: bytes | memoryview = b""
+) -> Request:
     """``path`` is the whole path, quoted."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: bench",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     if body or method in {"PUT", "POST"}:
         lines.append(f"Content-Length: {len(body)}")
     storlet = headers.get("X-Run-Storlet")
@@ -147,7 +153,9 @@ class Answer:
         """Raise what it was when it was no success."""
         if self.status // 100 != 2:
             line = self.head.partition(b"\r\n")[0].decode("latin-1")
-            raise BadAnswer(f"{request.text}: {line} {self.refusal.decode(errors='replace').strip()}")
+            raise BadAnswer(
+                f"{request.text}: {line} {self.refusal.decode(errors='replace').strip()}"
+            )
 
 
 @dataclass(frozen=True)

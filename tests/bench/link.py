@@ -47,7 +47,18 @@ class Link:
     def _make(self) -> None:
         inside = ("netns", "exec", self._namespace, "ip")
         _ip("netns", "add", self._namespace)
-        _ip("link", "add", self._ours, "type", "veth", "peer", "name", self._theirs, "netns", self._namespace)
+        _ip(
+            "link",
+            "add",
+            self._ours,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            self._theirs,
+            "netns",
+            self._namespace,
+        )
         _ip("addr", "add", f"{_OUR_ADDRESS}/30", "dev", self._ours)
         _ip(*inside, "addr", "add", f"{_THEIR_ADDRESS}/30", "dev", self._theirs)
         _ip("link", "set", self._ours, "up")

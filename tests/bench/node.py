@@ -43,12 +43,18 @@ class Node:
 
     def of(self, account: str) -> messages.Sandbox | None:
         """The sandbox of an account that runs."""
-        found = [s for s in self.sandboxes() if s.account == account and s.container and s.state == "running"]
+        found = [
+            s
+            for s in self.sandboxes()
+            if s.account == account and s.container and s.state == "running"
+        ]
         return found[0] if found else None
 
     def wait_for_spares(self, count: int, seconds: float) -> bool:
         """Whether so many unassigned sandboxes run, waiting for them."""
-        return wait(lambda: len([s for s in self.sandboxes() if s.state == "spare"]) >= count, seconds)
+        return wait(
+            lambda: len([s for s in self.sandboxes() if s.state == "spare"]) >= count, seconds
+        )
 
 
 def wait(condition: Callable[[], object], seconds: float) -> bool:
@@ -97,12 +103,19 @@ class CpuTimes:
         found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError, IndexError):
-                name, _, rest = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+                name, _, rest = (
+                    (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+                )
                 words = rest.split()
-                found[int(entry.name)] = (name.partition("(")[2], (int(words[11]) + int(words[12])) / tick)
+                found[int(entry.name)] = (
+                    name.partition("(")[2],
+                    (int(words[11]) + int(words[12])) / tick,
+                )
         return cls(time.monotonic(), found)
 
-    def busiest(self, before: CpuTimes, names: dict[int, str], count: int = 3) -> list[tuple[str, float]]:
+    def busiest(
+        self, before: CpuTimes, names: dict[int, str], count: int = 3
+    ) -> list[tuple[str, float]]:
         """Who used most since ``before``, with the share of one CPU; ``names`` says what a pid is for people."""
         wall = self.at - before.at
         shares = [
@@ -114,5 +127,7 @@ class CpuTimes:
 
 def names_of(cluster: Cluster) -> dict[int, str]:
     """What the processes of a cluster are called, and the benchmark itself."""
-    named = {item["pid"]: str(item["name"]) for item in cluster.description["processes"] if item["pid"]}
+    named = {
+        item["pid"]: str(item["name"]) for item in cluster.description["processes"] if item["pid"]
+    }
     return {**named, os.getpid(): "the benchmark's client"}

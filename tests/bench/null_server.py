@@ -13,7 +13,9 @@ from typing import Final
 
 _CHUNK: Final = bytes(64 * 1024)
 _CHUNKS: Final = 1600
-_SMALL: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + bytes(1024)
+_SMALL: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + bytes(1024)
+)
 
 
 def serve() -> None:

@@ -19,7 +19,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 #: What the filter needs of its rules when it is not to ask any.
-_NO_RULES: Final = SimpleNamespace(handler=lambda _environ, _place, default: default, refusal_of=lambda _: None)
+_NO_RULES: Final = SimpleNamespace(
+    handler=lambda _environ, _place, default: default, refusal_of=lambda _: None
+)
 
 
 def serve(conf_dir: str) -> None:

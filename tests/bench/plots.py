@@ -63,7 +63,9 @@ def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
             alike = [figure for figure in ratios if figure.is_rate == is_rate]
             pictures += [_ratios(row, alike, promised)] if alike else []
         units = dict.fromkeys(figure.unit for figure in values)
-        pictures += [_values(row, [one for one in values if one.unit == unit], promised) for unit in units]
+        pictures += [
+            _values(row, [one for one in values if one.unit == unit], promised) for unit in units
+        ]
         if row in _DISTRIBUTED:
             pictures += _distributions(row, ratios)
     return pictures
@@ -71,16 +73,24 @@ def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
 
 def promised_ratios(figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
     """One picture of every ratio that is promised: where less is better, and where more is."""
-    covered = [one for one in figures if one.is_ratio and any(promise.covers(one.key) for promise in promised)]
+    covered = [
+        one
+        for one in figures
+        if one.is_ratio and any(promise.covers(one.key) for promise in promised)
+    ]
     halves = [[one for one in covered if one.is_rate == is_rate] for is_rate in (False, True)]
     heights = [len(half) + 3 for half in halves]
     picture = Picture(figsize=(WIDTH, 0.27 * sum(heights)), layout="constrained")
-    for axes, half, better in zip(picture.subplots(2, height_ratios=heights), halves, ("less", "more"), strict=True):
+    for axes, half, better in zip(
+        picture.subplots(2, height_ratios=heights), halves, ("less", "more"), strict=True
+    ):
         axes.axvline(1.0, color=_PLAIN, linewidth=1)
         _points(axes, half, promised)
         axes.set_xscale("log")
         low, high = axes.get_xlim()
-        ticks = [tick for tick in (_TICKS if high < low * _SPAN else _FEW_TICKS) if low <= tick <= high]
+        ticks = [
+            tick for tick in (_TICKS if high < low * _SPAN else _FEW_TICKS) if low <= tick <= high
+        ]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_title(f"{better} is better", loc="left")
@@ -94,7 +104,9 @@ def _ratios(row: str, figures: Sequence[Figure], promised: Sequence[Promise]) ->
     _points(axes, figures, promised)
     units = ", ".join(dict.fromkeys(figure.unit for figure in figures))
     better = "more" if figures[0].is_rate else "less"
-    axes.set_xlabel(f"{_COMPARED.get(row, 'storlet / plain Swift')} (ratio of {units}, {better} is better)\n{_KEY}")
+    axes.set_xlabel(
+        f"{_COMPARED.get(row, 'storlet / plain Swift')} (ratio of {units}, {better} is better)\n{_KEY}"
+    )
     axes.set_title(_title(row), loc="left")
     return svg(picture)
 
@@ -127,14 +139,22 @@ def _points(axes: Any, figures: Sequence[Figure], promised: Sequence[Promise]) -
 
 def _bounds(figure: Figure, promised: Iterable[Promise]) -> list[float]:
     covering = [promise for promise in promised if promise.covers(figure.key)]
-    return [bound for promise in covering for bound in (promise.low, promise.high) if abs(bound) != float("inf")]
+    return [
+        bound
+        for promise in covering
+        for bound in (promise.low, promise.high)
+        if abs(bound) != float("inf")
+    ]
 
 
 def _distributions(row: str, figures: Sequence[Figure]) -> list[str]:
     """How many samples are below each time: for the figures whose medians stand for them."""
     medians = [figure for figure in figures if figure.quantile == 0.5]
     if row == "traffic":
-        return [_distribution([figure], f"{row}: all samples, {figure.title.partition(',')[0]}") for figure in medians]
+        return [
+            _distribution([figure], f"{row}: all samples, {figure.title.partition(',')[0]}")
+            for figure in medians
+        ]
     return [_distribution(medians, f"{row}: all samples")] if medians else []
 
 
@@ -159,7 +179,9 @@ def _stacks(row: str, figures: Sequence[Figure]) -> str:
     """A bar for each treatment, made of its stages; all in one order, so that bars can be compared."""
     bars: dict[str, dict[str, float]] = {}
     for figure in figures:
-        bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = figure.value().at
+        bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = (
+            figure.value().at
+        )
     longest = max(bar[SUM] for bar in bars.values())
     picture = Picture(figsize=(WIDTH, 7.2), layout="constrained")
     axes = picture.subplots()

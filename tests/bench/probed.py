@@ -54,7 +54,9 @@ class ProbedServers:
         together: dict[str, dict[str, int]] = {}
         for said in self._command("take"):
             for identity, stamps in json.loads(said).items():
-                together.setdefault(identity, {}).update(zip(stamps[::2], stamps[1::2], strict=True))
+                together.setdefault(identity, {}).update(
+                    zip(stamps[::2], stamps[1::2], strict=True)
+                )
         return together
 
     def _command(self, command: str) -> list[bytes]:
@@ -96,16 +98,31 @@ def _configure(site: Site, place: Path, ports: dict[str, int]) -> None:
     for pattern in ("swift.conf", "*.ring.gz", "object.builder"):
         for path in cluster.glob(pattern):
             shutil.copy(path, place)
-    devices = [{"device": disk, "zone": node, "port": ports[f"object-{node}"]} for disk, node in DISKS.items()]
-    rings = {"directory": str(place), "rings": [{"file": "object", "replicas": 3, "devices": devices}]}
+    devices = [
+        {"device": disk, "zone": node, "port": ports[f"object-{node}"]}
+        for disk, node in DISKS.items()
+    ]
+    rings = {
+        "directory": str(place),
+        "rings": [{"file": "object", "replicas": 3, "devices": devices}],
+    }
     plan = place / "rings.json"
     plan.write_text(json.dumps(rings), encoding="utf-8")
-    command = [str(site.cluster.venv / "bin/python3"), "-m", "storlet_middleware.aio.rings", str(plan)]
+    command = [
+        str(site.cluster.venv / "bin/python3"),
+        "-m",
+        "storlet_middleware.aio.rings",
+        str(plan),
+    ]
     subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True)
     for name, port in ports.items():
         parser = configparser.RawConfigParser(default_section="\0")
         parser.read(site.cluster.process(name).config or "", encoding="utf-8")
-        for option, value in {"bind_port": port, "swift_dir": place, "log_name": f"probed-{name}"}.items():
+        for option, value in {
+            "bind_port": port,
+            "swift_dir": place,
+            "log_name": f"probed-{name}",
+        }.items():
             parser.set("DEFAULT", option, str(value))
         with (place / f"{name}.conf").open("w", encoding="utf-8") as file:
             parser.write(file)
@@ -119,13 +136,29 @@ def _start(site: Site, place: Path, name: str, stack: contextlib.ExitStack) -> N
     python, script = str(site.cluster.venv / "bin/python3"), Path(probed_server.__file__).name
     server = f"swift-{name.partition('-')[0]}-server"
     become = ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--pdeathsig", "KILL"]
-    command = [*become, python, str(place / script), str(place), server, str(place / f"{name}.conf"), "-v"]
+    command = [
+        *become,
+        python,
+        str(place / script),
+        str(place),
+        server,
+        str(place / f"{name}.conf"),
+        "-v",
+    ]
     # `down` finds the processes of a cluster by this mark.
     mark = {MARK: f"{site.cluster.node_id}/probed-{name}"}
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/", "PYTHONWARNINGS": "ignore", **mark}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "HOME": "/",
+        "PYTHONWARNINGS": "ignore",
+        **mark,
+    }
     with (place / f"{name}.log").open("ab") as log:
         nowhere = subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=nowhere, stdout=log, stderr=log, env=environment, cwd="/")
+        process = subprocess.Popen(
+            command, stdin=nowhere, stdout=log, stderr=log, env=environment, cwd="/"
+        )
     stack.callback(process.wait)
     stack.callback(process.kill)
 

@@ -132,7 +132,9 @@ def place_of(probe: Probe) -> tuple[Any, str]:
     return owner, name
 
 
-def wrapped(function: Callable[..., Any], probe: Probe, stamp: Callable[[str], None]) -> Callable[..., Any]:
+def wrapped(
+    function: Callable[..., Any], probe: Probe, stamp: Callable[[str], None]
+) -> Callable[..., Any]:
     """``function`` with the stamps of ``probe``."""
     before, after = probe.before, probe.after
 
@@ -162,7 +164,9 @@ class Edge:
         """Swift's server looks for the pipeline's own attributes."""
         return getattr(self._app, name)
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         """WSGI."""
         if environ["PATH_INFO"] == "/probes":
             return self._obey(environ["QUERY_STRING"], start_response)
@@ -185,7 +189,9 @@ class Edge:
         else:
             {"on": self._switch.on, "off": self._switch.off}[command]()
         body = json.dumps(taken, separators=(",", ":")).encode()
-        start_response("200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/json")])
+        start_response(
+            "200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/json")]
+        )
         return [body]
 
 

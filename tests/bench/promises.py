@@ -24,13 +24,18 @@ from typing import Final
 from tests.bench.figures import Figure
 
 SPECIFICATION: Final = Path(__file__).resolve().parents[2] / "SPECIFICATION.rst"
-SECTION: Final = re.compile(r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL)
+SECTION: Final = re.compile(
+    r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL
+)
 ROW: Final = re.compile(
-    r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)", re.MULTILINE
+    r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)",
+    re.MULTILINE,
 )
 _SHOWN: Final = re.compile(r"``make bench ROWS=([a-z]+)``((?: ``[a-z0-9_.*]+``)+)")
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
-_RANGE: Final = re.compile(rf"(?:(at most|at least) {_NUMBER}|between {_NUMBER} and {_NUMBER}) ?(x|[A-Za-z/]+)$")
+_RANGE: Final = re.compile(
+    rf"(?:(at most|at least) {_NUMBER}|between {_NUMBER} and {_NUMBER}) ?(x|[A-Za-z/]+)$"
+)
 
 KEPT: Final = "kept"
 CLOSE: Final = "close"
@@ -90,7 +95,9 @@ def promise_of(row: re.Match[str]) -> Promise:
     """A match of :data:`ROW`; raises :class:`BadPromise`."""
     shown, number = _SHOWN.fullmatch(row["shown"].strip()), _RANGE.fullmatch(row["number"].strip())
     if shown is None or number is None:
-        raise BadPromise(f"{row['text']!r}: {row['number']!r} or {row['shown']!r} is not of the form that is agreed")
+        raise BadPromise(
+            f"{row['text']!r}: {row['number']!r} or {row['shown']!r} is not of the form that is agreed"
+        )
     side, bound, low, high, unit = number.groups()
     least = float(low) if low else float(bound) if side == "at least" else float("-inf")
     most = float(high) if high else float(bound) if side == "at most" else float("inf")
@@ -106,7 +113,9 @@ def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str
             if not figure.treated or not promise.covers(figure.key):
                 continue
             if promise.unit != figure.shown_unit:
-                raise BadPromise(f"{promise.text!r} promises {promise.unit}, {figure.key} is in {figure.shown_unit}")
+                raise BadPromise(
+                    f"{promise.text!r} promises {promise.unit}, {figure.key} is in {figure.shown_unit}"
+                )
             word = promise.judge(figure)
             before = found.get(figure.key)
             if before is None or _ORDER.index(word) > _ORDER.index(before.word):
@@ -114,8 +123,14 @@ def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str
     return found
 
 
-def unshown(promises: Iterable[Promise], figures: Sequence[Figure], rows: Iterable[str]) -> list[Promise]:
+def unshown(
+    promises: Iterable[Promise], figures: Sequence[Figure], rows: Iterable[str]
+) -> list[Promise]:
     """Promises of the ``rows`` that were run about which nothing was measured."""
     keys = [figure.key for figure in figures if figure.treated]
     wanted = set(rows)
-    return [promise for promise in promises if promise.row in wanted and not any(map(promise.covers, keys))]
+    return [
+        promise
+        for promise in promises
+        if promise.row in wanted and not any(map(promise.covers, keys))
+    ]

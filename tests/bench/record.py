@@ -36,12 +36,16 @@ def recorded(text: str, result: Mapping[str, Any]) -> str:
     rows = {promise.row for promise in promises.read(text)}
     missing = sorted(row for row in rows if f"row {row}" not in result["facts"])
     if missing or result["plan"]["name"] != "full":
-        raise NoWholeRun(f"plan {result['plan']['name']}, without rows {', '.join(missing) or 'missing'}")
+        raise NoWholeRun(
+            f"plan {result['plan']['name']}, without rows {', '.join(missing) or 'missing'}"
+        )
     facts = result["facts"]
     line = f"Measured {result['at'][:10]} at {facts.get('commit', 'no commit')}, by ``make bench``: {facts['machine']}."
     section = promises.SECTION.search(text)
     if section is None or not _MEASURED.search(section[1]):
-        raise NoWholeRun("the specification has no section Speed with a line that begins with Measured")
+        raise NoWholeRun(
+            "the specification has no section Speed with a line that begins with Measured"
+        )
     changed = _MEASURED.sub(line, section[1], count=1)
     changed = promises.ROW.sub(lambda row: _with_figures(row, figures), changed)
     return text[: section.start(1)] + changed + text[section.end(1) :]
@@ -68,7 +72,9 @@ def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
 
 def _said(figure: Figure, promise: promises.Promise) -> str:
     value, unit = figure.value().at, figure.shown_unit
-    number = f"{value:.0f}" if unit == "errors" else f"{value:{_FINE if promise.is_fine else _COARSE}}"
+    number = (
+        f"{value:.0f}" if unit == "errors" else f"{value:{_FINE if promise.is_fine else _COARSE}}"
+    )
     word = promise.judge(figure)
     # Whatever is not kept is marked: a number that was rounded may look as if it were.
     mark = "" if word == promises.KEPT else f" ({word.lower()})"

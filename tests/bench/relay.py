@@ -34,7 +34,9 @@ _Way = Queue[tuple[float, bytes]]
 def relay(target: Address, seconds: float) -> Iterator[Address]:
     """A relay to ``target`` in a process of its own: where it listens."""
     command = [sys.executable, "-m", "tests.bench.relay", target[0], str(target[1]), str(seconds)]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         try:
             if process.stdout is None:
                 raise RuntimeError("no pipe to the relay")
@@ -51,12 +53,16 @@ async def serve(target: Address, seconds: float) -> None:
     async def connect(reader: StreamReader, writer: StreamWriter) -> None:
         await _between(reader, writer, target, seconds)
 
-    server = await asyncio.start_server(connect, "127.0.0.1", 0, limit=_PIECE_BYTES, backlog=_BACKLOG)
+    server = await asyncio.start_server(
+        connect, "127.0.0.1", 0, limit=_PIECE_BYTES, backlog=_BACKLOG
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await owner_left.wait()
 
 
-async def _between(reader: StreamReader, writer: StreamWriter, target: Address, seconds: float) -> None:
+async def _between(
+    reader: StreamReader, writer: StreamWriter, target: Address, seconds: float
+) -> None:
     """One connection, until both directions have ended or one of the two sides has gone."""
     writers = [writer]
     try:

@@ -36,8 +36,13 @@ def render(result: Mapping[str, Any], promised: Sequence[promises.Promise]) -> s
     """``result`` as it is in the JSON file."""
     figures = [Figure.from_json(found) for found in result["figures"]]
     verdicts = promises.verdicts(promised, figures)
-    facts = "".join(f"<tr><td>{escape(key)}</td><td>{escape(text)}</td></tr>" for key, text in result["facts"].items())
-    faults = "".join(f"<p class=short>{escape(text)}</p>" for text in [*result["faults"], *result["short"]])
+    facts = "".join(
+        f"<tr><td>{escape(key)}</td><td>{escape(text)}</td></tr>"
+        for key, text in result["facts"].items()
+    )
+    faults = "".join(
+        f"<p class=short>{escape(text)}</p>" for text in [*result["faults"], *result["short"]]
+    )
     blocks = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Storlets: speed, {result['at']}</title>",
         f"<style>{_STYLE}</style><h1>What a storlet costs</h1><p>{result['at']}, plan <i>{result['plan']['name']}</i>. {_HOW}</p>",
@@ -62,7 +67,11 @@ def _table(figures: Sequence[Figure], verdicts: Mapping[str, promises.Verdict]) 
         own, plain = figure.sides()
         other = f"{plain:.2f} {figure.unit}" if plain is not None else ""
         verdict = verdicts.get(figure.key)
-        said = f"<td class={verdict.word.lower()}>{verdict.promise}: {verdict.word}" if verdict else "<td>"
+        said = (
+            f"<td class={verdict.word.lower()}>{verdict.promise}: {verdict.word}"
+            if verdict
+            else "<td>"
+        )
         lines.append(
             f"<tr><td>{escape(figure.title)}{notes}<td class=n>{own:.2f} {figure.unit}<td class=n>{other}"
             f"<td class=n>{figure.value().text(figure.shown_unit)}{said}</tr>"

@@ -70,7 +70,9 @@ def run(choice: Choice) -> int:
     _write(choice.results, result, promised)
     for text in [*faults, *short]:
         print(text)
-    print(f"{len(figures)} figures in {progress.seconds:.0f} s; {len(short)} fall short of SPECIFICATION.rst")
+    print(
+        f"{len(figures)} figures in {progress.seconds:.0f} s; {len(short)} fall short of SPECIFICATION.rst"
+    )
     return 1 if faults or short else 0
 
 
@@ -95,7 +97,9 @@ def record(path: Path) -> int:
     from tests.bench import plots  # noqa: PLC0415 - needs matplotlib
 
     promises.SPECIFICATION.write_text(text, encoding="utf-8")
-    _PICTURE.write_text(plots.promised_ratios(figures_of(result), promises.read(text)), encoding="utf-8")
+    _PICTURE.write_text(
+        plots.promised_ratios(figures_of(result), promises.read(text)), encoding="utf-8"
+    )
     print(f"{promises.SPECIFICATION}\n{_PICTURE}")
     return 0
 
@@ -112,7 +116,9 @@ def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
         bench.progress.say(faults[-1])
     seconds = time.monotonic() - began
     share = (_client_seconds() - cpu) / seconds
-    bench.facts[f"row {row.name}"] = f"{seconds:.0f} s, in which the client used {share:.0%} of one CPU"
+    bench.facts[f"row {row.name}"] = (
+        f"{seconds:.0f} s, in which the client used {share:.0%} of one CPU"
+    )
     bench.progress.say(f"  ({bench.facts[f'row {row.name}']})")
 
 
@@ -122,7 +128,9 @@ def _client_seconds() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
-def _shortcomings(promised: Sequence[promises.Promise], figures: Sequence[Figure], rows: Sequence[Row]) -> list[str]:
+def _shortcomings(
+    promised: Sequence[promises.Promise], figures: Sequence[Figure], rows: Sequence[Row]
+) -> list[str]:
     """What falls short, and what was promised and not measured."""
     found = promises.verdicts(promised, figures)
     texts = [
@@ -131,7 +139,9 @@ def _shortcomings(promised: Sequence[promises.Promise], figures: Sequence[Figure
         if figure.key in found and found[figure.key].word == promises.SHORT
     ]
     missing = promises.unshown(promised, figures, [row.name for row in rows])
-    return texts + [f"NOT MEASURED {' '.join(promise.patterns)}: {promise.text}" for promise in missing]
+    return texts + [
+        f"NOT MEASURED {' '.join(promise.patterns)}: {promise.text}" for promise in missing
+    ]
 
 
 def _write(results: Path, result: dict[str, Any], promised: Sequence[promises.Promise]) -> None:

@@ -32,7 +32,8 @@ class Progress:
         self._row, self._about = title, about_seconds
         self._clear()
         print(
-            f"{self.seconds:5.0f} s  # {title} (about {about_seconds} s; to the end {_minutes(self._left)})", flush=True
+            f"{self.seconds:5.0f} s  # {title} (about {about_seconds} s; to the end {_minutes(self._left)})",
+            flush=True,
         )
 
     def step(self, number: int, of: int, what: str = "") -> None:

@@ -41,18 +41,26 @@ class Code:
     data: bytes
 
     def headers(self) -> dict[str, str]:
-        return {**_META, "X-Object-Meta-Storlet-Language": self.language, "X-Object-Meta-Storlet-Main": self.main}
+        return {
+            **_META,
+            "X-Object-Meta-Storlet-Language": self.language,
+            "X-Object-Meta-Storlet-Main": self.main,
+        }
 
 
 def python_code(file: str, main: str, name: str = "") -> Code:
     """One of ``tests/bench/storlets``; under another ``name`` it is a storlet that no node has seen."""
     name = name or file
-    return Code(name, "python", f"{name.removesuffix('.py')}.{main}", (STORLETS / file).read_bytes())
+    return Code(
+        name, "python", f"{name.removesuffix('.py')}.{main}", (STORLETS / file).read_bytes()
+    )
 
 
 def java_identity(java_dir: str, name: str = "") -> Code:
     """The sample ``java_identity``."""
-    manifest = json.loads((CHECKOUT / "storlets/java_identity/manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads(
+        (CHECKOUT / "storlets/java_identity/manifest.json").read_text(encoding="utf-8")
+    )
     jar = Path(java_dir, SAMPLE_JARS, manifest["file"])
     return Code(name or jar.name, "java", manifest["main"], jar.read_bytes())
 
@@ -83,10 +91,16 @@ class Account:
         return self._path.rpartition("/")[2]
 
     def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | memoryview = b""
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | memoryview = b"",
     ) -> Request:
         """A request to make once and to send often."""
-        return make_request(method, self.path_of(path), {"X-Auth-Token": self.token, **(headers or {})}, body)
+        return make_request(
+            method, self.path_of(path), {"X-Auth-Token": self.token, **(headers or {})}, body
+        )
 
     def path_of(self, path: str) -> str:
         """Of a container or an object; empty: of the account."""
@@ -105,7 +119,11 @@ class Account:
             self._connection = None
 
     def send(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | memoryview = b""
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | memoryview = b"",
     ) -> Timing:
         """One request, made and sent."""
         return self.connection.exchange(self.request(method, path, headers, body))
@@ -191,7 +209,8 @@ class Site:
             Treatment(
                 f"{language}.{place}",
                 f"{language.capitalize()}, {'object node' if place == 'object' else 'proxy'}",
-                {"X-Run-Storlet": names[language]} | ({"X-Storlet-Run-On-Proxy": ""} if place == "proxy" else {}),
+                {"X-Run-Storlet": names[language]}
+                | ({"X-Storlet-Run-On-Proxy": ""} if place == "proxy" else {}),
             )
             for language in languages or names
             for place in ("object", "proxy")
@@ -210,5 +229,11 @@ class Site:
 
 def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
     """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the cluster down."""
-    command = ["sh", "-c", 'read -r _; mv "$1" "$1.old" 2>/dev/null; rm -rf "$1.old"', "sh", str(home)]
+    command = [
+        "sh",
+        "-c",
+        'read -r _; mv "$1" "$1.old" 2>/dev/null; rm -rf "$1.old"',
+        "sh",
+        str(home),
+    ]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)

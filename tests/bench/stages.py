@@ -66,7 +66,12 @@ _IN: Final[Course] = (
     ("rules.out", "rules"),
 )
 _ADMITTED: Final[Course] = (("rights.out", "rights"), ("version.out", "version"), ("get.in", REST))
-_BACKEND: Final[Course] = (("swift.in", "middlewares"), ("hop.out", "swift"), ("node.in", "hop"), ("disk.in", REST))
+_BACKEND: Final[Course] = (
+    ("swift.in", "middlewares"),
+    ("hop.out", "swift"),
+    ("node.in", "hop"),
+    ("disk.in", REST),
+)
 _PLAIN_NODE: Final[Course] = (("node.given", "object"),)
 _BACK: Final[Course] = (("hop.back", "hop_back"), ("swift.out", "swift"))
 _RUN: Final[Course] = (
@@ -80,7 +85,14 @@ _RUN: Final[Course] = (
 _OUT: Final[Course] = (("end.in", "answer"), ("end.out", "account"), (WHOLE, "answer"))
 #: By where the storlet runs.
 COURSES: Final[Mapping[str, Course]] = {
-    "plain": (*_IN, *_BACKEND, *_PLAIN_NODE, *_BACK, ("proxy.out", "middlewares"), (WHOLE, "answer")),
+    "plain": (
+        *_IN,
+        *_BACKEND,
+        *_PLAIN_NODE,
+        *_BACK,
+        ("proxy.out", "middlewares"),
+        (WHOLE, "answer"),
+    ),
     "object": (
         *_IN,
         *_ADMITTED,
@@ -160,4 +172,6 @@ class StorletTimes:
 
 def ended(said: Iterable[StorletTimes]) -> dict[int, dict[str, int]]:
     """The stamps of each run of which a later one at the same worker has told, by when it began."""
-    return {one.before[0]: dict(zip(STORLET, one.before, strict=True)) for one in said if one.before}
+    return {
+        one.before[0]: dict(zip(STORLET, one.before, strict=True)) for one in said if one.before
+    }

@@ -82,7 +82,9 @@ class StorageNode:
             if (group / "io.max").exists():
                 (group / "io.max").write_text(f"{number} rbps={bytes_per_second}", encoding="ascii")
             else:
-                (group / "blkio.throttle.read_bps_device").write_text(f"{number} {bytes_per_second}", encoding="ascii")
+                (group / "blkio.throttle.read_bps_device").write_text(
+                    f"{number} {bytes_per_second}", encoding="ascii"
+                )
 
     def forget(self) -> None:
         """Have nothing of the objects in the page cache: the next to read them reads the disk."""
@@ -96,7 +98,10 @@ class StorageNode:
 
     def section(self) -> tuple[str, dict[str, object]]:
         """Of the cluster's options: the storage policy."""
-        return f"swift.conf:storage-policy:{self.index}", {"name": self.policy, "policy_type": "replication"}
+        return f"swift.conf:storage-policy:{self.index}", {
+            "name": self.policy,
+            "policy_type": "replication",
+        }
 
     def log_end(self) -> str:
         return (self.place / "log").read_text(encoding="utf-8", errors="replace")[-500:].strip()
@@ -109,7 +114,10 @@ def storage_nodes(site: Site, count: int, size: int) -> Iterator[list[StorageNod
     subnet = f"198.19.{secrets.randbelow(256)}"
     with contextlib.ExitStack() as stack:
         try:
-            nodes = [_with_disk(site, number, f"{subnet}.{4 * number + 2}", size, stack) for number in range(count)]
+            nodes = [
+                _with_disk(site, number, f"{subnet}.{4 * number + 2}", size, stack)
+                for number in range(count)
+            ]
             _build_rings(site, nodes)
             site.configure(dict(node.section() for node in nodes))
             for number, node in enumerate(nodes):
@@ -119,7 +127,9 @@ def storage_nodes(site: Site, count: int, size: int) -> Iterator[list[StorageNod
         yield nodes
 
 
-def _with_disk(site: Site, number: int, address: str, size: int, stack: contextlib.ExitStack) -> StorageNode:
+def _with_disk(
+    site: Site, number: int, address: str, size: int, stack: contextlib.ExitStack
+) -> StorageNode:
     """The process, as far as its disk."""
     policy, place = f"node-{number}", site.cluster.home.resolve() / f"nodes/{number}"
     place.mkdir(parents=True)
@@ -127,7 +137,11 @@ def _with_disk(site: Site, number: int, address: str, size: int, stack: contextl
     conf = _write_conf(conf_dir, place, policy)
     words = [str(int(size * _ROOM)), str(place), USER, python, conf_dir, str(conf)]
     # `down` finds the processes of a cluster by this mark.
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", MARK: f"{site.cluster.node_id}/{policy}"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        MARK: f"{site.cluster.node_id}/{policy}",
+    }
     talk, theirs = socket.socketpair()
     stack.enter_context(talk)
     with theirs, (place / "log").open("ab") as log:
@@ -160,8 +174,16 @@ def _write_conf(conf_dir: str, place: Path, name: str) -> Path:
 def _build_rings(site: Site, nodes: list[StorageNode]) -> None:
     plan = site.cluster.home / "nodes/rings.json"
     directory = site.cluster.description["conf_dir"]
-    plan.write_text(json.dumps({"directory": directory, "rings": [node.ring() for node in nodes]}), encoding="utf-8")
-    command = [str(site.cluster.venv / "bin/python3"), "-m", "storlet_middleware.aio.rings", str(plan)]
+    plan.write_text(
+        json.dumps({"directory": directory, "rings": [node.ring() for node in nodes]}),
+        encoding="utf-8",
+    )
+    command = [
+        str(site.cluster.venv / "bin/python3"),
+        "-m",
+        "storlet_middleware.aio.rings",
+        str(plan),
+    ]
     subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True)
 
 

@@ -85,17 +85,25 @@ class Study:
     def of(self, condition: str, size: int, clients: int, treatment: str) -> list[Seen]:
         """The rounds of one point."""
         wanted = (condition, size, clients, treatment)
-        return [one for one in self.seen if (one.condition, one.size, one.clients, one.treatment) == wanted]
+        return [
+            one
+            for one in self.seen
+            if (one.condition, one.size, one.clients, one.treatment) == wanted
+        ]
 
     def sizes(self, *, small: bool) -> list[int]:
-        return sorted({one.size for one in self.seen if one.size and (one.size < SMALL_MAX) == small})
+        return sorted(
+            {one.size for one in self.seen if one.size and (one.size < SMALL_MAX) == small}
+        )
 
     def clients(self, size: int) -> list[int]:
         return sorted({one.clients for one in self.seen if one.size == size})
 
     def responses(self, condition: str, size: int, clients: int, treatment: str) -> list[float]:
         """The median milliseconds of each round."""
-        return [statistics.median(one.latencies) for one in self.of(condition, size, clients, treatment)]
+        return [
+            statistics.median(one.latencies) for one in self.of(condition, size, clients, treatment)
+        ]
 
     def rates(self, condition: str, size: int, clients: int, treatment: str) -> list[float]:
         """Answers a second of each round."""
@@ -110,12 +118,22 @@ class Study:
         )
         return [with_it / without for with_it, without in pairs]
 
-    def neighbours(self, method: str, condition: str, size: int, clients: int, treatment: str) -> list[float]:
+    def neighbours(
+        self, method: str, condition: str, size: int, clients: int, treatment: str
+    ) -> list[float]:
         """Milliseconds of the plain requests beside a load; with 0 ``clients`` those beside none."""
         if not clients:
             # Nobody asks for anything: what matters is which of the two clusters it was.
-            condition, size, treatment = BACKGROUND, 0, (BARE if treatment == BARE.key else CLIENT).key
-        return [ms for one in self.of(condition, size, clients, treatment) for ms in one.background[method]]
+            condition, size, treatment = (
+                BACKGROUND,
+                0,
+                (BARE if treatment == BARE.key else CLIENT).key,
+            )
+        return [
+            ms
+            for one in self.of(condition, size, clients, treatment)
+            for ms in one.background[method]
+        ]
 
     def errors(self) -> list[str]:
         return [error for one in self.seen for error in one.errors]
@@ -138,7 +156,13 @@ def figures(study: Study) -> Iterator[Figure]:
         yield from _neighbours(study, middle, counts[-1])
         yield _filter(study, sizes)
     errors = study.errors()
-    yield Figure("study.errors", "errors", "errors", treated=[float(len(errors))], notes=sorted(set(errors))[:3])
+    yield Figure(
+        "study.errors",
+        "errors",
+        "errors",
+        treated=[float(len(errors))],
+        notes=sorted(set(errors))[:3],
+    )
 
 
 def _responses(study: Study, condition: str, size: int, clients: int) -> Iterator[Figure]:
@@ -155,7 +179,12 @@ def _responses(study: Study, condition: str, size: int, clients: int) -> Iterato
 
 def _filter(study: Study, sizes: list[int]) -> Figure:
     """What the filter costs the client, over all numbers of clients: each round's ratio is a sample."""
-    ratios = [each for size in sizes for clients in study.clients(size) for each in study.filter_ratios(size, clients)]
+    ratios = [
+        each
+        for size in sizes
+        for clients in study.clients(size)
+        for each in study.filter_ratios(size, clients)
+    ]
     return Figure(
         f"study.filter.{'small' if sizes[0] < SMALL_MAX else 'large'}",
         f"client with filter / without, {size_text(sizes[0])} to {size_text(sizes[-1])}",

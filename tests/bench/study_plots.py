@@ -49,7 +49,9 @@ def all_of(study: Study) -> list[str]:
     for small in (True, False):
         sizes = study.sizes(small=small)
         name = "small objects" if small else "large objects"
-        rate, unit = (study.rates, "requests/s") if small else (_megabytes(study), "MB/s of objects")
+        rate, unit = (
+            (study.rates, "requests/s") if small else (_megabytes(study), "MB/s of objects")
+        )
         pictures += [
             _conditions(study, sizes, f"Response time, {name}", "ms", study.responses, is_log=True),
             _conditions(study, sizes, f"Throughput, {name}", unit, rate, is_log=False),
@@ -65,14 +67,21 @@ def _megabytes(study: Study) -> _Samples:
     return rates
 
 
-def _conditions(study: Study, sizes: Sequence[int], title: str, unit: str, samples: _Samples, *, is_log: bool) -> str:
+def _conditions(
+    study: Study, sizes: Sequence[int], title: str, unit: str, samples: _Samples, *, is_log: bool
+) -> str:
     """A row for each condition."""
     picture, grid = _grid(title, sizes, len(CONDITIONS), is_log=is_log)
     for row, (condition, said) in zip(grid, CONDITIONS.items(), strict=True):
         for axes, size in zip(row, sizes, strict=True):
             for treatment in TREATMENTS:
                 counts = study.clients(size)
-                _line(axes, counts, [samples(condition, size, each, treatment.key) for each in counts], treatment.key)
+                _line(
+                    axes,
+                    counts,
+                    [samples(condition, size, each, treatment.key) for each in counts],
+                    treatment.key,
+                )
             _clients_axis(axes, study.clients(size), has_none=False)
             if is_log:
                 axes.set_yscale("log")
@@ -91,7 +100,10 @@ def _background(study: Study, sizes: Sequence[int], title: str) -> str:
         for axes, size in zip(row, sizes, strict=True):
             counts = [0, *study.clients(size)]
             for treatment in TREATMENTS:
-                waits = [study.neighbours(method, condition, size, each, treatment.key) for each in counts]
+                waits = [
+                    study.neighbours(method, condition, size, each, treatment.key)
+                    for each in counts
+                ]
                 _line(axes, counts, [[statistics.median(each)] for each in waits], treatment.key)
             _clients_axis(axes, counts, has_none=True)
             axes.set_yscale("log")
@@ -104,14 +116,27 @@ def _background(study: Study, sizes: Sequence[int], title: str) -> str:
 def _filter(study: Study) -> str:
     """The client with the filter against the client without it, beside what IBM reports."""
     picture = Picture(figsize=(WIDTH, 3.2), layout="constrained")
-    picture.suptitle("What the filter costs a client: response time with it / without it", x=0.01, ha="left")
+    picture.suptitle(
+        "What the filter costs a client: response time with it / without it", x=0.01, ha="left"
+    )
     for axes, small in zip(picture.subplots(1, 2, sharey=True), (True, False), strict=True):
-        for size, colour, beside in zip(study.sizes(small=small), _SIZE_COLOURS, _BESIDE, strict=False):
+        for size, colour, beside in zip(
+            study.sizes(small=small), _SIZE_COLOURS, _BESIDE, strict=False
+        ):
             counts = study.clients(size)
             ratios = [study.filter_ratios(size, each) for each in counts]
-            _bars(axes, [each * beside for each in counts], ratios, color=colour, marker="o", label=size_text(size))
+            _bars(
+                axes,
+                [each * beside for each in counts],
+                ratios,
+                color=colour,
+                marker="o",
+                label=size_text(size),
+            )
         axes.axhline(1.0, color="#9a9a9a", linewidth=1)
-        axes.axhline(IBM_FILTER, color=_IBM_COLOUR, linestyle=":", label=f"IBM's report: {IBM_FILTER}x")
+        axes.axhline(
+            IBM_FILTER, color=_IBM_COLOUR, linestyle=":", label=f"IBM's report: {IBM_FILTER}x"
+        )
         _clients_axis(axes, study.clients(study.sizes(small=small)[0]), has_none=False)
         axes.set_xlabel("clients")
         axes.legend(fontsize=8)
@@ -123,7 +148,9 @@ def _grid(title: str, sizes: Sequence[int], rows: int, *, is_log: bool) -> tuple
     picture = Picture(figsize=(WIDTH, 1.1 + _ROW_INCHES * rows), layout="constrained")
     picture.suptitle(title, x=0.01, ha="left")
     # Where a scale is logarithmic one for all shows what the conditions do; else the largest would hide the others.
-    return picture, picture.subplots(rows, len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col")
+    return picture, picture.subplots(
+        rows, len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col"
+    )
 
 
 def _line(axes: Any, counts: Sequence[int], samples: Sequence[list[float]], treatment: str) -> None:
@@ -137,7 +164,9 @@ def _bars(axes: Any, counts: Sequence[float], samples: Sequence[list[float]], **
     medians = [statistics.median(each) for each in samples]
     below = [middle - min(each) for middle, each in zip(medians, samples, strict=True)]
     above = [max(each) - middle for middle, each in zip(medians, samples, strict=True)]
-    axes.errorbar(counts, medians, yerr=[below, above], capsize=2, markersize=4, linewidth=1.3, **looks)
+    axes.errorbar(
+        counts, medians, yerr=[below, above], capsize=2, markersize=4, linewidth=1.3, **looks
+    )
 
 
 def _clients_axis(axes: Any, counts: Sequence[int], *, has_none: bool) -> None:
@@ -160,5 +189,7 @@ def _finish(picture: Picture, grid: Any, sizes: Sequence[int]) -> str:
     for axes in grid[-1]:
         axes.set_xlabel("clients")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9, frameon=False)
+    picture.legend(
+        handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9, frameon=False
+    )
     return svg(picture)

@@ -18,7 +18,16 @@ import pytest
 
 from storlet_daemon.protocol import messages
 from tests.conformance.conftest import new_sandbox
-from tests.conformance.daemon_harness import Code, HostSandbox, InputFile, InputPipe, Result, Run, Storlet, until
+from tests.conformance.daemon_harness import (
+    Code,
+    HostSandbox,
+    InputFile,
+    InputPipe,
+    Result,
+    Run,
+    Storlet,
+    until,
+)
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 
@@ -26,7 +35,8 @@ TRANSCRIPTS = Path(__file__).parent / "transcripts"
 def cases(name: str) -> list[Any]:
     """The transcripts of a file, each with its name as the test's."""
     return [
-        pytest.param(case, id=case["name"]) for case in json.loads((TRANSCRIPTS / f"{name}.json").read_text("utf-8"))
+        pytest.param(case, id=case["name"])
+        for case in json.loads((TRANSCRIPTS / f"{name}.json").read_text("utf-8"))
     ]
 
 
@@ -71,7 +81,9 @@ def test_failure(storlet: Storlet, case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("garbage"))
-def test_garbage_is_answered_and_the_connection_closed(storlet: Storlet, case: dict[str, Any]) -> None:
+def test_garbage_is_answered_and_the_connection_closed(
+    storlet: Storlet, case: dict[str, Any]
+) -> None:
     with storlet.connect() as connection:
         readers = send_raw(connection, case)
         run = Run(connection, [])
@@ -90,7 +102,11 @@ def play(storlet: Storlet, case: dict[str, Any]) -> Result:
     inputs = []
     for given in case.get("inputs", [{"text": ""}]):
         kind = InputFile if given.get("file") else InputPipe
-        inputs.append(kind(given["text"].encode(), given.get("metadata"), given.get("start"), given.get("end")))
+        inputs.append(
+            kind(
+                given["text"].encode(), given.get("metadata"), given.get("start"), given.get("end")
+            )
+        )
     with storlet.start(
         *inputs,
         log_limit=case.get("log_limit", 0),

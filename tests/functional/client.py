@@ -126,7 +126,11 @@ class Client:
 
     def target(self, path: str, query: Mapping[str, str] | str | None = None) -> str:
         text = query if isinstance(query, str) else urlencode(query or {})
-        return self.version_url.path + ("/" + quote(path) if path else "") + ("?" + text if text else "")
+        return (
+            self.version_url.path
+            + ("/" + quote(path) if path else "")
+            + ("?" + text if text else "")
+        )
 
     def open(
         self,
@@ -141,7 +145,12 @@ class Client:
         """A request whose answer the test reads itself."""
         sent = {"X-Auth-Token": self.token} if self.token else {}
         return open_request(
-            self.version_url, method, self.target(path, query), sent | dict(headers or {}), body, timeout
+            self.version_url,
+            method,
+            self.target(path, query),
+            sent | dict(headers or {}),
+            body,
+            timeout,
         )
 
     def request(
@@ -156,7 +165,9 @@ class Client:
         keep: bool = True,
     ) -> Answer:
         """A request and its whole answer."""
-        connection, response = self.open(method, path, headers, query=query, body=body, timeout=timeout)
+        connection, response = self.open(
+            method, path, headers, query=query, body=body, timeout=timeout
+        )
         try:
             content, md5, size, is_broken = read_all(response, keep=keep)
         finally:
@@ -187,14 +198,18 @@ class Client:
     def listing(self, container: str, **query: str) -> list[dict[str, Any]]:
         answer = self.get(container, query={"format": "json"} | query)
         assert answer.status in (200, 204, 404), answer
-        entries: list[dict[str, Any]] = json.loads(answer.body or b"[]") if answer.status == 200 else []
+        entries: list[dict[str, Any]] = (
+            json.loads(answer.body or b"[]") if answer.status == 200 else []
+        )
         return entries
 
 
 def log_in(auth_url: str, user: str, key: str) -> Client:
     """A client with a fresh token (TempAuth, version 1)."""
     url = Url.of(auth_url)
-    connection, response = open_request(url, "GET", url.path, {"X-Auth-User": user, "X-Auth-Key": key}, None, 30)
+    connection, response = open_request(
+        url, "GET", url.path, {"X-Auth-User": user, "X-Auth-Key": key}, None, 30
+    )
     try:
         response.read()
         assert response.status == 200, f"{user} cannot log in at {auth_url}: {response.status}"

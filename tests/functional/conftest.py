@@ -16,7 +16,16 @@ from typing import Any
 import pytest
 
 from tests.functional.client import Client
-from tests.functional.tools import LANGUAGES, PLACEMENTS, JavaClasses, Tool, Toolbox, prepare_account, unique, users_of
+from tests.functional.tools import (
+    LANGUAGES,
+    PLACEMENTS,
+    JavaClasses,
+    Tool,
+    Toolbox,
+    prepare_account,
+    unique,
+    users_of,
+)
 from tests.support.cluster import Cluster, bring_up
 
 
@@ -81,7 +90,11 @@ def toolbox(description: dict[str, Any]) -> Toolbox:
 
 def java_libraries(api_jar: Path) -> list[Path]:
     """json-simple and slf4j, which the legacy storlet is compiled against."""
-    found = [path for name in ("json-simple", "slf4j-api") for path in sorted(api_jar.parent.rglob(f"{name}*.jar"))]
+    found = [
+        path
+        for name in ("json-simple", "slf4j-api")
+        for path in sorted(api_jar.parent.rglob(f"{name}*.jar"))
+    ]
     repository = Path.home() / ".m2" / "repository"
     places = (repository / "com/googlecode/json-simple", repository / "org/slf4j/slf4j-api")
     return found or [path for place in places for path in sorted(place.rglob("*.jar"))]

@@ -38,15 +38,25 @@ class S3:
     key: str
 
     def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, query: str = "", body: bytes = b""
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        query: str = "",
+        body: bytes = b"",
     ) -> Answer:
         """``query`` is quoted already, its words in alphabetical order."""
-        resource, sent = "/" + quote(path), {"Date": formatdate(time.time(), usegmt=True)} | dict(headers or {})
+        resource, sent = (
+            "/" + quote(path),
+            {"Date": formatdate(time.time(), usegmt=True)} | dict(headers or {}),
+        )
         known = sorted((key.lower(), value) for key, value in sent.items())
         amazon = "".join(f"{key}:{value}\n" for key, value in known if key.startswith("x-amz-"))
         signed = "&".join(word for word in query.split("&") if word.partition("=")[0] in _SIGNED)
         kind = dict(known).get("content-type", "")
-        text = f"{method}\n\n{kind}\n{sent['Date']}\n{amazon}{resource}{'?' if signed else ''}{signed}"
+        text = (
+            f"{method}\n\n{kind}\n{sent['Date']}\n{amazon}{resource}{'?' if signed else ''}{signed}"
+        )
         signature = base64.b64encode(hmac.digest(self.key.encode(), text.encode(), "sha1")).decode()
         sent["Authorization"] = f"AWS {self.user}:{signature}"
         return Client(self.url, "").request(method, path, sent, query=query, body=body)

@@ -61,7 +61,9 @@ def test_the_switch(stranger: Client, toolbox: Toolbox, value: str) -> None:
     assert OFF in answer.text
 
 
-def test_who_does_not_own_the_account_cannot_switch_it_on(users: dict[str, Client], owner: Client) -> None:
+def test_who_does_not_own_the_account_cannot_switch_it_on(
+    users: dict[str, Client], owner: Client
+) -> None:
     outsider = users["test2:tester2"].on(owner.account)
     assert outsider.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 403
 
@@ -77,7 +79,10 @@ def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
         assert client.put("c").status in (201, 202)
         assert client.put("c/o", b"text").status == 201
         body = source.replace('VERSION = "1"', f'VERSION = "{version}"').encode()
-        assert client.put("storlet/same.py", body, declaration("python", "same.Multitool")).status == 201
+        assert (
+            client.put("storlet/same.py", body, declaration("python", "same.Multitool")).status
+            == 201
+        )
     tools = [Tool(client, "same.py") for client in clients]
     assert [tool.get("c/o", "version", count="shared").text for tool in tools] == ["a", "b"]
     assert [tool.count("c/o", "shared") for tool in tools] == [1, 1]
@@ -86,7 +91,9 @@ def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
             remove_container(client, entry["name"])
 
 
-def test_extra_resources_stay_in_the_account(any_tool: Tool, users: dict[str, Client], plain: str) -> None:
+def test_extra_resources_stay_in_the_account(
+    any_tool: Tool, users: dict[str, Client], plain: str
+) -> None:
     """The names are containers of the account in the URL; there is no way to name another."""
     other = users["test2:tester2"]
     name = unique("theirs")
@@ -100,7 +107,9 @@ def test_extra_resources_stay_in_the_account(any_tool: Tool, users: dict[str, Cl
 
 
 def info_of(description: dict[str, Any]) -> dict[str, Any]:
-    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
+    connection, response = open_request(
+        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
+    )
     try:
         told = json.loads(response.read())
     finally:
@@ -115,12 +124,23 @@ def test_info_lists_containers_languages_limits_and_protocol(description: dict[s
     info = info_of(description)
     assert (info["storlet_container"], info["storlet_dependency"]) == ("storlet", "dependency")
     text = json.dumps(info).lower()
-    for word in ("storletlog", "python", "3.11", "java", "17", "limits", "metadata_bytes", "protocol"):
+    for word in (
+        "storletlog",
+        "python",
+        "3.11",
+        "java",
+        "17",
+        "limits",
+        "metadata_bytes",
+        "protocol",
+    ):
         assert word in text, word
 
 
 def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str, Any]) -> None:
-    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
+    connection, response = open_request(
+        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
+    )
     try:
         told = json.loads(response.read())
     finally:

@@ -35,15 +35,24 @@ def guarded(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
 
 
 def grant(owner: Client, container: str, user: str, storlet: str) -> int:
-    return owner.post(container, {"X-Storlet-Container-Read": user, "X-Storlet-Name": storlet}).status
+    return owner.post(
+        container, {"X-Storlet-Container-Read": user, "X-Storlet-Name": storlet}
+    ).status
 
 
 def revoke(owner: Client, container: str, user: str, storlet: str) -> int:
-    return owner.post(container, {"X-Remove-Storlet-Container-Read": user, "X-Storlet-Name": storlet}).status
+    return owner.post(
+        container, {"X-Remove-Storlet-Container-Read": user, "X-Storlet-Name": storlet}
+    ).status
 
 
 def test_a_grant_opens_the_container_through_the_storlet_only(
-    tool: Tool, owner: Client, reader: Client, guarded: str, storlet_names: dict[str, str], shared_storlets: None
+    tool: Tool,
+    owner: Client,
+    reader: Client,
+    guarded: str,
+    storlet_names: dict[str, str],
+    shared_storlets: None,
 ) -> None:
     theirs = Tool(reader, tool.storlet, tool.placement)
     assert theirs.get(f"{guarded}/o", "upper").status == 403
@@ -62,8 +71,15 @@ def test_a_grant_does_not_open_it_by_range_failure_or_condition(
 ) -> None:
     assert grant(owner, guarded, reader.user, anywhere.storlet) == 204
     theirs = Tool(reader, anywhere.storlet, anywhere.placement)
-    assert theirs.get(f"{guarded}/o", "upper", {"X-Storlet-Range": "bytes=0-3"}).body == SECRET[:4].upper()
-    for headers in ({"X-Storlet-Range": "bytes=1000-"}, {"Range": "bytes=0-3"}, {"If-Match": '"x"'}):
+    assert (
+        theirs.get(f"{guarded}/o", "upper", {"X-Storlet-Range": "bytes=0-3"}).body
+        == SECRET[:4].upper()
+    )
+    for headers in (
+        {"X-Storlet-Range": "bytes=1000-"},
+        {"Range": "bytes=0-3"},
+        {"If-Match": '"x"'},
+    ):
         answer = theirs.get(f"{guarded}/o", "upper", headers)
         assert answer.status >= 400
         assert b"plain text" not in answer.body
@@ -83,7 +99,11 @@ def test_a_grant_is_listed_and_taken_back(
 
 
 def test_several_grants_stand_side_by_side(
-    owner: Client, users: dict[str, Client], guarded: str, storlet_names: dict[str, str], shared_storlets: None
+    owner: Client,
+    users: dict[str, Client],
+    guarded: str,
+    storlet_names: dict[str, str],
+    shared_storlets: None,
 ) -> None:
     python, java = storlet_names["python"], storlet_names["java"]
     assert owner.post(guarded, {"X-Container-Read": "test5:tester5"}).status == 204
@@ -103,14 +123,22 @@ def test_who_may_not_set_acls_may_not_grant(any_tool: Tool, reader: Client, guar
 
 
 def test_a_grant_is_not_an_access_to_other_containers_or_methods(
-    any_tool: Tool, owner: Client, reader: Client, guarded: str, container: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    reader: Client,
+    guarded: str,
+    container: str,
+    shared_storlets: None,
 ) -> None:
     assert grant(owner, guarded, reader.user, any_tool.storlet) == 204
     assert owner.put(f"{container}/o", SECRET).status == 201
     theirs = Tool(reader, any_tool.storlet)
     assert theirs.get(f"{container}/o").status == 403
     assert theirs.put(f"{guarded}/new", b"x").status == 403
-    assert theirs.get(f"{guarded}/o", headers={"X-Storlet-Extra-Resources": f"/{container}/o"}).status == 403
+    assert (
+        theirs.get(f"{guarded}/o", headers={"X-Storlet-Extra-Resources": f"/{container}/o"}).status
+        == 403
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +176,9 @@ def test_backend_headers_of_a_client_are_nothing(
     any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
 ) -> None:
     forger = users["test:tester3"]
-    answer = forger.get(f"{guarded}/o", {"X-Backend-Storlet-Invocation": "{}", "X-Backend-Storlet-Run": "1"})
+    answer = forger.get(
+        f"{guarded}/o", {"X-Backend-Storlet-Invocation": "{}", "X-Backend-Storlet-Run": "1"}
+    )
     assert answer.status == 403
     assert owner.get(f"{guarded}/o", {"X-Backend-Storlet-Invocation": "{}"}).body == SECRET
 
@@ -158,8 +188,14 @@ def test_backend_headers_of_a_client_are_nothing(
     [
         ({"X-Storlet-Container-Read": "test:tester3"}, "mandatory header"),
         ({"X-Storlet-Name": "x.py"}, "mandatory header"),
-        ({"X-Storlet-Container-Read": "a,b", "X-Storlet-Name": "x.py"}, "storlet ACL update request has"),
-        ({"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "a/b"}, "storlet ACL update request has"),
+        (
+            {"X-Storlet-Container-Read": "a,b", "X-Storlet-Name": "x.py"},
+            "storlet ACL update request has",
+        ),
+        (
+            {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "a/b"},
+            "storlet ACL update request has",
+        ),
     ],
 )
 def test_malformed_grants(owner: Client, guarded: str, headers: dict[str, str], told: str) -> None:
@@ -170,7 +206,9 @@ def test_malformed_grants(owner: Client, guarded: str, headers: dict[str, str], 
 
 @pytest.mark.parametrize("container", ["storlet", "dependency"])
 def test_no_grants_on_the_containers_of_storlets(owner: Client, container: str) -> None:
-    answer = owner.post(container, {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "x.py"})
+    answer = owner.post(
+        container, {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "x.py"}
+    )
     assert answer.status == 400
     assert "storlet ACL update cannot be a storlet container" in answer.text
 
@@ -209,13 +247,16 @@ def test_granted_data_cannot_be_copied_away(
 
 
 @pytest.mark.parametrize(
-    "query", ["multipart-manifest=get", "multipart-manifest=get&format=raw", "part-number=1", "symlink=get"]
+    "query",
+    ["multipart-manifest=get", "multipart-manifest=get&format=raw", "part-number=1", "symlink=get"],
 )
 def test_a_grant_does_not_open_how_the_object_is_stored(
     anywhere: Tool, owner: Client, reader: Client, guarded: str, shared_storlets: None, query: str
 ) -> None:
     digest = hashlib.md5(SECRET, usedforsecurity=False).hexdigest()
-    manifest = json.dumps([{"path": f"/{guarded}/o", "etag": digest, "size_bytes": len(SECRET)}]).encode()
+    manifest = json.dumps(
+        [{"path": f"/{guarded}/o", "etag": digest, "size_bytes": len(SECRET)}]
+    ).encode()
     assert owner.put(f"{guarded}/slo", manifest, query="multipart-manifest=put").status == 201
     assert grant(owner, guarded, reader.user, anywhere.storlet) == 204
     theirs = Tool(reader, anywhere.storlet, anywhere.placement)

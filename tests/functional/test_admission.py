@@ -66,7 +66,9 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     counts = Counter(answer.status for answer in answers)
     assert counts[200] > FLOOD // 2
     assert set(counts) <= {200, 429}, counts
-    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status == 429)
+    assert all(
+        int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status == 429
+    )
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
     # Who had to wait for the flood would wait for all of it.
@@ -74,7 +76,9 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     assert retry_until(lambda: nobody_is_counted(cluster))
 
 
-def test_the_time_in_the_queue_is_told(cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor) -> None:
+def test_the_time_in_the_queue_is_told(
+    cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor
+) -> None:
     answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="1"), range(50)))
     waits = []
     for answer in answers:
@@ -89,7 +93,8 @@ def test_the_time_in_the_queue_is_told(cluster: Cluster, any_tool: Tool, plain: 
 
     def logged() -> float:
         found = re.findall(
-            rf"invocation done id={re.escape(slowest)} .* waited_ms=([0-9.]+)", log.read_text("utf-8", "replace")
+            rf"invocation done id={re.escape(slowest)} .* waited_ms=([0-9.]+)",
+            log.read_text("utf-8", "replace"),
         )
         return float(found[0]) if found else 0.0
 

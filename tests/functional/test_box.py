@@ -28,7 +28,12 @@ class Docker:
 
     def __call__(self, *words: str, seconds: float = 120, check: bool = True) -> str:
         done = subprocess.run(
-            ["docker", *words], env=self._env, capture_output=True, text=True, timeout=seconds, check=False
+            ["docker", *words],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
         )
         if check:
             assert done.returncode == 0, f"docker {' '.join(words)}:\n{done.stdout}{done.stderr}"
@@ -42,7 +47,9 @@ def docker(cluster: Cluster) -> Docker:
 
 @pytest.fixture(scope="module")
 def image(docker: Docker) -> str:
-    done = subprocess.run(["make", "box"], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "box"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return "storlets/box"
 
@@ -57,10 +64,14 @@ def home() -> Iterator[Path]:
 @pytest.mark.timeout(1200)
 def test_the_box_shows_the_demo_and_leaves_nothing(docker: Docker, image: str, home: Path) -> None:
     name = f"box-{uuid.uuid4().hex[:8]}"
-    mounts = [f"{place}:{place}" for place in (home, RUN_ROOT)] + ["/var/run/docker.sock:/var/run/docker.sock"]
+    mounts = [f"{place}:{place}" for place in (home, RUN_ROOT)] + [
+        "/var/run/docker.sock:/var/run/docker.sock"
+    ]
     options = [word for mount in mounts for word in ("-v", mount)]
     options += ["-e", f"STORLETS_HOME={home}", "-e", "STORLETS_PORT=0"]
-    docker("run", "-d", "--name", name, "--network", "host", "--cap-add", "SYS_PTRACE", *options, image)
+    docker(
+        "run", "-d", "--name", name, "--network", "host", "--cap-add", "SYS_PTRACE", *options, image
+    )
     try:
         _wait_until_up(docker, name)
         node_id = json.loads((home / "cluster.json").read_text())["node_id"]
@@ -81,9 +92,15 @@ def test_the_box_shows_the_demo_and_leaves_nothing(docker: Docker, image: str, h
 def _wait_until_up(docker: Docker, name: str) -> None:
     """Wait for the cluster in the box; a failure shows what the box has said."""
     try:
-        wait_for(lambda: "up after" in docker("logs", name) or not _is_running(docker, name), UP_SECONDS, "the box")
+        wait_for(
+            lambda: "up after" in docker("logs", name) or not _is_running(docker, name),
+            UP_SECONDS,
+            "the box",
+        )
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{docker('logs', name)}\n{docker('top', name, check=False)}") from error
+        raise AssertionError(
+            f"{error}\n{docker('logs', name)}\n{docker('top', name, check=False)}"
+        ) from error
     said = docker("logs", name)
     assert "up after" in said, said
 

@@ -34,12 +34,16 @@ class Classes:
 
     def docker(self, *arguments: str) -> str:
         command = ["docker", "-H", self.cluster.docker_host, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=True
+        ).stdout
 
     def containers(self, *filters: str) -> list[dict[str, Any]]:
         """Running sandboxes of this cluster, by label."""
         labels = (f"label=org.storlets={self.cluster.node_id}", *filters)
-        ids = self.docker("ps", "-q", "--no-trunc", *(word for one in labels for word in ("--filter", one))).split()
+        ids = self.docker(
+            "ps", "-q", "--no-trunc", *(word for one in labels for word in ("--filter", one))
+        ).split()
         return list(json.loads(self.docker("inspect", *ids))) if ids else []
 
 
@@ -107,11 +111,18 @@ def run(client: Client, name: str = USER) -> Answer:
     return client.get("c/o", {"X-Run-Storlet": name})
 
 
-def test_the_admin_class_has_the_network_and_mounts_that_were_configured(classes: Classes, other_owner: Client) -> None:
+def test_the_admin_class_has_the_network_and_mounts_that_were_configured(
+    classes: Classes, other_owner: Client
+) -> None:
     seen = look(other_owner, ADMIN)
     assert set(seen["interfaces"]) == set(interfaces())
     assert seen["content"]["/models/list"] == "one model"
-    assert seen["written"] == {"/models/new": False, "/out/new": True, "/var/lib/storlets/new": False, "/tmp/new": True}
+    assert seen["written"] == {
+        "/models/new": False,
+        "/out/new": True,
+        "/var/lib/storlets/new": False,
+        "/tmp/new": True,
+    }
     assert (classes.out / "new").read_text() == "a storlet was here"
     assert set("".join(seen["capabilities"])) == {"0"}
 
@@ -126,19 +137,24 @@ def test_the_user_class_has_none_of_it_beside_the_admin_storlet_of_its_own_accou
     assert user["uid"] != admin["uid"]
     assert set(admin["code"]) < set(user["code"]), "the account's code, which both may read"
     labels = {
-        c["Config"]["Labels"]["org.storlets.class"] for c in classes.containers("label=org.storlets.account=AUTH_test")
+        c["Config"]["Labels"]["org.storlets.class"]
+        for c in classes.containers("label=org.storlets.account=AUTH_test")
     }
     assert labels == {"user", "admin"}
 
 
-def test_an_account_runs_in_the_image_that_the_operator_chose(classes: Classes, admin_user: Client) -> None:
+def test_an_account_runs_in_the_image_that_the_operator_chose(
+    classes: Classes, admin_user: Client
+) -> None:
     assert look(admin_user.on(SPECIAL))["content"]["/etc/storlets-special"] == "an image of its own"
     other = look(admin_user.on(f"AUTH_{unique('plain')}"))
     assert other["content"]["/etc/storlets-special"] == "No such file or directory"
     assert classes.containers(f"label=org.storlets.image-name={classes.image}")
 
 
-def test_an_image_that_is_missing_is_named_to_its_account_only(classes: Classes, admin_user: Client) -> None:
+def test_an_image_that_is_missing_is_named_to_its_account_only(
+    classes: Classes, admin_user: Client
+) -> None:
     answer = run(admin_user.on("AUTH_unlucky"))
     assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer
     assert "storlets/no-such-image:1" in answer.text
@@ -180,8 +196,14 @@ def spare(classes: Classes) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     def is_there() -> bool:
-        notes = {path.name for path in (classes.cluster.run_dir / "a").iterdir() if path.read_text() == "free"}
-        found[:] = [c for c in classes.containers() if c["Config"]["Labels"]["org.storlets.key"] in notes]
+        notes = {
+            path.name
+            for path in (classes.cluster.run_dir / "a").iterdir()
+            if path.read_text() == "free"
+        }
+        found[:] = [
+            c for c in classes.containers() if c["Config"]["Labels"]["org.storlets.key"] in notes
+        ]
         return bool(found)
 
     wait_for(is_there, 60, "a spare sandbox")
@@ -196,10 +218,16 @@ def test_a_new_account_gets_the_spare_and_finds_a_sandbox_like_any_other(
     first = look(client)
     inspect = f"{waiting['State']['Pid']} /storlet-{prewarmed.cluster.node_id}-"
     form = "{{.State.Pid}} {{.Name}}"
-    wait_for(lambda: "spare" not in prewarmed.docker("inspect", "-f", form, waiting["Id"]), 10, "its new name")
+    wait_for(
+        lambda: "spare" not in prewarmed.docker("inspect", "-f", form, waiting["Id"]),
+        10,
+        "its new name",
+    )
     assert prewarmed.docker("inspect", "-f", form, waiting["Id"]).startswith(inspect)
 
-    prewarmed.cluster.configure({})  # without spares, and so each later account gets a sandbox of the usual kind
+    prewarmed.cluster.configure(
+        {}
+    )  # without spares, and so each later account gets a sandbox of the usual kind
     usual = look(admin_user.on(f"AUTH_{unique('usual')}"))
     assert look(client)["uid"] == first["uid"]
     prewarmed.cluster.configure(SPARES)
@@ -220,7 +248,9 @@ def code_of(classes: Classes, client: Client) -> Path:
     return classes.cluster.state_dir / "code" / tenant_key(client.account)
 
 
-def test_many_new_accounts_at_once_each_get_a_sandbox_of_their_own(prewarmed: Classes, admin_user: Client) -> None:
+def test_many_new_accounts_at_once_each_get_a_sandbox_of_their_own(
+    prewarmed: Classes, admin_user: Client
+) -> None:
     spare(prewarmed)
     clients = [admin_user.on(f"AUTH_{unique('many')}") for _ in range(5)]
     with ThreadPoolExecutor(5) as threads:

@@ -50,7 +50,10 @@ def account(other_cluster: Cluster) -> Iterator[Client]:
 
 def upload(client: Client, name: str) -> None:
     source = (SOURCE % os.urandom(SIZE // 2).hex()).encode()
-    assert client.put(f"storlet/{name}", source, declaration("python", f"{name[:-3]}.Same")).status == 201
+    assert (
+        client.put(f"storlet/{name}", source, declaration("python", f"{name[:-3]}.Same")).status
+        == 201
+    )
 
 
 def is_well(client: Client, name: str) -> bool:
@@ -63,7 +66,9 @@ def is_anything_loaded(cluster: Cluster, account: str) -> bool:
     return any(sandbox.groups for sandbox in status.sandboxes if sandbox.account == account)
 
 
-def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_cluster: Cluster, account: Client) -> None:
+def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(
+    other_cluster: Cluster, account: Client
+) -> None:
     folder = other_cluster.state_dir / "code" / tenant_key(account.account)
 
     def versions() -> set[Path]:
@@ -81,7 +86,11 @@ def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_clust
     (first,) = versions()
     assert is_well(account, "b.py")
     assert first in versions()
-    wait_for(lambda: not is_anything_loaded(other_cluster, account.account), 60, "both storlets to be unloaded")
+    wait_for(
+        lambda: not is_anything_loaded(other_cluster, account.account),
+        60,
+        "both storlets to be unloaded",
+    )
     make_old()
     assert is_well(account, "c.py")
     assert is_well(account, "d.py")

@@ -14,13 +14,23 @@ Copier = Callable[..., Answer]
 
 
 def by_copy(
-    tool: Tool, source: str, target: str, do: str, headers: Mapping[str, str] | None = None, **more: str
+    tool: Tool,
+    source: str,
+    target: str,
+    do: str,
+    headers: Mapping[str, str] | None = None,
+    **more: str,
 ) -> Answer:
     return tool.copy(source, "/" + quote(target), do, headers, **more)
 
 
 def by_put(
-    tool: Tool, source: str, target: str, do: str, headers: Mapping[str, str] | None = None, **more: str
+    tool: Tool,
+    source: str,
+    target: str,
+    do: str,
+    headers: Mapping[str, str] | None = None,
+    **more: str,
 ) -> Answer:
     sent = tool.headers(headers) | {"X-Copy-From": "/" + quote(source), "Content-Length": "0"}
     return tool.put(target, b"", do, sent, **more)
@@ -49,7 +59,10 @@ def test_the_answer_says_what_the_copy_was_made_from(
     answer = copier(anywhere, plain, f"{container}/copied", "upper")
     assert answer.headers["X-Storlet-Generated-From-Account"] == owner.account
     assert answer.headers["X-Storlet-Generated-From"] == quote(plain)
-    assert answer.headers["X-Storlet-Generated-From-Last-Modified"] == owner.head(plain).headers["Last-Modified"]
+    assert (
+        answer.headers["X-Storlet-Generated-From-Last-Modified"]
+        == owner.head(plain).headers["Last-Modified"]
+    )
 
 
 @both_ways
@@ -84,18 +97,24 @@ def test_a_copy_of_a_range(
 
 
 @both_ways
-def test_a_copy_of_what_is_not_there(anywhere: Tool, owner: Client, container: str, copier: Copier) -> None:
+def test_a_copy_of_what_is_not_there(
+    anywhere: Tool, owner: Client, container: str, copier: Copier
+) -> None:
     assert copier(anywhere, f"{container}/nosuch", f"{container}/target", "upper").status == 404
     assert owner.get(f"{container}/target").status == 404
 
 
 @both_ways
-def test_a_copy_onto_itself(anywhere: Tool, owner: Client, plain: str, content: bytes, copier: Copier) -> None:
+def test_a_copy_onto_itself(
+    anywhere: Tool, owner: Client, plain: str, content: bytes, copier: Copier
+) -> None:
     assert copier(anywhere, plain, plain, "upper").status == 201
     assert owner.get(plain).body == content.upper()
 
 
-def test_headers_of_the_copy_are_for_the_new_object(anywhere: Tool, owner: Client, plain: str, container: str) -> None:
+def test_headers_of_the_copy_are_for_the_new_object(
+    anywhere: Tool, owner: Client, plain: str, container: str
+) -> None:
     headers = {"Content-Type": "x/new", "X-Delete-After": "3600"}
     assert anywhere.copy(plain, f"/{container}/copied", "upper", headers).status == 201
     copied = owner.head(f"{container}/copied")
@@ -104,14 +123,20 @@ def test_headers_of_the_copy_are_for_the_new_object(anywhere: Tool, owner: Clien
 
 
 @pytest.mark.parametrize("header", ["Destination-Account", "X-Fresh-Metadata"])
-def test_what_a_copy_does_not_support(any_tool: Tool, plain: str, container: str, header: str) -> None:
+def test_what_a_copy_does_not_support(
+    any_tool: Tool, plain: str, container: str, header: str
+) -> None:
     answer = any_tool.copy(plain, f"/{container}/copied", "upper", {header: "true"})
     assert answer.status == 400
     assert f"Storlet on copy with {header} is not supported" in answer.text
 
 
-def test_copy_from_another_account_is_not_supported(any_tool: Tool, plain: str, container: str) -> None:
-    answer = by_put(any_tool, plain, f"{container}/copied", "upper", {"X-Copy-From-Account": "AUTH_test2"})
+def test_copy_from_another_account_is_not_supported(
+    any_tool: Tool, plain: str, container: str
+) -> None:
+    answer = by_put(
+        any_tool, plain, f"{container}/copied", "upper", {"X-Copy-From-Account": "AUTH_test2"}
+    )
     assert answer.status == 400
     assert "Storlet on copy with X-Copy-From-Account is not supported" in answer.text
 
@@ -120,9 +145,13 @@ def test_a_copy_without_a_destination_is_412(any_tool: Tool, owner: Client, plai
     assert owner.request("COPY", plain, any_tool.headers()).status == 412
 
 
-def test_a_copy_with_extra_resources(either: Tool, owner: Client, plain: str, container: str, content: bytes) -> None:
+def test_a_copy_with_extra_resources(
+    either: Tool, owner: Client, plain: str, container: str, content: bytes
+) -> None:
     assert owner.put(f"{container}/more", b"and more").status == 201
-    answer = either.copy(plain, f"/{container}/joined", headers={"X-Storlet-Extra-Resources": f"/{container}/more"})
+    answer = either.copy(
+        plain, f"/{container}/joined", headers={"X-Storlet-Extra-Resources": f"/{container}/more"}
+    )
     assert answer.status == 201
     assert owner.get(f"{container}/joined").body == content + b"and more"
 
@@ -132,7 +161,10 @@ def test_who_may_not_read_the_source_may_not_copy_it(
 ) -> None:
     target = unique("writable")
     assert (
-        owner.put(target, headers={"X-Container-Write": "test:tester3", "X-Container-Read": "test:tester3"}).status
+        owner.put(
+            target,
+            headers={"X-Container-Write": "test:tester3", "X-Container-Read": "test:tester3"},
+        ).status
         == 201
     )
     writer = Tool(users["test:tester3"], any_tool.storlet)

@@ -34,9 +34,16 @@ class Shell:
 
     def run(self, lines: list[str]) -> str:
         text = "\n".join(["set -eu", *lines]).replace("http://127.0.0.1:8080/auth/v1.0", self._url)
-        text = text.replace(".aio/cluster.json", str(self._home / "cluster.json")).replace("curl ", "curl -sS ")
+        text = text.replace(".aio/cluster.json", str(self._home / "cluster.json")).replace(
+            "curl ", "curl -sS "
+        )
         done = subprocess.run(
-            ["bash", "-c", text], cwd=self._folder, capture_output=True, text=True, check=False, timeout=120
+            ["bash", "-c", text],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

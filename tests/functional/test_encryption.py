@@ -56,7 +56,9 @@ def test_the_metadata_are_plain(there: Tool, secret: str) -> None:
     assert seen(there.get(secret, "describe"))["input.0.meta.colour"] == "red"
 
 
-def test_what_is_stored_is_encrypted_again(there: Tool, secret: str, other_cluster: Cluster) -> None:
+def test_what_is_stored_is_encrypted_again(
+    there: Tool, secret: str, other_cluster: Cluster
+) -> None:
     word = f"stored by {there.storlet} {there.placement} ".encode()
     assert there.put("c/put", word * 500, set_Word="hidden").status == 201
     assert there.copy("c/put", "/c/copied", "identity").status == 201
@@ -98,7 +100,11 @@ def test_a_pipeline_of_encrypted_objects(ward: Ward) -> None:
         '      - {storlet: mark.py, parameters: {mark: "* "}}\n'
     )
     answer = ward.physician.get("patients/a.csv")
-    assert (answer.status, answer.is_broken, answer.headers["X-Storlet-Ran-On"]) == (200, False, "proxy,proxy"), answer
+    assert (answer.status, answer.is_broken, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        False,
+        "proxy,proxy",
+    ), answer
     assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
 
 

@@ -27,7 +27,10 @@ def test_the_traceback_is_for_the_owner_of_the_storlet_only(
     told = tool.get(plain, "fail", {"Accept": "application/json"}, word=word)
     assert told.status == 422
     assert word in json.dumps(json.loads(told.body))
-    assert owner.post(plain.split("/", maxsplit=1)[0], {"X-Container-Read": "test2:tester2"}).status == 204
+    assert (
+        owner.post(plain.split("/", maxsplit=1)[0], {"X-Container-Read": "test2:tester2"}).status
+        == 204
+    )
     stranger = Tool(users["test2:tester2"].on(owner.account), tool.storlet, tool.placement)
     refused = stranger.get(plain, "fail", word=word)
     assert (refused.status, refused.error) == (422, "storlet.failed")
@@ -36,7 +39,9 @@ def test_the_traceback_is_for_the_owner_of_the_storlet_only(
 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_failure_after_half_the_output_breaks_the_connection(tool: Tool, plain: str, how: str) -> None:
+def test_a_failure_after_half_the_output_breaks_the_connection(
+    tool: Tool, plain: str, how: str
+) -> None:
     key = unique("half")
     answer = tool.get(plain, "fail", count=key, after="3000000", how=how, pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
@@ -46,7 +51,9 @@ def test_a_failure_after_half_the_output_breaks_the_connection(tool: Tool, plain
 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_little_output_and_then_a_failure_is_never_a_success(tool: Tool, plain: str, how: str) -> None:
+def test_a_little_output_and_then_a_failure_is_never_a_success(
+    tool: Tool, plain: str, how: str
+) -> None:
     answer = tool.get(plain, "fail", after="10", how=how)
     assert answer.status == 422 or answer.is_broken, answer
     if answer.status == 422:
@@ -72,7 +79,9 @@ def test_after_a_failure_the_next_run_succeeds(tool: Tool, plain: str, content: 
         assert (answer.status, answer.body) == (200, content)
 
 
-def test_failures_on_purpose_do_not_count_against_the_nodes(tool: Tool, plain: str, content: bytes) -> None:
+def test_failures_on_purpose_do_not_count_against_the_nodes(
+    tool: Tool, plain: str, content: bytes
+) -> None:
     for _ in range(15):
         assert tool.get(plain, "fail").status == 422
     assert tool.client.get(plain).body == content
@@ -80,7 +89,9 @@ def test_failures_on_purpose_do_not_count_against_the_nodes(tool: Tool, plain: s
 
 
 def test_too_much_metadata_is_a_limit(anywhere: Tool, plain: str) -> None:
-    answer = anywhere.client.get(plain, anywhere.headers({"X-Storlet-Parameter-1": "set-Long:" + "x" * 4100}))
+    answer = anywhere.client.get(
+        plain, anywhere.headers({"X-Storlet-Parameter-1": "set-Long:" + "x" * 4100})
+    )
     assert (answer.status, answer.error) == (422, "storlet.limit.metadata")
 
 
@@ -95,16 +106,23 @@ UNLOADABLE = {
 
 
 @pytest.mark.parametrize("fault", UNLOADABLE)
-def test_python_code_that_does_not_load(anywhere: Tool, owner: Client, plain: str, fault: str) -> None:
+def test_python_code_that_does_not_load(
+    anywhere: Tool, owner: Client, plain: str, fault: str
+) -> None:
     stem = unique(f"load_{fault}")
     source, name = UNLOADABLE[fault]
-    assert owner.put(f"storlet/{stem}.py", source, declaration("python", f"{stem}.{name}")).status == 201
+    assert (
+        owner.put(f"storlet/{stem}.py", source, declaration("python", f"{stem}.{name}")).status
+        == 201
+    )
     answer = Tool(owner, f"{stem}.py", anywhere.placement).get(plain)
     assert (answer.status, answer.error) == (422, "storlet.load"), answer
 
 
 @pytest.mark.parametrize("fault", ["jar", "class"])
-def test_java_code_that_does_not_load(anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str, fault: str) -> None:
+def test_java_code_that_does_not_load(
+    anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str, fault: str
+) -> None:
     name = unique(f"load_{fault}") + "-1.0.jar"
     jar = b"not a jar" if fault == "jar" else toolbox.java.jar("functional", {"version.txt": "1"})
     assert owner.put(f"storlet/{name}", jar, declaration("java", "functional.Nosuch")).status == 201
@@ -112,11 +130,16 @@ def test_java_code_that_does_not_load(anywhere: Tool, owner: Client, toolbox: To
     assert (answer.status, answer.error) == (422, "storlet.load"), answer
 
 
-def test_code_that_is_mended_runs_at_once(anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str) -> None:
+def test_code_that_is_mended_runs_at_once(
+    anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str
+) -> None:
     stem = unique("mended")
     headers = declaration("python", f"{stem}.Multitool")
     assert owner.put(f"storlet/{stem}.py", b"syntax error", headers).status == 201
     tool = Tool(owner, f"{stem}.py", anywhere.placement)
     assert tool.get(plain).status == 422
-    assert owner.put(f"storlet/{stem}.py", (SOURCES / "multitool.py").read_bytes(), headers).status == 201
+    assert (
+        owner.put(f"storlet/{stem}.py", (SOURCES / "multitool.py").read_bytes(), headers).status
+        == 201
+    )
     assert tool.get(plain).status == 200

@@ -21,7 +21,9 @@ def md5(data: bytes) -> str:
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-def test_a_storlet_transforms_the_object_on_its_way_out(tool: Tool, plain: str, content: bytes) -> None:
+def test_a_storlet_transforms_the_object_on_its_way_out(
+    tool: Tool, plain: str, content: bytes
+) -> None:
     answer = tool.get(plain, "upper")
     assert (answer.status, answer.body, answer.is_broken) == (200, content.upper(), False)
 
@@ -33,7 +35,9 @@ def test_the_answer_says_what_ran_where_and_how_long_it_took(tool: Tool, plain: 
     assert answer.headers["X-Storlet-Ran-On"] == tool.placement
     shares = dict(re.findall(r"([a-z-]+)[^,]*?;dur=([0-9.]+)", answer.headers["Server-Timing"]))
     assert len(shares) >= 3, answer.headers["Server-Timing"]
-    assert {"auth", "sandbox"} <= {name.split("-")[0].replace("authorisation", "auth") for name in shares}
+    assert {"auth", "sandbox"} <= {
+        name.split("-")[0].replace("authorisation", "auth") for name in shares
+    }
     assert any("first" in name for name in shares)
 
 
@@ -42,22 +46,35 @@ def test_every_invocation_has_an_id_of_its_own(any_tool: Tool, plain: str) -> No
     assert len(ids) == 3
 
 
-def test_a_derived_answer_carries_nothing_that_is_true_of_the_source_only(tool: Tool, plain: str) -> None:
+def test_a_derived_answer_carries_nothing_that_is_true_of_the_source_only(
+    tool: Tool, plain: str
+) -> None:
     answer = tool.get(plain, "upper")
-    for name in ("Etag", "Last-Modified", "Content-Range", "Content-MD5", "X-Timestamp", "Accept-Ranges"):
+    for name in (
+        "Etag",
+        "Last-Modified",
+        "Content-Range",
+        "Content-MD5",
+        "X-Timestamp",
+        "Accept-Ranges",
+    ):
         assert name not in answer.headers, name
     assert not [name for name in answer.headers if name.lower().startswith("x-backend")]
     assert not [name for name in answer.headers if "sysmeta" in name.lower()]
 
 
 def test_the_storlet_sets_content_type_and_metadata(tool: Tool, plain: str) -> None:
-    answer = tool.get(plain, "identity", None, **{"set_Content-Type": "text/x-made", "set_Size": "large"})
+    answer = tool.get(
+        plain, "identity", None, **{"set_Content-Type": "text/x-made", "set_Size": "large"}
+    )
     assert answer.status == 200, answer
     assert answer.headers["Content-Type"].startswith("text/x-made")
     assert answer.meta("Size") == "large"
 
 
-def test_metadata_in_utf8_reach_the_storlet_and_the_client(tool: Tool, owner: Client, container: str) -> None:
+def test_metadata_in_utf8_reach_the_storlet_and_the_client(
+    tool: Tool, owner: Client, container: str
+) -> None:
     path = f"{container}/o"
     assert owner.put(path, b"x", {"X-Object-Meta-Name": "Zoë Ünal 漢字"}).status == 201
     answer = tool.get(path, "describe", set_Name="Élan 語")
@@ -69,12 +86,16 @@ def test_the_storlet_sees_the_metadata_of_the_object(tool: Tool, plain: str) -> 
     assert tool.describe(plain)["input.0.meta.colour"] == "red"
 
 
-def test_the_user_metadata_of_the_object_stay_unless_the_storlet_sets_others(tool: Tool, plain: str) -> None:
+def test_the_user_metadata_of_the_object_stay_unless_the_storlet_sets_others(
+    tool: Tool, plain: str
+) -> None:
     assert tool.get(plain, set_Other="x").meta("Colour") == "red"
     assert tool.get(plain, set_Colour="blue").meta("Colour") == "blue"
 
 
-def test_a_storlet_withholds_metadata_of_the_source(tool: Tool, owner: Client, plain: str, container: str) -> None:
+def test_a_storlet_withholds_metadata_of_the_source(
+    tool: Tool, owner: Client, plain: str, container: str
+) -> None:
     """By setting a name to nothing: in OpenStack Storlets the source's user metadata cannot be kept back."""
     assert tool.get(plain, set_Colour="").meta("Colour") is None
     assert tool.copy(plain, f"/{container}/copied", set_Colour="").status == 201
@@ -108,7 +129,9 @@ def test_parameters_by_query_and_by_header(tool: Tool, plain: str) -> None:
         "X-Storlet-Parameter-Two": "colon:a:b",
         "X-Storlet-Parameter-3": "both:header",
     }
-    saw = tool.describe(plain, headers, **{"from-query": "2", "both": "query", "empty": "", "umlaut": "ä &=+%"})
+    saw = tool.describe(
+        plain, headers, **{"from-query": "2", "both": "query", "empty": "", "umlaut": "ä &=+%"}
+    )
     assert saw["param.from-header"] == "1"
     assert saw["param.colon"] == "a:b"
     assert saw["param.both"] == "header"
@@ -132,7 +155,12 @@ def test_all_faults_of_a_request_come_in_one_400(anywhere: Tool, plain: str) -> 
     }
     answer = anywhere.get(plain, headers=headers)
     assert (answer.status, answer.error) == (400, "bad_request")
-    for part in ("X-Storlet-Parameter-1", "X-Storlet-Range", "X-Storlet-Extra-Resource", "X-Storlet-Generate-Log"):
+    for part in (
+        "X-Storlet-Parameter-1",
+        "X-Storlet-Range",
+        "X-Storlet-Extra-Resource",
+        "X-Storlet-Generate-Log",
+    ):
         assert part in answer.text, answer
 
 
@@ -144,7 +172,9 @@ def test_all_faults_of_a_request_come_in_one_400(anywhere: Tool, plain: str) -> 
         ("X-Storlet-Dependency", ""),
     ],
 )
-def test_an_unknown_header_is_refused_naming_the_nearest(any_tool: Tool, plain: str, header: str, nearest: str) -> None:
+def test_an_unknown_header_is_refused_naming_the_nearest(
+    any_tool: Tool, plain: str, header: str, nearest: str
+) -> None:
     answer = any_tool.get(plain, headers={header: "1"})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert header in answer.text
@@ -179,7 +209,9 @@ LENGTH = 41  # of the plain object
         ("40-40", 40, 40),
     ],
 )
-def test_an_input_range(tool: Tool, plain: str, content: bytes, asked: str, first: int, last: int) -> None:
+def test_an_input_range(
+    tool: Tool, plain: str, content: bytes, asked: str, first: int, last: int
+) -> None:
     assert len(content) == LENGTH
     answer = tool.get(plain, headers={"X-Storlet-Range": f"bytes={asked}"})
     assert (answer.status, answer.body) == (200, content[first : last + 1])
@@ -193,7 +225,9 @@ def test_a_range_outside_the_object_is_416(tool: Tool, plain: str, asked: str) -
     assert (answer.status, answer.error) == (416, "range.unsatisfiable")
 
 
-@pytest.mark.parametrize("value", ["junk", "bytes=", "bytes=a-b", "bytes=9-5", "lines=1-2", "bytes=1-2,x"])
+@pytest.mark.parametrize(
+    "value", ["junk", "bytes=", "bytes=a-b", "bytes=9-5", "lines=1-2", "bytes=1-2,x"]
+)
 def test_a_malformed_range_is_400(anywhere: Tool, plain: str, value: str) -> None:
     answer = anywhere.get(plain, headers={"X-Storlet-Range": value})
     assert (answer.status, answer.error) == (400, "bad_request")
@@ -222,7 +256,10 @@ def test_extra_resources_are_further_inputs_in_their_order(
     other = unique("c é")
     assert owner.put(other).status == 201
     assert owner.put(f"{container}/second", b"2nd", {"X-Object-Meta-Nr": "2"}).status == 201
-    assert owner.put(f"{other}/third, with comma", b"the third", {"X-Object-Meta-Nr": "3"}).status == 201
+    assert (
+        owner.put(f"{other}/third, with comma", b"the third", {"X-Object-Meta-Nr": "3"}).status
+        == 201
+    )
     listed = ", ".join([f"/{container}/second", quote(f"/{other}/third, with comma")])
     answer = either.get(plain, "describe", {"X-Storlet-Extra-Resources": listed})
     assert answer.status == 200, answer
@@ -230,10 +267,16 @@ def test_extra_resources_are_further_inputs_in_their_order(
     saw = seen(answer)
     assert saw["inputs"] == "3"
     assert (saw["input.1.md5"], saw["input.2.md5"]) == (md5(b"2nd"), md5(b"the third"))
-    assert (saw["input.0.meta.colour"], saw["input.1.meta.nr"], saw["input.2.meta.nr"]) == ("red", "2", "3")
+    assert (saw["input.0.meta.colour"], saw["input.1.meta.nr"], saw["input.2.meta.nr"]) == (
+        "red",
+        "2",
+        "3",
+    )
 
 
-def test_a_missing_extra_resource_is_an_error_before_anything_runs(either: Tool, plain: str, container: str) -> None:
+def test_a_missing_extra_resource_is_an_error_before_anything_runs(
+    either: Tool, plain: str, container: str
+) -> None:
     key = unique("extra")
     extra = {"X-Storlet-Extra-Resources": f"/{container}/nosuch"}
     answer = either.get(plain, "describe", extra, count=key)
@@ -244,7 +287,12 @@ def test_a_missing_extra_resource_is_an_error_before_anything_runs(either: Tool,
 
 
 def test_a_forbidden_extra_resource_is_an_error_before_anything_runs(
-    any_tool: Tool, owner: Client, users: dict[str, Client], plain: str, container: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    users: dict[str, Client],
+    plain: str,
+    container: str,
+    shared_storlets: None,
 ) -> None:
     secret = unique("secret")
     assert owner.put(secret).status == 201
@@ -266,7 +314,9 @@ def test_extra_resources_want_container_and_object(any_tool: Tool, plain: str, v
     assert "X-Storlet-Extra-Resource must be a csv with/container/object format" in answer.text
 
 
-def test_extra_resources_that_are_large_are_streamed(either: Tool, owner: Client, plain: str, container: str) -> None:
+def test_extra_resources_that_are_large_are_streamed(
+    either: Tool, owner: Client, plain: str, container: str
+) -> None:
     data = bytes(range(256)) * 16384
     assert owner.put(f"{container}/a", data).status == 201
     assert owner.put(f"{container}/b", data[::-1]).status == 201
@@ -278,7 +328,9 @@ def test_extra_resources_that_are_large_are_streamed(either: Tool, owner: Client
 
 
 @pytest.mark.parametrize("method", ["HEAD", "DELETE", "OPTIONS"])
-def test_only_get_put_and_copy_run_storlets(any_tool: Tool, owner: Client, plain: str, method: str) -> None:
+def test_only_get_put_and_copy_run_storlets(
+    any_tool: Tool, owner: Client, plain: str, method: str
+) -> None:
     answer = owner.request(method, plain, {"X-Run-Storlet": any_tool.storlet})
     assert answer.status == 405
     assert owner.head(plain).status == 200
@@ -290,7 +342,9 @@ def test_post_on_an_object_is_401_as_ever(any_tool: Tool, owner: Client, plain: 
     assert owner.head(plain).meta("Colour") == "red"
 
 
-def test_without_an_object_in_the_path_the_header_means_nothing(any_tool: Tool, owner: Client, container: str) -> None:
+def test_without_an_object_in_the_path_the_header_means_nothing(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     assert owner.get(container, {"X-Run-Storlet": any_tool.storlet}).status in (200, 204)
     assert owner.get("", {"X-Run-Storlet": any_tool.storlet}).status in (200, 204)
 
@@ -341,7 +395,9 @@ def test_conditions_are_judged_on_the_source_before_anything_runs(
     anywhere: Tool, plain: str, content: bytes, header: str, value: str, status: int
 ) -> None:
     key = unique("condition")
-    answer = anywhere.get(plain, headers={header: value.format(etag=f'"{md5(content)}"')}, count=key)
+    answer = anywhere.get(
+        plain, headers={header: value.format(etag=f'"{md5(content)}"')}, count=key
+    )
     assert answer.status == status, answer
     assert answer.body == (content if status == 200 else answer.body)
     assert anywhere.count(plain, key) == (1 if status == 200 else 0)
@@ -350,7 +406,9 @@ def test_conditions_are_judged_on_the_source_before_anything_runs(
 # --- time -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(anywhere: Tool, plain: str) -> None:
+def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(
+    anywhere: Tool, plain: str
+) -> None:
     key = unique("slow")
     answer = anywhere.get(plain, "slow", before="13", count=key)
     assert (answer.status, answer.body) == (200, b"1:0\n")
@@ -358,7 +416,9 @@ def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(an
 
 
 def test_slow_output_reaches_the_client_while_the_storlet_works(tool: Tool, plain: str) -> None:
-    connection, response = tool.client.open("GET", plain, tool.headers(), query="do=slow&pieces=3&pause=1")
+    connection, response = tool.client.open(
+        "GET", plain, tool.headers(), query="do=slow&pieces=3&pause=1"
+    )
     try:
         assert response.read(4) == b"1:0\n"
         came = time.monotonic()

@@ -32,14 +32,24 @@ def test_put_and_copy(
     owner: Client, toolbox: Toolbox, language: str, plain: str, container: str, content: bytes
 ) -> None:
     tool = Tool(owner, streams(owner, toolbox, language))
-    assert owner.put(f"{container}/put", b"some", tool.headers() | {"X-Object-Meta-Colour": "blue"}).status == 201
-    assert owner.request("COPY", plain, tool.headers({"Destination": f"/{container}/copied"})).status == 201
+    assert (
+        owner.put(
+            f"{container}/put", b"some", tool.headers() | {"X-Object-Meta-Colour": "blue"}
+        ).status
+        == 201
+    )
+    assert (
+        owner.request("COPY", plain, tool.headers({"Destination": f"/{container}/copied"})).status
+        == 201
+    )
     put, copied = owner.get(f"{container}/put"), owner.get(f"{container}/copied")
     assert (put.body, put.meta("Colour"), put.meta("Parsed")) == (b"some", "blue", "7")
     assert (copied.body, copied.meta("Colour"), copied.meta("Parsed")) == (content, "red", "7")
 
 
-def test_an_executable_dependency(owner: Client, toolbox: Toolbox, language: str, placement: str, plain: str) -> None:
+def test_an_executable_dependency(
+    owner: Client, toolbox: Toolbox, language: str, placement: str, plain: str
+) -> None:
     program = Dependency("get42", SCRIPT, "0755")
     if language == "java":
         name = toolbox.upload_jar(owner, "legacyexec-1.0.jar", "legacy", "legacy.Exec", [program])
@@ -50,7 +60,9 @@ def test_an_executable_dependency(owner: Client, toolbox: Toolbox, language: str
     assert answer.meta("Depend-Ret-Code") == "42"
 
 
-def test_the_log_is_written_as_the_storlet_says(owner: Client, toolbox: Toolbox, language: str, plain: str) -> None:
+def test_the_log_is_written_as_the_storlet_says(
+    owner: Client, toolbox: Toolbox, language: str, plain: str
+) -> None:
     name = streams(owner, toolbox, language)
     answer = owner.get(plain, {"X-Run-Storlet": name, "X-Storlet-Generate-Log": "True"})
     path = f"storletlog/{name}/{answer.headers['X-Storlet-Invocation']}.log"
@@ -73,7 +85,9 @@ def test_every_promise_of_the_python_files(
     assert answer.meta("Checked") == "yes"
 
 
-def test_the_metadata_of_a_python_storlet_may_name_its_interpreter(owner: Client, plain: str) -> None:
+def test_the_metadata_of_a_python_storlet_may_name_its_interpreter(
+    owner: Client, plain: str
+) -> None:
     source = (
         b"import sys\nclass V(object):\n    def __init__(self, logger): pass\n"
         b"    def __call__(self, ins, outs, params):\n"

@@ -76,7 +76,10 @@ def test_too_much_output(there: Tool, small: str) -> None:
     target = f"c/{unique('put')}"
     warm_up(there, small)
     answer = there.get(small, "flood", bytes="3000000")
-    assert (answer.status, answer.is_broken) == (200, True) or answer.error == "storlet.limit.output", answer
+    assert (answer.status, answer.is_broken) == (
+        200,
+        True,
+    ) or answer.error == "storlet.limit.output", answer
     assert len(answer.body) <= 1024 * 1024
     warm_up(there, small)
     answer = there.put(target, b"x", "flood", bytes="3000000")
@@ -96,7 +99,9 @@ def test_too_much_memory(there: Tool, small: str) -> None:
 
 def test_the_limit_of_the_log(there: Tool, small: str) -> None:
     warm_up(there, small)
-    answer = there.get(small, "identity", {"X-Storlet-Generate-Log": "True"}, log="w" * 200, times="50")
+    answer = there.get(
+        small, "identity", {"X-Storlet-Generate-Log": "True"}, log="w" * 200, times="50"
+    )
     assert (answer.status, answer.body) == (200, CONTENT)
     path = f"storletlog/{there.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
     log = retry_until(lambda: (got := there.client.get(path)).status == 200 and got)
@@ -131,7 +136,9 @@ def test_a_class_has_a_lower_limit_than_the_node(there: Tool, toolbox: Toolbox, 
     assert (answer.status, answer.body, answer.meta("Big")) == (200, CONTENT, "x" * 300), answer
 
 
-def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox: Toolbox, small: str) -> None:
+def test_what_may_be_declared_depends_on_the_class(
+    other_owner: Client, toolbox: Toolbox, small: str
+) -> None:
     status, text, _ = upload(other_owner, toolbox, unique("plain"), Memory="160M")
     assert (status, "Memory: 160M is more than 128M" in text) == (400, True), text
     status, text, name = upload(other_owner, toolbox, "trusted", Memory="160M")
@@ -145,9 +152,14 @@ def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox:
 def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
     other_cluster: Cluster, other_owner: Client, toolbox: Toolbox, small: str
 ) -> None:
-    status, text, name = upload(other_owner, toolbox, unique("before"), Output="64K", Timeout_Total="4s")
+    status, text, name = upload(
+        other_owner, toolbox, unique("before"), Output="64K", Timeout_Total="4s"
+    )
     assert status == 201, text
-    lower = {**OPTIONS, "storlet.conf:limits": {**OPTIONS["storlet.conf:limits"], "output_bytes": "4K"}}
+    lower = {
+        **OPTIONS,
+        "storlet.conf:limits": {**OPTIONS["storlet.conf:limits"], "output_bytes": "4K"},
+    }
     try:
         other_cluster.configure(lower)
         for placement in ("object", "proxy"):

@@ -13,7 +13,9 @@ WANTED = {"X-Storlet-Generate-Log": "True"}
 def log_of(owner: Client, tool: Tool, answer: Answer) -> str:
     path = f"storletlog/{tool.storlet}/{answer.headers['X-Storlet-Invocation']}.log"
     found = retry_until(lambda: (got := owner.get(path)).status == 200 and got)
-    assert found, f"no {path}; there are {[e['name'] for e in owner.listing('storletlog', prefix=tool.storlet)]}"
+    assert found, (
+        f"no {path}; there are {[e['name'] for e in owner.listing('storletlog', prefix=tool.storlet)]}"
+    )
     return str(found.text)
 
 
@@ -25,15 +27,21 @@ def test_the_log_of_a_get(tool: Tool, owner: Client, plain: str, content: bytes)
 
 
 @pytest.mark.parametrize("after", ["0", "3000000"])
-def test_the_log_of_a_failure_has_the_traceback(tool: Tool, owner: Client, plain: str, after: str) -> None:
+def test_the_log_of_a_failure_has_the_traceback(
+    tool: Tool, owner: Client, plain: str, after: str
+) -> None:
     word = unique("word")
-    answer = tool.get(plain, "fail", WANTED, log="before it failed", word=word, after=after, pause="0.5")
+    answer = tool.get(
+        plain, "fail", WANTED, log="before it failed", word=word, after=after, pause="0.5"
+    )
     text = log_of(owner, tool, answer)
     assert "before it failed" in text
     assert f"fails on purpose: {word}" in text
 
 
-def test_the_log_of_a_put_and_of_a_copy(either: Tool, owner: Client, plain: str, container: str) -> None:
+def test_the_log_of_a_put_and_of_a_copy(
+    either: Tool, owner: Client, plain: str, container: str
+) -> None:
     put = either.put(f"{container}/o", b"x", "upper", WANTED, log="of a put")
     copy = either.copy(plain, f"/{container}/o2", "upper", WANTED, log="of a copy")
     assert (put.status, copy.status) == (201, 201)
@@ -47,10 +55,14 @@ def test_the_log_of_a_failed_put(either: Tool, owner: Client, container: str) ->
     assert "of a failed put" in log_of(owner, either, answer)
 
 
-def test_a_log_is_whole_up_to_its_limit_and_says_where_it_was_cut(anywhere: Tool, owner: Client, plain: str) -> None:
+def test_a_log_is_whole_up_to_its_limit_and_says_where_it_was_cut(
+    anywhere: Tool, owner: Client, plain: str
+) -> None:
     long = "y" * 5000
     answer = anywhere.client.get(
-        plain, anywhere.headers(WANTED | {"X-Storlet-Parameter-1": f"log:{long}"}), query="do=identity"
+        plain,
+        anywhere.headers(WANTED | {"X-Storlet-Parameter-1": f"log:{long}"}),
+        query="do=identity",
     )
     assert answer.status == 200
     assert long in log_of(owner, anywhere, answer)

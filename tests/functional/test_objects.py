@@ -30,9 +30,13 @@ def make_segments(owner: Client, container: str) -> None:
 
 def make_slo(owner: Client, container: str) -> str:
     make_segments(owner, container)
-    manifest = [{"path": f"/{container}/seg/{n}", "etag": md5(data)} for n, data in enumerate(SEGMENTS)]
+    manifest = [
+        {"path": f"/{container}/seg/{n}", "etag": md5(data)} for n, data in enumerate(SEGMENTS)
+    ]
     body = json.dumps(manifest).encode()
-    answer = owner.put(f"{container}/slo", body, {"X-Object-Meta-Kind": "slo"}, query="multipart-manifest=put")
+    answer = owner.put(
+        f"{container}/slo", body, {"X-Object-Meta-Kind": "slo"}, query="multipart-manifest=put"
+    )
     assert answer.status == 201, answer
     return f"{container}/slo"
 
@@ -46,7 +50,10 @@ def make_dlo(owner: Client, container: str) -> str:
 
 def make_symlink(owner: Client, container: str) -> str:
     assert owner.put(f"{container}/behind", WHOLE, {"X-Object-Meta-Kind": "symlink"}).status == 201
-    headers = {"X-Symlink-Target": quote(f"{container}/behind"), "Content-Type": "application/symlink"}
+    headers = {
+        "X-Symlink-Target": quote(f"{container}/behind"),
+        "Content-Type": "application/symlink",
+    }
     assert owner.put(f"{container}/symlink", b"", headers).status == 201
     return f"{container}/symlink"
 
@@ -56,7 +63,13 @@ def make_plain(owner: Client, container: str) -> str:
     return f"{container}/plain"
 
 
-KINDS = {"plain": make_plain, "slo": make_slo, "dlo": make_dlo, "symlink": make_symlink, "ec": make_plain}
+KINDS = {
+    "plain": make_plain,
+    "slo": make_slo,
+    "dlo": make_dlo,
+    "symlink": make_symlink,
+    "ec": make_plain,
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -124,7 +137,9 @@ def test_the_metadata_of_the_content(anywhere: Tool, kind: tuple[str, str]) -> N
     assert anywhere.describe(kind[1])["input.0.meta.kind"] == name
 
 
-def test_a_copy_of_it_is_a_plain_object(anywhere: Tool, owner: Client, container: str, kind: tuple[str, str]) -> None:
+def test_a_copy_of_it_is_a_plain_object(
+    anywhere: Tool, owner: Client, container: str, kind: tuple[str, str]
+) -> None:
     assert anywhere.copy(kind[1], f"/{container}/copied", "upper").status == 201
     copied = owner.get(f"{container}/copied")
     assert copied.md5 == md5(WHOLE.upper())
@@ -154,7 +169,9 @@ def test_an_upload_into_the_erasure_coded_policy(either: Tool, owner: Client) ->
 # --- a manifest itself ----------------------------------------------------------------------------------------------
 
 
-def test_the_manifest_of_an_slo_is_not_a_content(anywhere: Tool, owner: Client, container: str) -> None:
+def test_the_manifest_of_an_slo_is_not_a_content(
+    anywhere: Tool, owner: Client, container: str
+) -> None:
     """``multipart-manifest=get`` asks for the manifest; a storlet gets that, or a refusal: never half of each."""
     path = make_slo(owner, container)
     query = {"multipart-manifest": "get", "do": "identity"}
@@ -198,7 +215,10 @@ def test_names_of_objects(anywhere: Tool, owner: Client, container: str, name: s
     path = f"{container}/{name}"
     assert owner.put(path, name.encode()).status == 201
     answer = anywhere.get(path, "upper")
-    assert (answer.status, answer.body) == (200, name.encode().upper() if name.isascii() else answer.body)
+    assert (answer.status, answer.body) == (
+        200,
+        name.encode().upper() if name.isascii() else answer.body,
+    )
     assert answer.headers["X-Storlet-Ran-On"] == anywhere.placement
     assert anywhere.describe(path)["input.0.md5"] == md5(name.encode())
 
@@ -237,7 +257,12 @@ def large(owner: Client) -> Iterator[tuple[str, str]]:
 def test_a_large_object_is_streamed(tool: Tool, large: tuple[str, str]) -> None:
     path, digest = large
     answer = tool.client.get(path, tool.headers(), keep=False, query="do=identity")
-    assert (answer.status, answer.is_broken, answer.size, answer.md5) == (200, False, 200 * MIB, digest)
+    assert (answer.status, answer.is_broken, answer.size, answer.md5) == (
+        200,
+        False,
+        200 * MIB,
+        digest,
+    )
     assert answer.headers["X-Storlet-Ran-On"] == tool.placement
 
 
@@ -249,12 +274,18 @@ def test_a_large_object_is_copied_through_a_storlet(
     assert owner.head(f"{container}/copied").headers["Etag"].strip('"') == digest
 
 
-def test_five_gibibytes(owner: Client, container: str, storlet_names: dict[str, str], any_tool: Tool) -> None:
+def test_five_gibibytes(
+    owner: Client, container: str, storlet_names: dict[str, str], any_tool: Tool
+) -> None:
     """As a large object of 80 times the same segment: what counts is that all of it goes through the storlet."""
     segment = bytes(range(256)) * (64 * 4096)
     assert owner.put(f"{container}/segment", segment).status == 201
     manifest: list[dict[str, Any]] = [{"path": f"/{container}/segment"}] * 80
-    answer = owner.put(f"{container}/5g", json.dumps(manifest).encode(), query="multipart-manifest=put")
+    answer = owner.put(
+        f"{container}/5g", json.dumps(manifest).encode(), query="multipart-manifest=put"
+    )
     assert answer.status == 201, answer
-    answer = any_tool.client.get(f"{container}/5g", any_tool.headers(), keep=False, query="do=identity", timeout=300)
+    answer = any_tool.client.get(
+        f"{container}/5g", any_tool.headers(), keep=False, query="do=identity", timeout=300
+    )
     assert (answer.status, answer.is_broken, answer.size) == (200, False, 5 * 1024 * MIB)

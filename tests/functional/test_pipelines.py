@@ -27,15 +27,29 @@ class Pipes:
     python: str
     java: str
 
-    def rule(self, *steps: dict[str, Any], method: str = "GET", container: str = "c", **more: Any) -> None:
-        rule = {"name": "piped", "when": {"method": method, "container": container}, "run": list(steps), **more}
+    def rule(
+        self, *steps: dict[str, Any], method: str = "GET", container: str = "c", **more: Any
+    ) -> None:
+        rule = {
+            "name": "piped",
+            "when": {"method": method, "container": container},
+            "run": list(steps),
+            **more,
+        }
         text = json.dumps({"version": 1, "rules": [rule]}).encode()
-        answer = self.owner.put("storlet_rules/rules.yaml", text, {"X-Storlet-Rules-Accept-Warnings": "true"})
+        answer = self.owner.put(
+            "storlet_rules/rules.yaml", text, {"X-Storlet-Rules-Accept-Warnings": "true"}
+        )
         assert answer.status == 201, answer.text
 
-    def step(self, do: str = "identity", *, on: str = "", java: bool = False, **parameters: str) -> dict[str, Any]:
+    def step(
+        self, do: str = "identity", *, on: str = "", java: bool = False, **parameters: str
+    ) -> dict[str, Any]:
         named = {key.replace("_", "-"): value for key, value in parameters.items()}
-        step: dict[str, Any] = {"storlet": self.java if java else self.python, "parameters": {"do": do, **named}}
+        step: dict[str, Any] = {
+            "storlet": self.java if java else self.python,
+            "parameters": {"do": do, **named},
+        }
         return step | ({"on": on} if on else {})
 
 
@@ -45,7 +59,11 @@ def pipes(users: dict[str, Client], toolbox: Toolbox) -> Iterator[Pipes]:
     prepare_account(owner)
     for container in ("storlet_rules", "c", "d"):
         assert owner.put(container).status == 201
-    headers = {"Content-Type": "text/csv", "X-Object-Meta-Study": "7", "X-Object-Meta-Colour": "red"}
+    headers = {
+        "Content-Type": "text/csv",
+        "X-Object-Meta-Study": "7",
+        "X-Object-Meta-Colour": "red",
+    }
     assert owner.put("c/o", CONTENT, headers).status == 201
     yield Pipes(owner, toolbox.upload(owner, "python", "one"), toolbox.upload(owner, "java", "two"))
     owner.delete("storlet_rules/rules.yaml")
@@ -94,14 +112,24 @@ def test_much_arrives_whole(pipes: Pipes, on: str) -> None:
     pipes.rule(pipes.step("flood", on=on, bytes=str(size)), pipes.step(java=True), pipes.step())
     answer = pipes.owner.get("c/o", keep=False)
     expected = hashlib.md5(bytes(range(256)) * (size // 256), usedforsecurity=False).hexdigest()
-    assert (answer.status, answer.size, answer.md5, answer.is_broken) == (200, size, expected, False)
+    assert (answer.status, answer.size, answer.md5, answer.is_broken) == (
+        200,
+        size,
+        expected,
+        False,
+    )
 
 
 def test_erasure_coded_objects(pipes: Pipes) -> None:
     """Read from many fragments and written to them: more than one segment of 1 MiB."""
     content = CONTENT * 200
     assert pipes.owner.put("ec", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
-    pipes.rule(pipes.step("upper", set_first="1"), pipes.step(java=True, set_second="2"), method="PUT", container="ec")
+    pipes.rule(
+        pipes.step("upper", set_first="1"),
+        pipes.step(java=True, set_second="2"),
+        method="PUT",
+        container="ec",
+    )
     assert pipes.owner.put("ec/o", content).status == 201
     pipes.rule(pipes.step(java=True), pipes.step(set_third="3"), container="ec")
     answer = pipes.owner.get("ec/o")
@@ -138,15 +166,23 @@ def test_under_a_mandatory_rule_only_what_the_steps_say_leaves(pipes: Pipes) -> 
     assert (answer.meta("first"), answer.meta("second"), answer.meta("study")) == ("1", "2", None)
     assert "input.0.meta.study" not in answer.text
     assert answer.headers["Content-Type"] == "application/octet-stream"
-    pipes.rule(*steps, mandatory=True, **{"pass": {"metadata": ["study"], "headers": ["content-type"]}})
+    pipes.rule(
+        *steps, mandatory=True, **{"pass": {"metadata": ["study"], "headers": ["content-type"]}}
+    )
     answer = pipes.owner.get("c/o")
-    assert (answer.meta("study"), answer.meta("colour"), answer.headers["Content-Type"]) == ("7", None, "text/csv")
+    assert (answer.meta("study"), answer.meta("colour"), answer.headers["Content-Type"]) == (
+        "7",
+        None,
+        "text/csv",
+    )
     assert "input.0.meta.study" in answer.text
 
 
 def test_the_clients_own_storlet_runs_last(pipes: Pipes) -> None:
     pipes.rule(pipes.step("upper"), mandatory=True, explicit="after")
-    answer = pipes.owner.get("c/o", {"X-Run-Storlet": pipes.java}, query={"do": "identity", "set-own": "1"})
+    answer = pipes.owner.get(
+        "c/o", {"X-Run-Storlet": pipes.java}, query={"do": "identity", "set-own": "1"}
+    )
     assert (answer.status, answer.body, answer.meta("own")) == (200, CONTENT.upper(), "1"), answer
 
 
@@ -156,12 +192,18 @@ def test_the_clients_own_storlet_runs_last(pipes: Pipes) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_step_that_fails_at_once_fails_the_request(pipes: Pipes, method: str, step: int, how: str) -> None:
+def test_a_step_that_fails_at_once_fails_the_request(
+    pipes: Pipes, method: str, step: int, how: str
+) -> None:
     steps = [pipes.step(), pipes.step(java=True), pipes.step()]
     steps[step - 1] = pipes.step("fail", how=how)
     pipes.rule(*steps, method=method)
     answer = send(pipes, method)
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (422, "storlet.failed", "piped"), answer
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        422,
+        "storlet.failed",
+        "piped",
+    ), answer
     assert f"step {step} of 3 ({pipes.python})" in answer.text
     assert nothing_is_stored(pipes)
 
@@ -169,7 +211,9 @@ def test_a_step_that_fails_at_once_fails_the_request(pipes: Pipes, method: str, 
 @pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_step_that_fails_late_never_gives_a_whole_result(pipes: Pipes, method: str, step: int, how: str) -> None:
+def test_a_step_that_fails_late_never_gives_a_whole_result(
+    pipes: Pipes, method: str, step: int, how: str
+) -> None:
     steps = [pipes.step(), pipes.step(), pipes.step(java=True)]
     steps[step - 1] = pipes.step("fail", how=how, after="3000000", pause="0.5")
     pipes.rule(*steps, method=method)
@@ -196,7 +240,11 @@ def test_a_step_that_reads_nothing_does_not_hide_how_the_others_end(pipes: Pipes
 def test_a_step_whose_storlet_is_gone_is_no_missing_object(pipes: Pipes) -> None:
     pipes.rule(pipes.step(), pipes.step())
     source = pipes.owner.get(f"storlet/{pipes.python}")
-    declared = {key: value for key, value in source.headers.items() if key.startswith("X-Object-Meta-Storlet-")}
+    declared = {
+        key: value
+        for key, value in source.headers.items()
+        if key.startswith("X-Object-Meta-Storlet-")
+    }
     assert pipes.owner.delete(f"storlet/{pipes.python}").status == 204
     try:
         answer = pipes.owner.get("c/o")
@@ -206,7 +254,9 @@ def test_a_step_whose_storlet_is_gone_is_no_missing_object(pipes: Pipes) -> None
 
 
 def test_a_client_that_leaves_ends_all_steps(pipes: Pipes, description: dict[str, Any]) -> None:
-    pipes.rule(pipes.step("flood", on="object", bytes=str(1 << 40)), pipes.step(java=True), pipes.step())
+    pipes.rule(
+        pipes.step("flood", on="object", bytes=str(1 << 40)), pipes.step(java=True), pipes.step()
+    )
     connection, response = pipes.owner.open("GET", "c/o")
     assert response.status == 200
     invocation = response.headers["X-Storlet-Invocation"]
@@ -229,6 +279,8 @@ def test_many_pipelines_at_once_all_end(pipes: Pipes, on: str) -> None:
     with concurrent.futures.ThreadPoolExecutor(48) as pool:
         answers = list(pool.map(lambda _: pipes.owner.get("c/o"), range(144)))
     refused = [answer for answer in answers if answer.status != 200]
-    assert all(answer.status in (429, 503) and answer.headers["Retry-After"] for answer in refused), refused
+    assert all(
+        answer.status in (429, 503) and answer.headers["Retry-After"] for answer in refused
+    ), refused
     assert all(answer.body == CONTENT.upper() for answer in answers if answer.status == 200)
     assert len(refused) < len(answers) // 2

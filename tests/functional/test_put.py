@@ -16,7 +16,9 @@ def md5(data: bytes) -> str:
 
 def test_the_result_is_stored(either: Tool, owner: Client, container: str) -> None:
     path = f"{container}/o"
-    answer = either.put(path, b"some text", "upper", {"Content-Type": "text/x-sent"}, set_Made="yes")
+    answer = either.put(
+        path, b"some text", "upper", {"Content-Type": "text/x-sent"}, set_Made="yes"
+    )
     assert answer.status == 201, answer
     assert answer.headers["X-Storlet-Ran-On"] == "proxy"
     assert INVOCATION_ID.fullmatch(answer.headers["X-Storlet-Invocation"])
@@ -26,16 +28,27 @@ def test_the_result_is_stored(either: Tool, owner: Client, container: str) -> No
     assert stored.headers["Etag"].strip('"') == md5(b"SOME TEXT")
     assert stored.meta("Made") == "yes"
     assert stored.headers["Content-Type"] == "text/x-sent"
-    assert not [name for name in stored.headers if name.lower().startswith(("x-storlet", "x-run-storlet"))]
+    assert not [
+        name for name in stored.headers if name.lower().startswith(("x-storlet", "x-run-storlet"))
+    ]
 
 
-def test_the_storlet_sets_the_content_type_that_is_stored(either: Tool, owner: Client, container: str) -> None:
+def test_the_storlet_sets_the_content_type_that_is_stored(
+    either: Tool, owner: Client, container: str
+) -> None:
     path = f"{container}/o"
-    assert either.put(path, b"x", headers={"Content-Type": "a/b"}, **{"set_Content-Type": "c/d"}).status == 201
+    assert (
+        either.put(
+            path, b"x", headers={"Content-Type": "a/b"}, **{"set_Content-Type": "c/d"}
+        ).status
+        == 201
+    )
     assert owner.head(path).headers["Content-Type"] == "c/d"
 
 
-def test_the_storlet_sees_the_metadata_of_the_request(either: Tool, owner: Client, container: str) -> None:
+def test_the_storlet_sees_the_metadata_of_the_request(
+    either: Tool, owner: Client, container: str
+) -> None:
     path = f"{container}/o"
     headers = {"X-Object-Meta-Colour": "blue", "X-Object-Meta-Name": "Zoë"}
     assert either.put(path, b"12345", "describe", headers).status == 201
@@ -45,23 +58,33 @@ def test_the_storlet_sees_the_metadata_of_the_request(either: Tool, owner: Clien
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 5_000_000])
-def test_a_body_of_any_size_with_and_without_a_length(either: Tool, owner: Client, container: str, size: int) -> None:
+def test_a_body_of_any_size_with_and_without_a_length(
+    either: Tool, owner: Client, container: str, size: int
+) -> None:
     data = (b"abcdefg " * (size // 8 + 1))[:size]
     for path, body in ((f"{container}/with", data), (f"{container}/without", pieces_of(data))):
         assert either.put(path, body, "upper").status == 201
         assert owner.get(path).md5 == md5(data.upper())
 
 
-def test_other_headers_of_the_put_keep_their_meaning(any_tool: Tool, owner: Client, container: str) -> None:
+def test_other_headers_of_the_put_keep_their_meaning(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     path = f"{container}/o"
-    headers = {"X-Delete-After": "3600", "Content-Disposition": "inline", "Content-Encoding": "identity"}
+    headers = {
+        "X-Delete-After": "3600",
+        "Content-Disposition": "inline",
+        "Content-Encoding": "identity",
+    }
     assert any_tool.put(path, b"x", headers=headers).status == 201
     stored = owner.head(path)
     assert "X-Delete-At" in stored.headers
     assert stored.headers["Content-Disposition"] == "inline"
 
 
-def test_an_etag_of_the_client_is_about_what_it_sent(any_tool: Tool, owner: Client, container: str) -> None:
+def test_an_etag_of_the_client_is_about_what_it_sent(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     path = f"{container}/o"
     assert any_tool.put(path, b"right", "upper", {"ETag": md5(b"right")}).status == 201
     assert owner.get(path).body == b"RIGHT"
@@ -72,7 +95,9 @@ def test_an_etag_of_the_client_is_about_what_it_sent(any_tool: Tool, owner: Clie
 
 @pytest.mark.parametrize("after", ["0", "10", "3000000"])
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_failed_storlet_stores_nothing(either: Tool, owner: Client, container: str, after: str, how: str) -> None:
+def test_a_failed_storlet_stores_nothing(
+    either: Tool, owner: Client, container: str, after: str, how: str
+) -> None:
     path = f"{container}/o"
     assert owner.put(path, b"the old one").status == 201
     answer = either.put(path, b"new", "fail", after=after, how=how)
@@ -82,12 +107,16 @@ def test_a_failed_storlet_stores_nothing(either: Tool, owner: Client, container:
     assert owner.get(f"{container}/new").status == 404
 
 
-def test_a_storlet_that_fails_early_does_not_hang_a_long_upload(either: Tool, owner: Client, container: str) -> None:
+def test_a_storlet_that_fails_early_does_not_hang_a_long_upload(
+    either: Tool, owner: Client, container: str
+) -> None:
     answer = either.put(f"{container}/o", pieces_of(b"x" * 8_000_000), "fail")
     assert (answer.status, answer.error) == (422, "storlet.failed")
 
 
-def test_a_storlet_that_ignores_its_input_may_still_succeed(either: Tool, owner: Client, container: str) -> None:
+def test_a_storlet_that_ignores_its_input_may_still_succeed(
+    either: Tool, owner: Client, container: str
+) -> None:
     assert either.put(f"{container}/o", pieces_of(b"x" * 8_000_000), "version").status == 201
     assert owner.get(f"{container}/o").body == b"1"
 
@@ -95,13 +124,17 @@ def test_a_storlet_that_ignores_its_input_may_still_succeed(either: Tool, owner:
 def test_extra_resources_join_an_upload(
     either: Tool, owner: Client, plain: str, container: str, content: bytes
 ) -> None:
-    answer = either.put(f"{container}/joined", b"first ", headers={"X-Storlet-Extra-Resources": f"/{plain}"})
+    answer = either.put(
+        f"{container}/joined", b"first ", headers={"X-Storlet-Extra-Resources": f"/{plain}"}
+    )
     assert answer.status == 201
     assert owner.get(f"{container}/joined").body == b"first " + content
 
 
 def test_a_put_has_no_range_to_read(any_tool: Tool, container: str) -> None:
-    assert any_tool.put(f"{container}/o", b"x", headers={"X-Storlet-Range": "bytes=0-1"}).status == 400
+    assert (
+        any_tool.put(f"{container}/o", b"x", headers={"X-Storlet-Range": "bytes=0-1"}).status == 400
+    )
 
 
 def test_who_may_not_write_may_not_put_through_a_storlet(
@@ -119,7 +152,9 @@ def test_a_put_to_a_container_that_is_not_there(any_tool: Tool) -> None:
     assert any_tool.put("nosuchcontainer/o", b"x").status == 404
 
 
-def test_the_declaration_of_storlets_is_not_stored_with_results(any_tool: Tool, owner: Client, container: str) -> None:
+def test_the_declaration_of_storlets_is_not_stored_with_results(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     headers = {"X-Object-Meta-Storlet-Main": "x.Y", "X-Object-Meta-Kept": "1"}
     assert any_tool.put(f"{container}/o", b"x", "identity", headers).status == 201
     assert owner.head(f"{container}/o").meta("Storlet-Main") is None

@@ -59,7 +59,9 @@ PYTHON_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "told"), PYTHON_FAULTS, ids=[told for _, told in PYTHON_FAULTS])
+@pytest.mark.parametrize(
+    ("changed", "told"), PYTHON_FAULTS, ids=[told for _, told in PYTHON_FAULTS]
+)
 def test_faults_of_a_python_storlet(owner: Client, changed: dict[str, str], told: str) -> None:
     stem = unique("reg")
     headers = python(stem) | {META + key: value.format(stem=stem) for key, value in changed.items()}
@@ -69,7 +71,9 @@ def test_faults_of_a_python_storlet(owner: Client, changed: dict[str, str], told
 
 @pytest.mark.parametrize("version", ["3", "3.11"])
 @pytest.mark.parametrize("language", ["python", "Python"])
-def test_language_and_version_in_their_good_forms(owner: Client, version: str, language: str) -> None:
+def test_language_and_version_in_their_good_forms(
+    owner: Client, version: str, language: str
+) -> None:
     stem = unique("reg")
     headers = python(stem, Language_Version=version) | {META + "Language": language}
     assert owner.put(f"storlet/{stem}.py", GOOD, headers).status == 201
@@ -82,7 +86,9 @@ def test_a_python_storlet_is_a_py_file(owner: Client, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nodash.jar", "no-dot"])
 def test_a_java_storlet_has_a_version_in_its_name(owner: Client, name: str) -> None:
-    assert "Storlet name is incorrect" in refused(owner.put(f"storlet/{name}", b"PK", declaration("java", "a.B")))
+    assert "Storlet name is incorrect" in refused(
+        owner.put(f"storlet/{name}", b"PK", declaration("java", "a.B"))
+    )
 
 
 UNSAFE = ["sub/reg.py", "../reg.py", "..%2Freg.py", "a/../../reg.py", "-rf.py", "new\nline.py"]
@@ -109,14 +115,25 @@ def test_names_of_dependencies_that_could_leave_a_directory(owner: Client, name:
     ("headers", "told"),
     [
         ({}, "Mandatory parameter is missing"),
-        ({"Dependency-Version": "1", "Dependency-Permissions": "rwx"}, "Dependency permission is incorrect"),
-        ({"Dependency-Version": "1", "Dependency-Permissions": "888"}, "Dependency permission is incorrect"),
-        ({"Dependency-Version": "1", "Dependency-Permissions": "0400"}, "The owner should have rw permission"),
+        (
+            {"Dependency-Version": "1", "Dependency-Permissions": "rwx"},
+            "Dependency permission is incorrect",
+        ),
+        (
+            {"Dependency-Version": "1", "Dependency-Permissions": "888"},
+            "Dependency permission is incorrect",
+        ),
+        (
+            {"Dependency-Version": "1", "Dependency-Permissions": "0400"},
+            "The owner should have rw permission",
+        ),
     ],
 )
 def test_faults_of_a_dependency(owner: Client, headers: dict[str, str], told: str) -> None:
     name = unique("dep")
-    answer = owner.put(f"dependency/{name}", b"x", {META + key: value for key, value in headers.items()})
+    answer = owner.put(
+        f"dependency/{name}", b"x", {META + key: value for key, value in headers.items()}
+    )
     assert told in refused(answer)
     assert owner.head(f"dependency/{name}").status == 404
 
@@ -129,7 +146,11 @@ def test_permissions_in_their_good_forms(owner: Client, permissions: str) -> Non
 
 def test_all_faults_come_in_one_400(owner: Client) -> None:
     name = unique("all") + ".txt"
-    headers = {META + "Language": "python", META + "Language-Version": "2.7", META + "Dependency": f"{name},a,a,../b"}
+    headers = {
+        META + "Language": "python",
+        META + "Language-Version": "2.7",
+        META + "Dependency": f"{name},a,a,../b",
+    }
     text = refused(owner.put(f"storlet/{name}", GOOD, headers))
     for told in (
         "Interface-Version",
@@ -180,9 +201,14 @@ def test_a_copy_with_good_metadata_is_a_storlet(owner: Client, container: str, p
     assert owner.put(f"storlet/{stem}.py", b"", {"X-Copy-From": f"/{container}/raw"}).status == 201
     assert Tool(owner, f"{stem}.py").get(plain).status == 200
     other = unique("given")
-    answer = owner.request("COPY", f"{container}/raw", {"Destination": f"/storlet/{other}.py"} | python(other))
+    answer = owner.request(
+        "COPY", f"{container}/raw", {"Destination": f"/storlet/{other}.py"} | python(other)
+    )
     assert answer.status == 201, answer
-    assert Tool(owner, f"{other}.py").client.head(f"storlet/{other}.py").meta("Storlet-Main") == f"{other}.Multitool"
+    assert (
+        Tool(owner, f"{other}.py").client.head(f"storlet/{other}.py").meta("Storlet-Main")
+        == f"{other}.Multitool"
+    )
 
 
 def test_a_copy_that_leaves_the_directory(owner: Client, container: str) -> None:
@@ -190,7 +216,9 @@ def test_a_copy_that_leaves_the_directory(owner: Client, container: str) -> None
     refused(owner.request("COPY", f"{container}/raw", {"Destination": "/storlet/sub/x.py"}))
 
 
-def test_the_result_of_a_storlet_in_the_container_is_checked(any_tool: Tool, owner: Client, container: str) -> None:
+def test_the_result_of_a_storlet_in_the_container_is_checked(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     stem = unique("made")
     answer = any_tool.put(f"storlet/{stem}.py", GOOD)
     assert answer.status == 400, answer
@@ -214,7 +242,9 @@ def tar_of(files: dict[str, tuple[bytes, dict[str, str]]]) -> bytes:
 
 
 def bulk(owner: Client, archive: bytes) -> dict[str, Any]:
-    answer = owner.put("storlet", archive, {"Accept": "application/json"}, query="extract-archive=tar")
+    answer = owner.put(
+        "storlet", archive, {"Accept": "application/json"}, query="extract-archive=tar"
+    )
     assert answer.status == 200, answer
     told = json.loads(answer.body)
     assert isinstance(told, dict)
@@ -225,7 +255,9 @@ def test_a_bulk_upload_is_checked(owner: Client, plain: str) -> None:
     good, bad = unique("bulk_good"), unique("bulk_bad")
     told = bulk(owner, tar_of({f"{good}.py": (GOOD, python(good)), f"{bad}.py": (GOOD, {})}))
     assert told["Number Files Created"] == 1, told
-    assert [[path.endswith(f"{bad}.py"), status[:3]] for path, status in told["Errors"]] == [[True, "400"]]
+    assert [[path.endswith(f"{bad}.py"), status[:3]] for path, status in told["Errors"]] == [
+        [True, "400"]
+    ]
     assert owner.head(f"storlet/{bad}.py").status == 404
     assert Tool(owner, f"{good}.py").get(plain).status == 200
 
@@ -236,9 +268,13 @@ def test_a_bulk_upload_that_leaves_the_directory(owner: Client) -> None:
     assert told["Errors"][0][1].startswith("400")
 
 
-def s3_put(auth_url: str, user: str, key: str, path: str, body: bytes, meta: dict[str, str]) -> Answer:
+def s3_put(
+    auth_url: str, user: str, key: str, path: str, body: bytes, meta: dict[str, str]
+) -> Answer:
     """PUT by the S3 API, signed in the manner of version 2."""
-    headers = {f"x-amz-meta-{k.lower()}": v for k, v in meta.items()} | {"x-amz-date": formatdate(usegmt=True)}
+    headers = {f"x-amz-meta-{k.lower()}": v for k, v in meta.items()} | {
+        "x-amz-date": formatdate(usegmt=True)
+    }
     canonical = "".join(f"{k}:{v}\n" for k, v in sorted(headers.items()))
     resource = "/" + quote(path)
     kind = "application/octet-stream"
@@ -254,7 +290,11 @@ def s3_put(auth_url: str, user: str, key: str, path: str, body: bytes, meta: dic
 
 
 def s3_meta(headers: dict[str, str]) -> dict[str, str]:
-    return {key.removeprefix("X-Object-Meta-"): value for key, value in headers.items() if key.startswith("X-Obj")}
+    return {
+        key.removeprefix("X-Object-Meta-"): value
+        for key, value in headers.items()
+        if key.startswith("X-Obj")
+    }
 
 
 def test_an_s3_upload_is_checked(owner: Client, description: dict[str, Any], plain: str) -> None:
@@ -263,7 +303,9 @@ def test_an_s3_upload_is_checked(owner: Client, description: dict[str, Any], pla
     url = description["auth_url"]
     assert s3_put(url, user, key, f"storlet/{stem}.py", GOOD, {}).status == 400
     assert owner.head(f"storlet/{stem}.py").status == 404
-    assert s3_put(url, user, key, f"storlet/sub/{stem}.py", GOOD, s3_meta(python(stem))).status == 400
+    assert (
+        s3_put(url, user, key, f"storlet/sub/{stem}.py", GOOD, s3_meta(python(stem))).status == 400
+    )
     assert owner.head(f"storlet/sub/{stem}.py").status == 404
     answer = s3_put(url, user, key, f"storlet/{stem}.py", GOOD, s3_meta(python(stem)))
     assert answer.status == 200, answer
@@ -271,4 +313,6 @@ def test_an_s3_upload_is_checked(owner: Client, description: dict[str, Any], pla
 
 
 def test_other_containers_are_not_checked(owner: Client, container: str) -> None:
-    assert owner.put(f"{container}/sub/anything.py", GOOD, {META + "Language": "cobol"}).status == 201
+    assert (
+        owner.put(f"{container}/sub/anything.py", GOOD, {META + "Language": "cobol"}).status == 201
+    )

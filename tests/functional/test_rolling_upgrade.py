@@ -183,7 +183,9 @@ def described(**headers: str) -> dict[str, str]:
     """The headers of a GET with a description, for the double ``backend``."""
     version = StorletVersion("AUTH_test", "up.py", "python", "", "up.Up", ())
     given = BackendInvocation("tx-1", version, {}, (), False, 65536).to_headers() or {}
-    return {name.replace("X-Backend-", "X-Test-Backend-"): value for name, value in given.items()} | headers
+    return {
+        name.replace("X-Backend-", "X-Test-Backend-"): value for name, value in given.items()
+    } | headers
 
 
 @pytest.fixture
@@ -193,10 +195,14 @@ def direct(upgraded: Cluster, client: Client) -> Iterator[Client]:
         yield client
 
 
-def test_the_reasons_of_object_nodes_reach_the_proxys_filter(upgraded: Cluster, direct: Client) -> None:
+def test_the_reasons_of_object_nodes_reach_the_proxys_filter(
+    upgraded: Cluster, direct: Client
+) -> None:
     resumed = direct.get("c/0", described(Range="bytes=3-"))
     assert (resumed.status, resumed.headers[f"{SEEN}Refusal"]) == (409, "resume"), resumed
-    of_another_version = {name: value.replace('"version":"1"', '"version":"2"') for name, value in described().items()}
+    of_another_version = {
+        name: value.replace('"version":"1"', '"version":"2"') for name, value in described().items()
+    }
     plain = direct.get("c/0", of_another_version)
     assert (plain.status, plain.body, plain.headers[f"{SEEN}Refusal"]) == (200, SMALL, "version")
     with contextlib.ExitStack() as stack:

@@ -71,8 +71,12 @@ CLOSED: dict[str, Callable[[Client], Answer]] = {
     "if-match": lambda c: c.get("patients/a.csv", {"If-Match": ETAG}),
     "if-none-match": lambda c: c.get("patients/a.csv", {"If-None-Match": ETAG}),
     "if-none-match of a HEAD": lambda c: c.head("patients/a.csv", {"If-None-Match": "*"}),
-    "if-modified-since": lambda c: c.get("patients/a.csv", {"If-Modified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}),
-    "if-unmodified-since": lambda c: c.get("patients/a.csv", {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+    "if-modified-since": lambda c: c.get(
+        "patients/a.csv", {"If-Modified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}
+    ),
+    "if-unmodified-since": lambda c: c.get(
+        "patients/a.csv", {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}
+    ),
     "manifest": lambda c: c.get("patients/a.csv", query={"multipart-manifest": "get"}),
     "link itself": lambda c: c.get("patients/a.csv", query={"symlink": "get"}),
     "part": lambda c: c.get("patients/a.csv", query={"part-number": "1"}),
@@ -90,17 +94,23 @@ CLOSED: dict[str, Callable[[Client], Answer]] = {
         "open/a.csv", {"X-Run-Storlet": "mark.py", "X-Storlet-Extra-Resources": "/patients/a.csv"}
     ),
     "extra resource of a PUT": lambda c: c.put(
-        "open/stolen", b"x", {"X-Run-Storlet": "mark.py", "X-Storlet-Extra-Resources": "/patients/a.csv"}
+        "open/stolen",
+        b"x",
+        {"X-Run-Storlet": "mark.py", "X-Storlet-Extra-Resources": "/patients/a.csv"},
     ),
     "copy with fresh metadata": lambda c: c.request(
         "COPY", "patients/a.csv", {"Destination": "open/stolen", "X-Fresh-Metadata": "true"}
     ),
-    "copy of a range": lambda c: c.put("open/stolen", b"", {"X-Copy-From": "/patients/a.csv", "Range": "bytes=0-9"}),
+    "copy of a range": lambda c: c.put(
+        "open/stolen", b"", {"X-Copy-From": "/patients/a.csv", "Range": "bytes=0-9"}
+    ),
     "link over it, with its hash": lambda c: c.put(
         "open/stolen", b"", {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Etag": ETAG}
     ),
     "manifest over it": lambda c: c.put(
-        "open/stolen", json.dumps([{"path": "/patients/a.csv"}]).encode(), query={"multipart-manifest": "put"}
+        "open/stolen",
+        json.dumps([{"path": "/patients/a.csv"}]).encode(),
+        query={"multipart-manifest": "put"},
     ),
 }
 
@@ -135,7 +145,11 @@ def test_a_copy_is_what_the_rule_makes_of_it(ward: Ward) -> None:
 def test_a_copy_to_another_account_is_refused(ward: Ward, users: dict[str, Client]) -> None:
     own = users[RESEARCHER]
     assert own.put("loot").status in (201, 202)
-    headers = {"X-Copy-From": "/patients/a.csv", "X-Copy-From-Account": ward.admin.account, "Content-Length": "0"}
+    headers = {
+        "X-Copy-From": "/patients/a.csv",
+        "X-Copy-From-Account": ward.admin.account,
+        "Content-Length": "0",
+    }
     assert_closed(own.put("loot/a", b"", headers))
     headers = {"Destination": "loot/a", "Destination-Account": own.account}
     assert_closed(ward.researcher.request("COPY", "patients/a.csv", headers))
@@ -179,7 +193,12 @@ def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
     name = unique("open/large")
     assert ward.admin.put(name, manifest, query={"multipart-manifest": "put"}).status == 201
     assert ward.physician.get(name).body == CONTENT * 2
-    for headers in ({}, {"Range": "bytes=0-9"}, {"Range": f"bytes={len(CONTENT)}-"}, {"X-Run-Storlet": "mark.py"}):
+    for headers in (
+        {},
+        {"Range": "bytes=0-9"},
+        {"Range": f"bytes={len(CONTENT)}-"},
+        {"X-Run-Storlet": "mark.py"},
+    ):
         assert_closed(ward.researcher.get(name, headers))
     assert_closed(ward.researcher.request("COPY", name, {"Destination": "open/stolen"}))
     head = ward.researcher.head(name)
@@ -223,16 +242,22 @@ def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
         assert told_to_researcher.status in (200, 204)
         assert told_to_researcher.headers["X-Container-Bytes-Used"] == "0"
         assert told_to_researcher.headers["X-Container-Object-Count"] is not None
-        assert int(ward.physician.request(method, "patients").headers["X-Container-Bytes-Used"]) >= len(CONTENT)
+        assert int(
+            ward.physician.request(method, "patients").headers["X-Container-Bytes-Used"]
+        ) >= len(CONTENT)
 
 
-def test_sums_of_an_account_are_not_told_to_an_owner_whom_a_rule_concerns(users: dict[str, Client]) -> None:
+def test_sums_of_an_account_are_not_told_to_an_owner_whom_a_rule_concerns(
+    users: dict[str, Client],
+) -> None:
     ward = make_ward(users)
     ward.rule(RULES.replace(RESEARCHER, "admin:admin"))
     for query in ({"format": "json"}, {"format": "xml"}, {}):
         answer = ward.admin.get("", query=query)
         assert answer.status == 200, answer
-        assert {value for name, value in answer.headers.items() if name.endswith("Bytes-Used")} == {"0"}, answer
+        assert {value for name, value in answer.headers.items() if name.endswith("Bytes-Used")} == {
+            "0"
+        }, answer
         assert "patients" in answer.text
         assert not tells_length(answer.text)
 
@@ -251,18 +276,24 @@ def test_old_versions_are_as_covered_as_the_object(users: dict[str, Client]) -> 
     assert ward.admin.head("patients-kept/o", query={"version-id": old}).headers["Etag"] is None
     listed = ward.admin.listing("patients-kept", versions="")
     assert {(each["hash"], each["bytes"]) for each in listed} == {("", 0)}
-    assert_closed(ward.admin.get("patients-kept/o", {"Range": "bytes=0-9"}, query={"version-id": old}))
+    assert_closed(
+        ward.admin.get("patients-kept/o", {"Range": "bytes=0-9"}, query={"version-id": old})
+    )
 
 
 def test_archived_versions_are_as_covered_as_the_object(ward: Ward) -> None:
     acl = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
     assert ward.admin.put("archive", b"", acl).status == 201
-    assert ward.admin.put("patients-old", b"", acl | {"X-Versions-Location": "archive"}).status == 201
+    assert (
+        ward.admin.put("patients-old", b"", acl | {"X-Versions-Location": "archive"}).status == 201
+    )
     for content in (CONTENT, b"new"):
         assert ward.admin.put("patients-old/o", content).status == 201
     (entry,) = ward.admin.listing("archive")
     assert_closed(ward.researcher.get(f"archive/{entry['name']}"))
-    assert_closed(ward.researcher.request("COPY", f"archive/{entry['name']}", {"Destination": "open/stolen"}))
+    assert_closed(
+        ward.researcher.request("COPY", f"archive/{entry['name']}", {"Destination": "open/stolen"})
+    )
     head = ward.researcher.head(f"archive/{entry['name']}")
     assert (head.status, head.headers["Etag"]) == (403, None)
     assert {each["hash"] for each in ward.researcher.listing("archive")} == {""}
@@ -274,7 +305,9 @@ def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None
     path, expires = ward.admin.version_url.path + "/patients/a.csv", int(time.time()) + 300
     nobody = Client(ward.admin.storage_url, "")
     for method in ("GET", "HEAD"):
-        signature = hmac.new(b"key", f"{method}\n{expires}\n{path}".encode(), hashlib.sha256).hexdigest()
+        signature = hmac.new(
+            b"key", f"{method}\n{expires}\n{path}".encode(), hashlib.sha256
+        ).hexdigest()
         query = {"temp_url_sig": signature, "temp_url_expires": str(expires)}
         answer = nobody.request(method, "patients/a.csv", query=query)
         assert answer.status == 200, answer
@@ -289,7 +322,10 @@ def test_static_pages_are_covered(ward: Ward) -> None:
     """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or nothing is."""
     acl = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
     assert ward.admin.put("patients-web", b"", acl).status == 201
-    assert ward.admin.put("patients-web/index.html", CONTENT, {"Content-Type": "text/html"}).status == 201
+    assert (
+        ward.admin.put("patients-web/index.html", CONTENT, {"Content-Type": "text/html"}).status
+        == 201
+    )
     nobody = Client(ward.admin.storage_url, "")
     answer = nobody.get("patients-web/")
     assert answer.status in (401, 403), answer
@@ -300,10 +336,15 @@ def test_static_pages_are_covered(ward: Ward) -> None:
         answer = nobody.get("patients-web/")
         assert (answer.status, answer.body) == (200, MASKED), answer
     finally:
-        assert ward.admin.post("storlet", {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}"}).status == 204
+        assert (
+            ward.admin.post("storlet", {"X-Container-Read": f"{RESEARCHER},{PHYSICIAN}"}).status
+            == 204
+        )
 
 
-@pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"])
+@pytest.mark.parametrize(
+    "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
+)
 def test_settings_that_would_move_bytes_are_refused_to_whom_a_rule_concerns(
     ward: Ward, users: dict[str, Client], header: str
 ) -> None:
@@ -351,12 +392,16 @@ def test_a_storlet_of_the_client_runs_after_a_mandatory_one(ruled: Callable[[str
     ward = ruled(
         "  - {name: hide, when: {method: GET, container: patients}, mandatory: true, explicit: after, run: mask.py}\n"
     )
-    answer = ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}, query={"mark": "* "})
+    answer = ward.researcher.get(
+        "patients/a.csv", {"X-Run-Storlet": "mark.py"}, query={"mark": "* "}
+    )
     assert answer.status == 200, answer
     assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
 
 
-def test_a_storlet_of_the_client_takes_the_place_of_an_ordinary_one(ruled: Callable[[str], Ward]) -> None:
+def test_a_storlet_of_the_client_takes_the_place_of_an_ordinary_one(
+    ruled: Callable[[str], Ward],
+) -> None:
     ward = ruled("  - {name: soft, when: {method: GET, container: patients}, run: mask.py}\n")
     assert ward.researcher.get("patients/a.csv").body == MASKED
     answer = ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}, query={"mark": ""})
@@ -373,7 +418,9 @@ def test_a_pipeline(ruled: Callable[[str], Ward]) -> None:
     assert answer.body == b"".join(b"a.csv: " + line for line in MASKED.splitlines(keepends=True))
 
 
-def test_an_ordinary_rule_before_a_mandatory_one_opens_nothing(ruled: Callable[[str], Ward]) -> None:
+def test_an_ordinary_rule_before_a_mandatory_one_opens_nothing(
+    ruled: Callable[[str], Ward],
+) -> None:
     ward = ruled(
         "  - {name: soft, when: {method: GET, container: patients}, run: mark.py}\n"
         "  - {name: hide, when: {method: GET, container: patients}, mandatory: true, run: mask.py}\n"
@@ -385,8 +432,12 @@ def test_an_ordinary_rule_before_a_mandatory_one_opens_nothing(ruled: Callable[[
     assert ward.admin.delete(link).status == 204
 
 
-def test_deny_has_a_message_and_comes_after_swifts_own_refusal(ruled: Callable[[str], Ward]) -> None:
-    ward = ruled("  - {name: closed, when: {method: GET, container: patients}, mandatory: true, deny: ask the ward}\n")
+def test_deny_has_a_message_and_comes_after_swifts_own_refusal(
+    ruled: Callable[[str], Ward],
+) -> None:
+    ward = ruled(
+        "  - {name: closed, when: {method: GET, container: patients}, mandatory: true, deny: ask the ward}\n"
+    )
     answer = ward.physician.get("patients/a.csv")
     assert_closed(answer, "closed")
     assert "rule closed: ask the ward" in answer.text
@@ -395,7 +446,9 @@ def test_deny_has_a_message_and_comes_after_swifts_own_refusal(ruled: Callable[[
 
 
 def test_rules_about_accounts_and_containers(ruled: Callable[[str], Ward]) -> None:
-    ward = ruled("  - {name: night, when: {method: [GET, DELETE]}, mandatory: true, deny: not now}\n")
+    ward = ruled(
+        "  - {name: night, when: {method: [GET, DELETE]}, mandatory: true, deny: not now}\n"
+    )
     for path in ("", "patients", "patients/a.csv"):
         assert_closed(ward.admin.get(path), "night")
         stranger = Client(ward.admin.storage_url, "").get(path)
@@ -405,7 +458,9 @@ def test_rules_about_accounts_and_containers(ruled: Callable[[str], Ward]) -> No
 
 
 def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
-    ward = ruled("  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n")
+    ward = ruled(
+        "  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n"
+    )
     name = unique("patients/new")
     assert ward.researcher.put(name, CONTENT).status == 201
     assert ward.admin.get(name).body == MASKED
@@ -439,9 +494,17 @@ def test_rules_ask_about_the_object_itself(ruled: Callable[[str], Ward]) -> None
     )
     assert ward.researcher.get("patients/a.csv").body == MASKED
     name = unique("patients/other")
-    assert ward.admin.put(name, CONTENT, {"X-Object-Meta-Study": "8", "Content-Type": "text/csv"}).status == 201
+    assert (
+        ward.admin.put(
+            name, CONTENT, {"X-Object-Meta-Study": "8", "Content-Type": "text/csv"}
+        ).status
+        == 201
+    )
     assert ward.researcher.get(name).body == CONTENT
-    assert ward.admin.post(name, {"X-Object-Meta-Study": "7", "Content-Type": "text/csv"}).status == 202
+    assert (
+        ward.admin.post(name, {"X-Object-Meta-Study": "7", "Content-Type": "text/csv"}).status
+        == 202
+    )
     assert ward.researcher.get(name).body == MASKED
 
 
@@ -462,7 +525,10 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
     paths = [f"/storlet_rules/{name}" for name in ("rules.yaml", version["name"])]
     manifest = json.dumps([{"path": path} for path in paths]).encode()
     for query in ("multipart-manifest=delete", "multipart%2Dmanifest=delete"):
-        assert ward.admin.put("open/large", manifest, query={"multipart-manifest": "put"}).status == 201
+        assert (
+            ward.admin.put("open/large", manifest, query={"multipart-manifest": "put"}).status
+            == 201
+        )
         answer = ward.admin.delete("open/large", query=query)
         assert "403" in answer.text, answer
     for path in paths:
@@ -476,12 +542,18 @@ def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Cl
         'version: 1\nrules:\n  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
         "    mandatory: true\n    run: {storlet: mask.py, on: proxy, parameters: {word: '{object}'}, limits: {memory: 64M}}\n"
     )
-    answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true", "Accept": "application/json"})
+    answer = ward.admin.get(
+        "patients/a.csv", {"X-Storlet-Explain": "true", "Accept": "application/json"}
+    )
     assert answer.status == 200, answer
     (told_rules,) = json.loads(answer.body)
     assert (told_rules["rule"], told_rules["mandatory"]) == ("hide", True)
     (step,) = told_rules["steps"]
-    assert (step["storlet"], step["on"], step["parameters"]) == ("mask.py", "proxy", {"word": "a.csv"})
+    assert (step["storlet"], step["on"], step["parameters"]) == (
+        "mask.py",
+        "proxy",
+        {"word": "a.csv"},
+    )
     assert step["limits"]["memory"] == "64M"
     assert step["limits"]["timeout-total"]
     assert "SECRET" not in told(answer)
@@ -501,8 +573,12 @@ def test_what_has_its_bytes_elsewhere_is_not_stored_where_a_rule_runs_a_storlet(
     assert ward.admin.head(name).status == 404
 
 
-def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(ruled: Callable[[str], Ward]) -> None:
-    ward = ruled("  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n")
+def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(
+    ruled: Callable[[str], Ward],
+) -> None:
+    ward = ruled(
+        "  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n"
+    )
     name = unique("patients/new")
     assert ward.researcher.put(name, b"").status == 201
     assert_closed(ward.researcher.post(name, {"X-Object-Manifest": "open/a"}), "scrub")
@@ -510,7 +586,9 @@ def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(ruled: Callab
     assert ward.researcher.post(name, {"X-Object-Meta-Note": "x"}).status == 202
 
 
-def test_preflights_and_explanations_that_nobody_wants_are_as_ever(ruled: Callable[[str], Ward]) -> None:
+def test_preflights_and_explanations_that_nobody_wants_are_as_ever(
+    ruled: Callable[[str], Ward],
+) -> None:
     ward = ruled("  - {name: closed, mandatory: true, deny: never}\n")
     nobody = Client(ward.admin.storage_url, "")
     headers = {"Origin": "http://a.example", "Access-Control-Request-Method": "GET"}

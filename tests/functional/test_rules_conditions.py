@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from tests.functional.client import Answer, Client
-from tests.functional.wards import CONTENT, PHYSICIAN, RESEARCHER, RULES, Ward, assert_closed, make_ward
+from tests.functional.wards import (
+    CONTENT,
+    PHYSICIAN,
+    RESEARCHER,
+    RULES,
+    Ward,
+    assert_closed,
+    make_ward,
+)
 
 Request = Callable[[Ward], Answer]
 OBJECT = "patients/a.csv"
@@ -24,13 +32,23 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 def ward(users: dict[str, Client]) -> Ward:
     """An account with a further container, which has metadata and another storage policy."""
     made = make_ward(users)
-    acl = {"X-Container-Read": f".r:*,{RESEARCHER},{PHYSICIAN}", "X-Container-Write": f"{RESEARCHER},{PHYSICIAN}"}
+    acl = {
+        "X-Container-Read": f".r:*,{RESEARCHER},{PHYSICIAN}",
+        "X-Container-Write": f"{RESEARCHER},{PHYSICIAN}",
+    }
     cold = {"X-Storage-Policy": "ec21", "X-Container-Meta-Temperature": "cold"}
     assert made.admin.put("cold", b"", acl | cold).status == 201
     assert made.admin.put("cold/a.csv", CONTENT, {"Content-Type": "text/plain"}).status == 201
-    assert made.admin.put("open/größe, ein:s.txt", b"short", {"X-Object-Meta-Label": "grün"}).status == 201
-    conditions = [case[1] for case in CASES] + [f"method: GET, {condition}" for condition, _ in GIVEN]
-    made.rule("version: 1\nrules:\n" + "".join(map(rule, range(len(conditions)), conditions)), accept=True)
+    assert (
+        made.admin.put("open/größe, ein:s.txt", b"short", {"X-Object-Meta-Label": "grün"}).status
+        == 201
+    )
+    conditions = [case[1] for case in CASES] + [
+        f"method: GET, {condition}" for condition, _ in GIVEN
+    ]
+    made.rule(
+        "version: 1\nrules:\n" + "".join(map(rule, range(len(conditions)), conditions)), accept=True
+    )
     return made
 
 
@@ -45,13 +63,17 @@ class Cased(Client):
 
     number: int = -1
 
-    def open(self, method: str, path: str, headers: Mapping[str, str] | None = None, **more: Any) -> Any:
+    def open(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> Any:
         return super().open(method, path, {**(headers or {}), "X-Case": str(self.number)}, **more)
 
 
 def of_case(ward: Ward, number: int) -> Ward:
     clients = (ward.admin, ward.researcher, ward.physician)
-    return Ward(*(Cased(client.storage_url, client.token, client.user, number) for client in clients))
+    return Ward(
+        *(Cased(client.storage_url, client.token, client.user, number) for client in clients)
+    )
 
 
 def get(path: str = OBJECT, who: str = "physician", query: str = "", **headers: str) -> Request:
@@ -65,7 +87,9 @@ def put(path: str, body: bytes = b"x", who: str = "physician", **headers: str) -
 
 
 def copy(path: str, target: str, **headers: str) -> Request:
-    sent = {key.replace("_", "-"): value for key, value in headers.items()} | {"Destination": target}
+    sent = {key.replace("_", "-"): value for key, value in headers.items()} | {
+        "Destination": target
+    }
     return lambda ward: ward.physician.request("COPY", path, sent)
 
 
@@ -82,7 +106,9 @@ def delete(path: str) -> Request:
 
 
 def post(path: str) -> Request:
-    return lambda ward: ward.physician.post(path, {"X-Object-Meta-Study": "7", "Content-Type": "text/csv"})
+    return lambda ward: ward.physician.post(
+        path, {"X-Object-Meta-Study": "7", "Content-Type": "text/csv"}
+    )
 
 
 def window(seconds: int) -> str:
@@ -184,14 +210,25 @@ def test_what_a_client_cannot_choose(ward: Ward, number: int) -> None:
         assert (answer.status, answer.body) == (200, CONTENT), answer
 
 
-def test_an_object_that_is_not_there_has_nothing_and_an_allow_before_decides(users: dict[str, Client]) -> None:
+def test_an_object_that_is_not_there_has_nothing_and_an_allow_before_decides(
+    users: dict[str, Client],
+) -> None:
     ward = make_ward(users)
     when = "{method: GET, container: open, not: {metadata: {study: '7'}}}"
-    ward.rule(f"version: 1\nrules:\n- {{name: closed, when: {when}, mandatory: true, deny: not this}}\n", accept=True)
+    ward.rule(
+        f"version: 1\nrules:\n- {{name: closed, when: {when}, mandatory: true, deny: not this}}\n",
+        accept=True,
+    )
     assert_closed(ward.physician.get("open/none"), "closed")
     assert ward.physician.get("open/a.csv").status == 200
     # The first rule that matches decides.
-    allow = f"  - {{name: first, when: {{user: '{RESEARCHER}', container: patients}}, allow: true}}\n"
-    ward.rule(RULES.replace("rules:\n", f"rules:\n{allow}", 1).replace("hide", "second"), accept=True)
+    allow = (
+        f"  - {{name: first, when: {{user: '{RESEARCHER}', container: patients}}, allow: true}}\n"
+    )
+    ward.rule(
+        RULES.replace("rules:\n", f"rules:\n{allow}", 1).replace("hide", "second"), accept=True
+    )
     answer = ward.researcher.get(OBJECT)
-    assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (200, CONTENT, None), answer
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (200, CONTENT, None), (
+        answer
+    )

@@ -69,17 +69,24 @@ def wards_there(other_cluster: Cluster) -> dict[str, Ward]:
 def bare_nodes(other_cluster: Cluster, wards_there: dict[str, Ward]) -> Iterator[None]:
     """Object servers that know nothing of storlets."""
     plain = {"pipeline": "healthcheck recon object-server"}
-    with other_cluster.configured({f"object-server-{number}.conf:pipeline:main": plain for number in (1, 2)}):
+    with other_cluster.configured(
+        {f"object-server-{number}.conf:pipeline:main": plain for number in (1, 2)}
+    ):
         yield
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_object_servers_without_the_filter(wards_there: dict[str, Ward], bare_nodes: None, policy: str) -> None:
+def test_object_servers_without_the_filter(
+    wards_there: dict[str, Ward], bare_nodes: None, policy: str
+) -> None:
     ward = wards_there[policy]
     answer = ward.researcher.get("patients/a.csv")
     assert_masked(answer)
     assert answer.headers["X-Storlet-Ran-On"] == "proxy"
-    assert ward.researcher.request("COPY", "patients/a.csv", {"Destination": "open/copy"}).status == 201
+    assert (
+        ward.researcher.request("COPY", "patients/a.csv", {"Destination": "open/copy"}).status
+        == 201
+    )
     assert ward.admin.get("open/copy").body == MASKED
     assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
     assert ward.researcher.head("patients/a.csv").headers["Etag"] is None
@@ -105,8 +112,13 @@ def test_encrypted_objects(wards_there: dict[str, Ward], policy: str) -> None:
     assert_tells_nothing(ward.researcher.head("patients/a.csv"))
 
 
-def test_a_sandbox_whose_image_is_missing(other_cluster: Cluster, wards_there: dict[str, Ward]) -> None:
-    sections = {f"storlet.conf:image:{each.admin.account}": {"image": "none/such:1"} for each in wards_there.values()}
+def test_a_sandbox_whose_image_is_missing(
+    other_cluster: Cluster, wards_there: dict[str, Ward]
+) -> None:
+    sections = {
+        f"storlet.conf:image:{each.admin.account}": {"image": "none/such:1"}
+        for each in wards_there.values()
+    }
     with other_cluster.configured(sections):
         for each in wards_there.values():
             assert_nothing_leaves(each, 503)

@@ -70,7 +70,9 @@ class _Identified(Client):
         self._person = person
 
     def request(self, method: str, path: str, headers: object = None, **more: object) -> Answer:
-        return super().request(method, path, {**self._person.headers, **dict(headers or {})}, **more)  # type: ignore[call-overload, arg-type]
+        return super().request(
+            method, path, {**self._person.headers, **dict(headers or {})}, **more
+        )  # type: ignore[call-overload, arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,9 @@ def ward(cluster: Cluster) -> Iterator[Ward]:
         assert owner.put("storlet_rules").status == 201
         assert owner.put("patients/a", CONTENT).status == 201
         source = (SOURCES / "rules_tools.py").read_bytes()
-        assert owner.put("storlet/mask.py", source, declaration("python", "mask.Mask")).status == 201
+        assert (
+            owner.put("storlet/mask.py", source, declaration("python", "mask.Mask")).status == 201
+        )
         yield made
 
 
@@ -117,12 +121,20 @@ def test_a_rule_about_a_caller(ward: Ward, condition: str) -> None:
     headers = {"X-Storlet-Rules-Accept-Warnings": "true"}
     assert ward.owner.put("storlet_rules/rules.yaml", text.encode(), headers).status == 201
     answer = ward.client(concerned).get("patients/a")
-    assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (200, MASKED, "hide"), answer
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (
+        200,
+        MASKED,
+        "hide",
+    ), answer
     refused = ward.client(concerned).get("patients/a", {"Range": "bytes=0-3"})
     assert (refused.status, refused.error) == (403, "access.rule"), refused
     if other is not None:
         answer = ward.client(other).get("patients/a")
-        assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (200, CONTENT, None), answer
+        assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (
+            200,
+            CONTENT,
+            None,
+        ), answer
 
 
 def test_who_says_who_he_is_without_keystone_is_nobody(ward: Ward) -> None:

@@ -67,7 +67,9 @@ def test_rules_are_in_force_when_their_upload_is_answered(account: Client) -> No
 
 
 def test_json_is_taken_as_well(account: Client) -> None:
-    text = b'{"version": 1, "rules": [{"name": "closed", "when": {"container": "c"}, "deny": "no"}]}'
+    text = (
+        b'{"version": 1, "rules": [{"name": "closed", "when": {"container": "c"}, "deny": "no"}]}'
+    )
     assert account.put(RULES, text, {"Content-Type": "application/json"}).status == 201
     assert message(account) == "no"
     assert account.head(RULES).headers["Content-Type"] == "application/json"
@@ -75,16 +77,27 @@ def test_json_is_taken_as_well(account: Client) -> None:
 
 def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None:
     assert account.put(RULES, denying("no")).status == 201
-    answer = account.put(RULES, b"version: 1\nrules:\n- name: a b\n  when: {objects: c}\n  deny: 1\n- allow: yes\n")
+    answer = account.put(
+        RULES, b"version: 1\nrules:\n- name: a b\n  when: {objects: c}\n  deny: 1\n- allow: yes\n"
+    )
     assert (answer.status, answer.error) == (400, "rules.invalid")
-    for part in ("rules.yaml:3:9: error", "'a b'", "did you mean 'object'", "rules.yaml:6:3: error", "help: "):
+    for part in (
+        "rules.yaml:3:9: error",
+        "'a b'",
+        "did you mean 'object'",
+        "rules.yaml:6:3: error",
+        "help: ",
+    ):
         assert part in answer.text, answer.text
     assert message(account) == "no"
     assert len(versions(account)) == 1
 
 
 def test_what_can_never_happen_is_refused_with_an_example(account: Client) -> None:
-    text = denying("no") + b"- name: late\n  when: {container: c, object: {glob: '*.csv'}}\n  run: none.py\n"
+    text = (
+        denying("no")
+        + b"- name: late\n  when: {container: c, object: {glob: '*.csv'}}\n  run: none.py\n"
+    )
     answer = account.put(RULES, text, {"Accept": "application/json"})
     assert answer.status == 400
     assert '"rule.never-matches"' in answer.text
@@ -99,7 +112,10 @@ def test_storlets_and_limits_of_rules_are_checked_against_the_account(account: C
     answer = account.put(RULES, running("900G"))
     assert "storlet.missing" in answer.text
     assert "limit.bad" in answer.text
-    assert account.put("storlet/up.py", b"class Up: pass", declaration("python", "up.Up")).status == 201
+    assert (
+        account.put("storlet/up.py", b"class Up: pass", declaration("python", "up.Up")).status
+        == 201
+    )
     answer = account.put(RULES, running("900G"))
     assert "storlet.missing" not in answer.text
     assert "limit.bad" in answer.text
@@ -170,23 +186,33 @@ def test_the_containers_write_acl_decides_who_changes_rules(account: Client, gue
     assert message(account) is None
 
 
-def test_anonymous_callers_and_signed_urls_change_nothing(account: Client, cluster: Cluster) -> None:
+def test_anonymous_callers_and_signed_urls_change_nothing(
+    account: Client, cluster: Cluster
+) -> None:
     assert account.post("storlet_rules", {"X-Container-Write": ".r:*"}).status in (204, 400)
     assert Client(account.storage_url, "").put(RULES, denying("no")).status == 401
     assert message(account) is None
 
 
-def test_a_role_is_asked_for_where_the_operator_wants_one(other_cluster: Cluster, other_owner: Client) -> None:
+def test_a_role_is_asked_for_where_the_operator_wants_one(
+    other_cluster: Cluster, other_owner: Client
+) -> None:
     with other_cluster.configured({"storlet.conf:rules": {"role": "test2", "container": "laws"}}):
         keys = other_cluster.description["users"]
         clients = {
-            user: log_in(other_cluster.auth_url, user, keys[user]) for user in ("test2:tester2", "test5:tester5")
+            user: log_in(other_cluster.auth_url, user, keys[user])
+            for user in ("test2:tester2", "test5:tester5")
         }
-        assert other_owner.put("laws", b"", {"X-Container-Write": "test2:tester2,test5:tester5"}).status in (201, 202)
+        assert other_owner.put(
+            "laws", b"", {"X-Container-Write": "test2:tester2,test5:tester5"}
+        ).status in (201, 202)
         rules = denying("no").replace(b"container: c}", b"container: none}")
         answer = clients["test5:tester5"].on(other_owner.account).put("laws/rules.yaml", rules)
         assert (answer.status, answer.error) == (403, "access.denied")
-        assert clients["test2:tester2"].on(other_owner.account).put("laws/rules.yaml", rules).status == 201
+        assert (
+            clients["test2:tester2"].on(other_owner.account).put("laws/rules.yaml", rules).status
+            == 201
+        )
         assert other_owner.put("laws/rules.yaml", rules).status == 201
         assert other_owner.delete("laws/rules.yaml").status == 204
 
@@ -223,7 +249,9 @@ def test_only_own_versions_are_restored(account: Client, owner: Client) -> None:
     assert account.put("c/rules", denying("no")).status == 201
     assert account.request("COPY", "c/rules", {"Destination": RULES}).status == 400
     assert account.put(RULES, b"", {"X-Copy-From": "/c/rules"}).status == 400
-    assert account.request("COPY", "storlet_rules/versions/none", {"Destination": RULES}).status == 404
+    assert (
+        account.request("COPY", "storlet_rules/versions/none", {"Destination": RULES}).status == 404
+    )
     there = {"Destination": RULES, "Destination-Account": owner.account}
     assert account.request("COPY", "storlet_rules/versions/none", there).status == 400
 
@@ -303,10 +331,13 @@ def test_with_a_memcached_of_its_own_a_proxy_follows_when_swift_forgets_accounts
                 time.sleep(0.1)
 
 
-def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(account: Client, cluster: Cluster) -> None:
+def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(
+    account: Client, cluster: Cluster
+) -> None:
     assert account.put(RULES, denying("old")).status == 201
     many = "".join(
-        f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, method: PUT}}\n  deny: 'no'\n" for n in range(600)
+        f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, method: PUT}}\n  deny: 'no'\n"
+        for n in range(600)
     )
     with other_proxy(cluster) as proxy:
         there = through(proxy, cluster, account)
@@ -329,7 +360,9 @@ def bare(cluster: Cluster) -> Iterator[OtherProxy]:
     """A proxy without our filter."""
     config = configparser.RawConfigParser()
     config.read(Path(cluster.description["conf_dir"], "proxy-server.conf"))
-    pipeline = [word for word in config.get("pipeline:main", "pipeline").split() if word != "storlets"]
+    pipeline = [
+        word for word in config.get("pipeline:main", "pipeline").split() if word != "storlets"
+    ]
     with other_proxy(cluster, {"pipeline:main": {"pipeline": " ".join(pipeline)}}) as proxy:
         yield proxy
 
@@ -338,7 +371,10 @@ def bare(cluster: Cluster) -> Iterator[OtherProxy]:
 def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
     account: Client, cluster: Cluster, second: OtherProxy, bare: OtherProxy, *, is_mandatory: bool
 ) -> None:
-    assert account.put(RULES, denying("no", "  mandatory: true\n" if is_mandatory else "")).status == 201
+    assert (
+        account.put(RULES, denying("no", "  mandatory: true\n" if is_mandatory else "")).status
+        == 201
+    )
     name = versions(account)[0]
     outside, fresh = through(bare, cluster, account), through(second, cluster, account)
     assert outside.get("c/o").status == 200
@@ -350,7 +386,9 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
     assert message(account) == "no" or not is_mandatory
     with other_proxy(cluster) as third:
         answer = through(third, cluster, account).get("c/o")
-        assert (answer.status, answer.error) == ((503, "rules.unavailable") if is_mandatory else (200, None)), answer
+        assert (answer.status, answer.error) == (
+            (503, "rules.unavailable") if is_mandatory else (200, None)
+        ), answer
         assert not is_mandatory or b"data" not in answer.body
         assert account.delete(RULES).status == 204
         assert through(third, cluster, account).get("c/o").status == 200

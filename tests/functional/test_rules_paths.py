@@ -8,7 +8,17 @@ from collections.abc import Mapping
 import pytest
 
 from tests.functional.client import Answer, Client, read_all
-from tests.functional.wards import CONTENT, ETAG, MASKED, RULES, Ward, assert_closed, make_ward, tells_length, told
+from tests.functional.wards import (
+    CONTENT,
+    ETAG,
+    MASKED,
+    RULES,
+    Ward,
+    assert_closed,
+    make_ward,
+    tells_length,
+    told,
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +32,10 @@ def ward(users: dict[str, Client]) -> Ward:
 def by_metadata(users: dict[str, Client]) -> Ward:
     """Whose rule is about what an object's HEAD says."""
     made = make_ward(users)
-    made.rule("version: 1\nrules:\n- {name: a, when: {metadata: {x: y}}, mandatory: true, run: mask.py}\n", accept=True)
+    made.rule(
+        "version: 1\nrules:\n- {name: a, when: {metadata: {x: y}}, mandatory: true, run: mask.py}\n",
+        accept=True,
+    )
     return made
 
 
@@ -31,11 +44,19 @@ def unruled(users: dict[str, Client]) -> Ward:
     return make_ward(users)
 
 
-def raw(client: Client, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+def raw(
+    client: Client,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> Answer:
     """A request for what stands after the account in the URL, as it is written."""
     url = client.version_url
     connection = http.client.HTTPConnection(url.host, url.port, timeout=60)
-    connection.request(method, url.path + path, body, {"X-Auth-Token": client.token, **(headers or {})})
+    connection.request(
+        method, url.path + path, body, {"X-Auth-Token": client.token, **(headers or {})}
+    )
     response = connection.getresponse()
     content, _, _, is_broken = read_all(response, keep=True)
     connection.close()
@@ -75,7 +96,9 @@ def test_a_copy_to_nowhere(ward: Ward, headers: dict[str, str], query: str) -> N
 
 
 @pytest.mark.parametrize("query", ["", "?heartbeat=on"])
-def test_a_copy_whose_source_is_said_to_be_of_another_account(ward: Ward, users: dict[str, Client], query: str) -> None:
+def test_a_copy_whose_source_is_said_to_be_of_another_account(
+    ward: Ward, users: dict[str, Client], query: str
+) -> None:
     own = users["test2:tester2"]
     assert own.put("loot").status in (201, 202)
     headers = {"Destination": "loot/x", "X-Copy-From-Account": ward.admin.account}
@@ -84,7 +107,9 @@ def test_a_copy_whose_source_is_said_to_be_of_another_account(ward: Ward, users:
 
 @pytest.mark.parametrize("path", ["//x", "//x/y", "//", "/"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
-def test_paths_without_a_container_are_swifts_own(by_metadata: Ward, unruled: Ward, path: str, method: str) -> None:
+def test_paths_without_a_container_are_swifts_own(
+    by_metadata: Ward, unruled: Ward, path: str, method: str
+) -> None:
     expected, answer = raw(unruled.admin, method, path), raw(by_metadata.admin, method, path)
     assert (answer.status, answer.body) == (expected.status, expected.body)
 

@@ -32,14 +32,25 @@ class Hospital:
 @pytest.fixture(scope="module")
 def hospital(cluster: Cluster) -> Iterator[Hospital]:
     name = uuid.uuid4().hex[:10]
-    users = {f"user_{name}_owner": "key .admin", f"user_{name}_researcher": "key", f"user_{name}_physician": "key"}
+    users = {
+        f"user_{name}_owner": "key .admin",
+        f"user_{name}_researcher": "key",
+        f"user_{name}_physician": "key",
+    }
     with other_proxy(cluster, {"filter:tempauth": users}) as proxy:
         owner = log_in(proxy.auth_url, f"{name}:owner", "key")
         furnish(owner, f"{name}:researcher,{name}:physician")
         acl = f"{name}:researcher,{name}:physician"
-        assert owner.put("open+segments", b"", {"X-Container-Read": acl, "X-Container-Write": acl}).status == 201
+        assert (
+            owner.put(
+                "open+segments", b"", {"X-Container-Read": acl, "X-Container-Write": acl}
+            ).status
+            == 201
+        )
         url = f"http://127.0.0.1:{proxy.port}"
-        made = Hospital(owner, *(S3(url, f"{name}:{who}", "key") for who in ("researcher", "physician")))
+        made = Hospital(
+            owner, *(S3(url, f"{name}:{who}", "key") for who in ("researcher", "physician"))
+        )
         made.rule(rules(name))
         yield made
 
@@ -144,7 +155,9 @@ def test_upload_part_copy(hospital: Hospital, upload: str) -> None:
     etag = element(copied, "ETag")
     part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
     body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
-    whole = hospital.researcher.request("POST", "open/large", {"Content-Type": "text/xml"}, f"uploadId={upload}", body)
+    whole = hospital.researcher.request(
+        "POST", "open/large", {"Content-Type": "text/xml"}, f"uploadId={upload}", body
+    )
     assert whole.status == 200, whole
     assert hospital.researcher.request("GET", "open/large").body == MASKED
     assert hospital.owner.delete("open/large").status == 204
@@ -154,7 +167,9 @@ def test_select_object_content(hospital: Hospital) -> None:
     """Swift does not have it; whatever it answers, it is no data."""
     body = b"<SelectObjectContentRequest><Expression>SELECT * FROM S3Object</Expression></SelectObjectContentRequest>"
     for user in (hospital.researcher, hospital.physician):
-        answer = user.request("POST", "patients/a.csv", {"Content-Type": "text/xml"}, "select&select-type=2", body)
+        answer = user.request(
+            "POST", "patients/a.csv", {"Content-Type": "text/xml"}, "select&select-type=2", body
+        )
         assert answer.status >= 400, answer
         assert_tells_nothing(answer)
 
@@ -172,7 +187,10 @@ def test_list_objects(hospital: Hospital, query: str) -> None:
 
 def test_a_large_object_with_a_covered_segment(hospital: Hospital) -> None:
     manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()
-    assert hospital.owner.put("open/manifest", manifest, query={"multipart-manifest": "put"}).status == 201
+    assert (
+        hospital.owner.put("open/manifest", manifest, query={"multipart-manifest": "put"}).status
+        == 201
+    )
     assert hospital.physician.request("GET", "open/manifest").body == CONTENT
     assert_denied(hospital.researcher.request("GET", "open/manifest"))
     head = hospital.researcher.request("HEAD", "open/manifest")
@@ -188,7 +206,11 @@ def test_deny_has_its_message(hospital: Hospital) -> None:
         answer = hospital.researcher.request("GET", "patients/a.csv")
         assert_denied(answer)
         assert "ask the ward" in element(answer, "Message")
-        assert_denied(hospital.researcher.request("PUT", "open/copy", {"x-amz-copy-source": "/patients/a.csv"}))
+        assert_denied(
+            hospital.researcher.request(
+                "PUT", "open/copy", {"x-amz-copy-source": "/patients/a.csv"}
+            )
+        )
         assert_denied(hospital.researcher.request("GET", "patients"))
         assert hospital.researcher.request("HEAD", "patients/a.csv").status == 403
     finally:

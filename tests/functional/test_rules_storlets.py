@@ -10,7 +10,17 @@ import pytest
 
 from tests.functional.client import Answer, Client
 from tests.functional.tools import unique
-from tests.functional.wards import CONTENT, ETAG, MASKED, RESEARCHER, Ward, assert_closed, make_ward, tells_length, told
+from tests.functional.wards import (
+    CONTENT,
+    ETAG,
+    MASKED,
+    RESEARCHER,
+    Ward,
+    assert_closed,
+    make_ward,
+    tells_length,
+    told,
+)
 
 OBJECT = "patients/a.csv"
 
@@ -27,7 +37,10 @@ def ruled(ward: Ward) -> Iterator[Callable[..., Ward]]:
     def rule(run: str, more: str = "", method: str = "GET", mandatory: bool = True) -> Ward:
         kind = "  mandatory: true\n" if mandatory else ""
         when = f"{{method: {method}, container: patients}}"
-        ward.rule(f"version: 1\nrules:\n- name: hide\n  when: {when}\n{kind}{more}  run: {run}\n", accept=True)
+        ward.rule(
+            f"version: 1\nrules:\n- name: hide\n  when: {when}\n{kind}{more}  run: {run}\n",
+            accept=True,
+        )
         return ward
 
     yield rule
@@ -64,10 +77,14 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", ["a.csv", NAME, "deep/er/ name "])
-def test_templates_are_filled_with_what_the_request_is_about(ruled: Callable[..., Ward], name: str) -> None:
+def test_templates_are_filled_with_what_the_request_is_about(
+    ruled: Callable[..., Ward], name: str
+) -> None:
     run = json.dumps({"storlet": "show.py", "parameters": TEMPLATES}, ensure_ascii=False)
     ward = ruled(run)
-    assert ward.admin.put(f"patients/{name}", b"x", {"X-Object-Meta-Study": "7, 8: ü"}).status == 201
+    assert (
+        ward.admin.put(f"patients/{name}", b"x", {"X-Object-Meta-Study": "7, 8: ü"}).status == 201
+    )
     try:
         params = shown(ward.researcher.get(f"patients/{name}"))["params"]
     finally:
@@ -94,7 +111,9 @@ def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
         assert ward.admin.head("open/copy").status == 404
 
 
-def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(ruled: Callable[..., Ward]) -> None:
+def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(
+    ruled: Callable[..., Ward],
+) -> None:
     ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}')
     answer = Client(ward.admin.storage_url, "").get(OBJECT)
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (401, None), answer
@@ -102,7 +121,9 @@ def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(ruled: Callabl
 
 
 def test_an_upload_has_templates_too(ruled: Callable[..., Ward]) -> None:
-    ward = ruled('{storlet: show.py, parameters: {s: "{metadata.study}", m: "{method}"}}', method="PUT")
+    ward = ruled(
+        '{storlet: show.py, parameters: {s: "{metadata.study}", m: "{method}"}}', method="PUT"
+    )
     name = unique("patients/upload")
     assert_closed(ward.researcher.put(name, b"x"))
     assert ward.researcher.put(name, b"x", {"X-Object-Meta-Study": "9"}).status == 201
@@ -126,13 +147,20 @@ def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward])
 def test_where_it_runs(ruled: Callable[..., Ward], place: str) -> None:
     ward = ruled(f"{{storlet: mask.py, on: {place}}}")
     answer = ward.researcher.get(OBJECT)
-    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (200, MASKED, place), answer
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        MASKED,
+        place,
+    ), answer
 
 
 def test_limits_of_a_rule_hold(ruled: Callable[..., Ward]) -> None:
     ward = ruled("{storlet: mask.py, limits: {output: 1K}}")
     answer = ward.researcher.get(OBJECT)
-    assert (answer.status >= 400 or answer.is_broken, answer.headers["X-Storlet-Rule"]) == (True, "hide"), answer
+    assert (answer.status >= 400 or answer.is_broken, answer.headers["X-Storlet-Rule"]) == (
+        True,
+        "hide",
+    ), answer
     if answer.status >= 400:
         assert answer.error == "storlet.limit.output"
 
@@ -144,7 +172,11 @@ def test_limits_that_suffice(ruled: Callable[..., Ward]) -> None:
 
 @pytest.mark.parametrize(
     ("limits", "word"),
-    [("{none: 1}", "None: unknown"), ("{memory: much}", "Memory: 'much'"), ("{memory: 900T}", "Memory: 900T is more")],
+    [
+        ("{none: 1}", "None: unknown"),
+        ("{memory: much}", "Memory: 'much'"),
+        ("{memory: 900T}", "Memory: 900T is more"),
+    ],
 )
 def test_limits_that_are_none_are_refused_at_upload(ward: Ward, limits: str, word: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  when: {{method: GET}}\n  run: {{storlet: mask.py, limits: {limits}}}\n"
@@ -168,7 +200,11 @@ PASS = "  pass: {metadata: [study, x-*], headers: [content-type, last-modified, 
 @pytest.fixture
 def passing(ruled: Callable[..., Ward]) -> Ward:
     ward = ruled("mask.py", PASS)
-    more = {"X-Object-Meta-X-One": "1", "X-Object-Meta-Y": "SECRET", "Content-Disposition": "inline"}
+    more = {
+        "X-Object-Meta-X-One": "1",
+        "X-Object-Meta-Y": "SECRET",
+        "Content-Disposition": "inline",
+    }
     assert ward.admin.put(OBJECT, CONTENT, FIRST | more).status == 201
     return ward
 
@@ -180,7 +216,11 @@ def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> N
     assert (answer.meta("Study"), answer.meta("X-One")) == ("7", "1")
     assert answer.headers["Content-Type"] == "text/csv"
     assert answer.headers["Last-Modified"]
-    assert (answer.meta("Patient"), answer.meta("Y"), answer.headers["Content-Disposition"]) == (None, None, None)
+    assert (answer.meta("Patient"), answer.meta("Y"), answer.headers["Content-Disposition"]) == (
+        None,
+        None,
+        None,
+    )
     assert "SECRET" not in told(answer)
     assert ETAG not in told(answer)
     assert not tells_length(told(answer)) or method == "GET"
@@ -202,7 +242,9 @@ def test_the_storlet_sees_as_metadata_what_may_leave(ruled: Callable[..., Ward])
     assert "SECRET" not in str(metadata)
 
 
-def test_without_pass_an_ordinary_rule_gives_what_a_client_would_get_that_asks(ruled: Callable[..., Ward]) -> None:
+def test_without_pass_an_ordinary_rule_gives_what_a_client_would_get_that_asks(
+    ruled: Callable[..., Ward],
+) -> None:
     ward = ruled("mask.py", mandatory=False)
     answer = ward.researcher.get(OBJECT)
     asked = ward.researcher.get(OBJECT.replace("patients", "open"), {"X-Run-Storlet": "mask.py"})
@@ -219,20 +261,22 @@ def test_pass_of_an_ordinary_rule_holds_as_well(ruled: Callable[..., Ward]) -> N
     assert (answer.body, answer.meta("Study"), answer.meta("Patient")) == (MASKED, "7", None)
 
 
-@pytest.mark.parametrize("header", ["etag", "content-length", "x-object-sysmeta-a", "x-static-large-object"])
+@pytest.mark.parametrize(
+    "header", ["etag", "content-length", "x-object-sysmeta-a", "x-static-large-object"]
+)
 def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  mandatory: true\n  pass: {{headers: [{header}]}}\n  run: mask.py\n"
     answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
-    assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), answer
+    assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), (
+        answer
+    )
 
 
 # --- explain ----------------------------------------------------------------------------------------------------------
 
 
 def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Ward]) -> None:
-    run = (
-        '{storlet: show.py, on: proxy, parameters: {who: "{user}", what: "{metadata.patient}"}, limits: {memory: 64M}}'
-    )
+    run = '{storlet: show.py, on: proxy, parameters: {who: "{user}", what: "{metadata.patient}"}, limits: {memory: 64M}}'
     ward = ruled(run, "  pass: {metadata: [study]}\n")
     headers = {"X-Storlet-Explain": "true"}
     answer = ward.admin.get(OBJECT, headers)
@@ -251,8 +295,15 @@ def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Wa
 def test_explain_stores_and_deletes_nothing(ruled: Callable[..., Ward]) -> None:
     ward = ruled("mask.py")
     for method in ("PUT", "POST", "DELETE"):
-        assert ward.admin.request(method, "open/a.csv", {"X-Storlet-Explain": "true"}, body=b"new").status == 200
-    copied = ward.admin.request("COPY", OBJECT, {"Destination": "open/copy", "X-Storlet-Explain": "true"})
+        assert (
+            ward.admin.request(
+                method, "open/a.csv", {"X-Storlet-Explain": "true"}, body=b"new"
+            ).status
+            == 200
+        )
+    copied = ward.admin.request(
+        "COPY", OBJECT, {"Destination": "open/copy", "X-Storlet-Explain": "true"}
+    )
     assert (copied.status, "what is written" in copied.text) == (200, True), copied
     assert ward.admin.get("open/a.csv").body == CONTENT
     assert ward.admin.head("open/copy").status == 404
@@ -262,27 +313,37 @@ def test_explain_stores_and_deletes_nothing(ruled: Callable[..., Ward]) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["bytes=0-1", "bytes=-3", "bytes=2-", "bytes=0-1,4-5"])
-def test_a_range_of_a_result_is_answered_with_all_of_it(ruled: Callable[..., Ward], wanted: str) -> None:
+def test_a_range_of_a_result_is_answered_with_all_of_it(
+    ruled: Callable[..., Ward], wanted: str
+) -> None:
     answer = ruled("mask.py", mandatory=False).researcher.get(OBJECT, {"Range": wanted})
     assert (answer.status, answer.body) == (200, MASKED)
     assert "Content-Range" not in answer.headers
 
 
 @pytest.mark.parametrize("method", ["COPY", "PUT"])
-def test_a_copy_of_a_range_is_refused_in_the_rules_name(ruled: Callable[..., Ward], method: str) -> None:
+def test_a_copy_of_a_range_is_refused_in_the_rules_name(
+    ruled: Callable[..., Ward], method: str
+) -> None:
     ward = ruled("{storlet: show.py}", method="COPY", mandatory=False)
     headers = {"Range": "bytes=0-1"}
     if method == "COPY":
         answer = ward.admin.request("COPY", OBJECT, {**headers, "Destination": "patients/part"})
     else:
         answer = ward.admin.put("patients/part", b"", {**headers, "X-Copy-From": OBJECT})
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "hide"), answer
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        "hide",
+    ), answer
     assert ward.admin.head("patients/part").status == 404
 
 
 def test_headers_for_a_storlet_that_was_not_asked_for_are_refused_by_name_beside_a_rule(
     ruled: Callable[..., Ward],
 ) -> None:
-    answer = ruled("{storlet: show.py}", mandatory=False).researcher.get(OBJECT, {"X-Storlet-Range": "bytes=0-1"})
+    answer = ruled("{storlet: show.py}", mandatory=False).researcher.get(
+        OBJECT, {"X-Storlet-Range": "bytes=0-1"}
+    )
     assert (answer.status, answer.error) == (400, "bad_request"), answer
     assert "X-Storlet-Range" in answer.text

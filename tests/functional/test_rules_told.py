@@ -62,18 +62,25 @@ def test_a_large_object_of_links(ward: Ward) -> None:
     assert physician.put("open/link2", b"", {"X-Symlink-Target": "open/link"}).status == 201
     for names in (["link"], ["a.csv", "link2"]):
         manifest = json.dumps([{"path": f"/open/{name}"} for name in names]).encode()
-        assert physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status == 201
+        assert (
+            physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status
+            == 201
+        )
         assert_closed(researcher.get("open/of-links"))
         assert_closed(researcher.get("open/of-links", query={"multipart-manifest": "get"}))
         assert_closed(researcher.get("open/of-links", {"If-None-Match": "*"}))
         head = researcher.head("open/of-links")
         assert (head.status, head.headers["Etag"]) == (403, None), head
     manifest = json.dumps([{"path": "/open/a.csv"}]).encode()
-    assert physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status == 201
+    assert (
+        physician.put("open/of-links", manifest, query={"multipart-manifest": "put"}).status == 201
+    )
     assert researcher.get("open/of-links").body == CONTENT
 
 
-def test_a_container_of_covered_objects_does_not_tell_their_sum(ward: Ward, users: dict[str, Client]) -> None:
+def test_a_container_of_covered_objects_does_not_tell_their_sum(
+    ward: Ward, users: dict[str, Client]
+) -> None:
     other = make_ward(users)
     other.rule(RULES)
     for method in ("GET", "HEAD"):
@@ -88,14 +95,22 @@ def test_a_head_of_a_link_itself_tells_that_it_is_there(ward: Ward) -> None:
     """S3's DELETE asks so before it deletes."""
     answer = ward.researcher.head("patients/a.csv", query="symlink=get")
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
-    for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Patient", "X-Symlink-Target"):
+    for header in (
+        "Etag",
+        "Last-Modified",
+        "X-Timestamp",
+        "X-Object-Meta-Patient",
+        "X-Symlink-Target",
+    ):
         assert answer.headers[header] is None, (header, answer)
 
 
 def test_what_a_rule_makes_is_not_written_where_code_is(ward: Ward) -> None:
     for container in ("storlet", "dependency"):
         assert ward.admin.post(container, {"X-Container-Write": RESEARCHER}).status == 204
-        answer = ward.researcher.request("COPY", "patients/a.csv", {"Destination": f"{container}/x.py"})
+        answer = ward.researcher.request(
+            "COPY", "patients/a.csv", {"Destination": f"{container}/x.py"}
+        )
         assert_closed(answer)
         assert ward.admin.head(f"{container}/x.py").status == 404
 
@@ -111,13 +126,17 @@ def test_a_copy_stores_no_link_where_a_rule_wants_bytes(users: dict[str, Client]
             ("PUT", "patients/new", {"X-Copy-From": "open/a.csv", "Content-Length": "0"}),
         ):
             assert_closed(ward.researcher.request(method, path, headers | header), "scrub")
-    assert ward.researcher.request("COPY", "open/a.csv", {"Destination": "patients/new"}).status == 201
+    assert (
+        ward.researcher.request("COPY", "open/a.csv", {"Destination": "patients/new"}).status == 201
+    )
     assert ward.admin.get("patients/new").body == MASKED
 
 
 def test_a_link_itself_can_be_had_where_rules_ask_about_objects(users: dict[str, Client]) -> None:
     ward = make_ward(users)
-    ward.rule("version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n")
+    ward.rule(
+        "version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n"
+    )
     for target in ("open/a.csv", "open/none"):
         assert ward.physician.put("open/link", b"", {"X-Symlink-Target": target}).status == 201
         for method in ("GET", "HEAD"):
@@ -136,14 +155,20 @@ def test_copies_that_swift_refuses_are_answered_as_ever(
 
 
 @pytest.mark.parametrize("path", ["open/a\0b", "open/" + 1100 * "x"])
-def test_what_swift_has_no_object_for_is_answered_by_swift(users: dict[str, Client], path: str) -> None:
+def test_what_swift_has_no_object_for_is_answered_by_swift(
+    users: dict[str, Client], path: str
+) -> None:
     ward = make_ward(users)
     expected = {method: ward.researcher.request(method, path) for method in ("GET", "HEAD", "POST")}
     version = ward.admin.get("open/a.csv", query="version-id=1795320159.25948")
-    ward.rule("version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n")
+    ward.rule(
+        "version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n"
+    )
     for method, answer in expected.items():
         assert ward.researcher.request(method, path).status == answer.status
-    assert ward.admin.get("open/a.csv", query="version-id=1795320159.25948").status == version.status
+    assert (
+        ward.admin.get("open/a.csv", query="version-id=1795320159.25948").status == version.status
+    )
 
 
 def test_what_is_read_is_what_the_rules_were_asked_about(users: dict[str, Client]) -> None:
@@ -175,7 +200,9 @@ def test_what_is_read_is_what_the_rules_were_asked_about(users: dict[str, Client
             pool.submit(read, "GET", {}),
             pool.submit(read, "GET", {"X-Run-Storlet": "mark.py"}),
             pool.submit(read, "COPY", {"Destination": "open/g"}, "open/g"),
-            pool.submit(read, "COPY", {"Destination": "open/h", "X-Run-Storlet": "mark.py"}, "open/h"),
+            pool.submit(
+                read, "COPY", {"Destination": "open/h", "X-Run-Storlet": "mark.py"}, "open/h"
+            ),
         ]
         assert {status for each in reading for status in each.result()} <= {200, 201, 403, 404, 503}
         assert [each.result() for each in changing] == [None, None]
@@ -191,6 +218,8 @@ def test_copies_of_links_and_manifests_themselves(users: dict[str, Client], quer
     assert ward.admin.put("open/large", manifest, query={"multipart-manifest": "put"}).status == 201
     assert ward.admin.put("open/link", b"", {"X-Symlink-Target": "open/large"}).status == 201
     for name in ("large", "link", "a.csv"):
-        answer = ward.admin.request("COPY", f"open/{name}", {"Destination": "open/copied"}, query=query)
+        answer = ward.admin.request(
+            "COPY", f"open/{name}", {"Destination": "open/copied"}, query=query
+        )
         assert answer.status == 201, answer
         assert ward.admin.get("open/copied").body == CONTENT

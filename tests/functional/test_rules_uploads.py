@@ -16,7 +16,16 @@ import pytest
 
 from tests.functional.client import Answer, Client
 from tests.functional.tools import unique
-from tests.functional.wards import CONTENT, MASKED, RESEARCHER, RULES, Ward, assert_closed, make_ward, told
+from tests.functional.wards import (
+    CONTENT,
+    MASKED,
+    RESEARCHER,
+    RULES,
+    Ward,
+    assert_closed,
+    make_ward,
+    told,
+)
 from tests.support.cluster import Cluster
 from tests.support.proxies import other_proxy
 
@@ -47,7 +56,9 @@ def ward(cluster: Cluster, users: dict[str, Client], realms: str) -> Iterator[Wa
     with other_proxy(cluster, changes) as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
         made = make_ward(users)
-        there = Ward(*(_at(url, client) for client in (made.admin, made.researcher, made.physician)))
+        there = Ward(
+            *(_at(url, client) for client in (made.admin, made.researcher, made.physician))
+        )
         assert there.admin.post("", {"X-Account-Meta-Temp-URL-Key": KEY}).status in (201, 204)
         assert there.admin.post("patients", {"X-Container-Sync-Key": KEY}).status == 204
         yield there
@@ -57,7 +68,9 @@ def _pipeline(cluster: Cluster) -> str:
     text = Path(cluster.description["conf_dir"], "proxy-server.conf").read_text("utf-8")
     (line,) = (line for line in text.splitlines() if line.startswith("pipeline ="))
     words = (
-        line.partition("=")[2].replace(" cache ", " cache container_sync ").replace(" tempurl ", " tempurl formpost ")
+        line.partition("=")[2]
+        .replace(" cache ", " cache container_sync ")
+        .replace(" tempurl ", " tempurl formpost ")
     )
     assert {"container_sync", "formpost"} <= set(words.split())
     return words
@@ -74,19 +87,35 @@ def rules(action: str, more: str = "", conditions: str = ANY_UPLOAD) -> str:
 # --- forms ------------------------------------------------------------------------------------------------------------
 
 
-def send_form(ward: Ward, name: str, content: bytes, key: str = KEY, container: str = "patients") -> Answer:
+def send_form(
+    ward: Ward, name: str, content: bytes, key: str = KEY, container: str = "patients"
+) -> Answer:
     """As a browser does it that is logged in nowhere."""
     path, expires = f"{ward.admin.version_url.path}/{container}/", int(time.time()) + 300
-    signature = hmac.new(key.encode(), f"{path}\n\n100000\n1\n{expires}".encode(), hashlib.sha256).hexdigest()
-    fields = {"max_file_size": "100000", "max_file_count": "1", "expires": str(expires), "signature": signature}
-    parts = [f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
+    signature = hmac.new(
+        key.encode(), f"{path}\n\n100000\n1\n{expires}".encode(), hashlib.sha256
+    ).hexdigest()
+    fields = {
+        "max_file_size": "100000",
+        "max_file_count": "1",
+        "expires": str(expires),
+        "signature": signature,
+    }
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in fields.items()
+    ]
     file = f'--x\r\nContent-Disposition: form-data; name="f"; filename="{name}"\r\nContent-Type: text/csv\r\n\r\n'
     body = "".join([*parts, file]).encode() + content + b"\r\n--x--\r\n"
     nobody = Client(ward.admin.storage_url, "")
-    return nobody.request("POST", f"{container}/", {"Content-Type": "multipart/form-data; boundary=x"}, body=body)
+    return nobody.request(
+        "POST", f"{container}/", {"Content-Type": "multipart/form-data; boundary=x"}, body=body
+    )
 
 
-@pytest.mark.parametrize("more", ["", ", signed: true", ', content-type: text/csv, any: [{signed: true}, {user: "x"}]'])
+@pytest.mark.parametrize(
+    "more", ["", ", signed: true", ', content-type: text/csv, any: [{signed: true}, {user: "x"}]']
+)
 def test_a_mandatory_storlet_works_on_what_a_form_uploads(ward: Ward, more: str) -> None:
     ward.rule(rules("run: mask.py", more))
     name = unique("form")
@@ -114,7 +143,10 @@ def test_a_form_that_is_not_signed_learns_nothing_of_the_rules(ward: Ward) -> No
 def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
     """What Swift itself looks up of the container (its key) is asked of no rule."""
     ward.rule(rules("deny: nobody reads here", conditions="method: GET, container: box"))
-    assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (201, 202)
+    assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (
+        201,
+        202,
+    )
     name = unique("form")
     answer = send_form(ward, name, CONTENT, "its own", "box")
     assert answer.status == 201, answer
@@ -162,7 +194,9 @@ def test_what_is_extracted_is_refused_one_by_one(ward: Ward) -> None:
 
 
 def test_bulk_delete_is_refused_one_by_one(ward: Ward) -> None:
-    ward.rule(rules("deny: keep it", conditions="method: DELETE, container: patients, object: a.csv"))
+    ward.rule(
+        rules("deny: keep it", conditions="method: DELETE, container: patients, object: a.csv")
+    )
     name = unique("bulk")
     assert ward.admin.put(f"patients/{name}", b"x").status == 201
     headers = {"Content-Type": "text/plain", "Accept": "application/json"}
@@ -170,7 +204,9 @@ def test_bulk_delete_is_refused_one_by_one(ward: Ward) -> None:
     answer = ward.admin.request("POST", "", headers, query="bulk-delete", body=body)
     result = json.loads(answer.body)
     assert result["Number Deleted"] == 1, result
-    assert [(path.endswith("patients/a.csv"), status[:3]) for path, status in result["Errors"]] == [(True, "403")]
+    assert [(path.endswith("patients/a.csv"), status[:3]) for path, status in result["Errors"]] == [
+        (True, "403")
+    ]
     assert ward.admin.head("patients/a.csv").status == 200
 
 

@@ -32,8 +32,14 @@ class Signer:
     def v2_query(self, path: str, headers: Mapping[str, str]) -> Answer:
         """A presigned URL of version 2; ``headers`` are what its holder adds."""
         expires = str(int(time.time()) + 600)
-        digest = hmac.digest(self._key.encode(), f"GET\n\n\n{expires}\n/{quote(path)}".encode(), "sha1")
-        query = {"AWSAccessKeyId": self._user, "Expires": expires, "Signature": base64.b64encode(digest).decode()}
+        digest = hmac.digest(
+            self._key.encode(), f"GET\n\n\n{expires}\n/{quote(path)}".encode(), "sha1"
+        )
+        query = {
+            "AWSAccessKeyId": self._user,
+            "Expires": expires,
+            "Signature": base64.b64encode(digest).decode(),
+        }
         return self._client.get(path, headers, query=query)
 
     def v4_query(self, path: str, headers: Mapping[str, str]) -> Answer:
@@ -44,12 +50,15 @@ class Signer:
             "X-Amz-Date": f"{now:%Y%m%dT%H%M%SZ}", "X-Amz-Expires": "600", "X-Amz-SignedHeaders": "host",
         }  # fmt: skip
         text = "&".join(
-            f"{quote(key, safe='-_.~')}={quote(value, safe='-_.~')}" for key, value in sorted(query.items())
+            f"{quote(key, safe='-_.~')}={quote(value, safe='-_.~')}"
+            for key, value in sorted(query.items())
         )
         signature = self._v4(now, path, text, {"host": self.host}, "UNSIGNED-PAYLOAD")
         return self._client.get(path, headers, query=f"{text}&X-Amz-Signature={signature}")
 
-    def v4_header(self, path: str, signed: Mapping[str, str], unsigned: Mapping[str, str]) -> Answer:
+    def v4_header(
+        self, path: str, signed: Mapping[str, str], unsigned: Mapping[str, str]
+    ) -> Answer:
         """An ``Authorization`` header of version 4 that covers ``signed``."""
         now, empty = datetime.now(tz=UTC), hashlib.sha256(b"").hexdigest()
         own = {"x-amz-date": f"{now:%Y%m%dT%H%M%SZ}", "x-amz-content-sha256": empty}
@@ -64,7 +73,9 @@ class Signer:
     def v2_header(self, path: str, headers: Mapping[str, str]) -> Answer:
         """An ``Authorization`` header of version 2, which covers ``x-amz-*`` headers only."""
         date = datetime.now(tz=UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
-        digest = hmac.digest(self._key.encode(), f"GET\n\n\n{date}\n/{quote(path)}".encode(), "sha1")
+        digest = hmac.digest(
+            self._key.encode(), f"GET\n\n\n{date}\n/{quote(path)}".encode(), "sha1"
+        )
         authorization = f"AWS {self._user}:{base64.b64encode(digest).decode()}"
         return self._client.get(path, {"Date": date, **headers, "Authorization": authorization})
 
@@ -72,7 +83,9 @@ class Signer:
     def _scope(now: datetime) -> str:
         return f"{now:%Y%m%d}/{REGION}/s3/aws4_request"
 
-    def _v4(self, now: datetime, path: str, query: str, headers: Mapping[str, str], payload: str) -> str:
+    def _v4(
+        self, now: datetime, path: str, query: str, headers: Mapping[str, str], payload: str
+    ) -> str:
         lines = "".join(f"{key}:{value}\n" for key, value in sorted(headers.items()))
         canonical = f"GET\n/{quote(path)}\n{query}\n{lines}\n{';'.join(sorted(headers))}\n{payload}"
         digest = hashlib.sha256(canonical.encode()).hexdigest()

@@ -16,7 +16,9 @@ from tests.functional.conftest import remove_container
 from tests.functional.tools import Dependency, Tool, declaration, unique
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
-MANIFESTS = {path.parent.name: json.loads(path.read_text()) for path in sorted(ROOT.glob("*/manifest.json"))}
+MANIFESTS = {
+    path.parent.name: json.loads(path.read_text()) for path in sorted(ROOT.glob("*/manifest.json"))
+}
 
 
 class Sample:
@@ -36,12 +38,17 @@ class Sample:
         ]
         for dependency in dependencies:
             assert dependency.upload(owner).status == 201
-        headers = declaration(manifest["language"], manifest["main"], [d.name for d in dependencies])
+        headers = declaration(
+            manifest["language"], manifest["main"], [d.name for d in dependencies]
+        )
         answer = owner.put(f"storlet/{manifest['name']}", code, headers)
         assert answer.status == 201, answer
         assert owner.put(self.container).status == 201
         for name in self.inputs:
-            assert owner.put(f"{self.container}/{name}", (self.folder / name).read_bytes()).status == 201
+            assert (
+                owner.put(f"{self.container}/{name}", (self.folder / name).read_bytes()).status
+                == 201
+            )
 
     @property
     def inputs(self) -> list[str]:
@@ -65,7 +72,9 @@ class Sample:
 
 
 @pytest.fixture(scope="module", params=MANIFESTS)
-def sample(request: pytest.FixtureRequest, owner: Client, description: dict[str, Any]) -> Iterator[Sample]:
+def sample(
+    request: pytest.FixtureRequest, owner: Client, description: dict[str, Any]
+) -> Iterator[Sample]:
     folder = ROOT / request.param
     made = Sample(owner, folder, code_of(folder, MANIFESTS[request.param], description))
     yield made
@@ -84,7 +93,9 @@ def code_of(folder: Path, manifest: dict[str, Any], description: dict[str, Any])
 
 
 def test_a_sample_does_what_its_folder_says(sample: Sample, placement: str) -> None:
-    answer = sample.owner.get(sample.path, sample.headers(placement), query=sample.manifest["parameters"])
+    answer = sample.owner.get(
+        sample.path, sample.headers(placement), query=sample.manifest["parameters"]
+    )
     if "expected_error" in sample.manifest:
         assert (answer.status, answer.error) == (422, sample.manifest["expected_error"])
         return
@@ -108,19 +119,32 @@ def test_a_sample_stores_the_same(sample: Sample) -> None:
         assert stored.meta(name) == value
 
 
-def test_partitions_of_csv_filter_give_each_line_once(owner: Client, placement: str, container: str) -> None:
+def test_partitions_of_csv_filter_give_each_line_once(
+    owner: Client, placement: str, container: str
+) -> None:
     rows = "".join(f"{number},{'x' * (number % 13)}\n" for number in range(2000))
     data = ("id,text\n" + rows).encode()
     source = (ROOT / "csv_filter" / "csv_filter.py").read_bytes()
-    assert owner.put("storlet/csv_filter.py", source, declaration("python", "csv_filter.CsvFilter")).status == 201
+    assert (
+        owner.put(
+            "storlet/csv_filter.py", source, declaration("python", "csv_filter.CsvFilter")
+        ).status
+        == 201
+    )
     assert owner.put(f"{container}/rows.csv", data).status == 201
     cuts = [0, 5000, 5001, 12345, len(data)]
     got = b""
     for start, end in itertools.pairwise(cuts):
-        query = {"header": "id,text", "partition_bytes": str(end - start), "partition": "later" if start else "first"}
+        query = {
+            "header": "id,text",
+            "partition_bytes": str(end - start),
+            "partition": "later" if start else "first",
+        }
         if not start:
             del query["header"]
-        headers = Tool(owner, "csv_filter.py", placement).headers({"X-Storlet-Range": f"bytes={start}-"})
+        headers = Tool(owner, "csv_filter.py", placement).headers(
+            {"X-Storlet-Range": f"bytes={start}-"}
+        )
         answer = owner.get(f"{container}/rows.csv", headers, query=query)
         assert answer.status == 200, answer
         got += answer.body

@@ -41,7 +41,10 @@ def info_of(cluster: Cluster) -> dict[str, Any]:
 @pytest.fixture
 def services() -> Iterator[Path]:
     """A folder of the host with a socket that everybody may connect to."""
-    with tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name, socket.socket(socket.AF_UNIX) as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
         folder = Path(name)
         folder.chmod(0o755)
         listener.bind(f"{folder}/service.sock")
@@ -67,11 +70,15 @@ def test_the_log_has_a_line_for_each_class(cluster: Cluster) -> None:
     log = cluster.process("sandboxd").log.read_text(encoding="utf-8")
 
     for name in CLASSES:
-        found = re.findall(rf"self-test class={name} result=pass tests=(\d+) failed=\d+ ms=\d+", log)
+        found = re.findall(
+            rf"self-test class={name} result=pass tests=(\d+) failed=\d+ ms=\d+", log
+        )
         assert int(found[-1]) == len(selftest.TESTS) + len(selftest.OUTSIDE)
 
 
-def test_programs_see_the_sandbox_and_its_storlets(any_tool: Tool, plain: str, owner: Client, cluster: Cluster) -> None:
+def test_programs_see_the_sandbox_and_its_storlets(
+    any_tool: Tool, plain: str, owner: Client, cluster: Cluster
+) -> None:
     assert any_tool.get(plain).status == 200
 
     shown = as_data(storlet(cluster, "sandboxes", "--json"))
@@ -79,7 +86,9 @@ def test_programs_see_the_sandbox_and_its_storlets(any_tool: Tool, plain: str, o
     (sandbox,) = [one for one in shown["sandboxes"] if one["account"] == owner.account]
     assert (sandbox["trust_class"], sandbox["state"]) == ("user", "running")
     assert sandbox["uid"] > 0
-    assert any(one["runs"] > 0 and one["workers"] > 0 for one in sandbox["storlets"]), sandbox["storlets"]
+    assert any(one["runs"] > 0 and one["workers"] > 0 for one in sandbox["storlets"]), sandbox[
+        "storlets"
+    ]
     for name in CLASSES:
         result = shown["self_tests"][name]
         assert result["state"] == "pass"
@@ -87,7 +96,9 @@ def test_programs_see_the_sandbox_and_its_storlets(any_tool: Tool, plain: str, o
         assert set(result["tests"]) == {*selftest.OUTSIDE, *(test.name for test in selftest.TESTS)}
 
 
-def test_a_check_leaves_running_sandboxes_alone(any_tool: Tool, plain: str, owner: Client, cluster: Cluster) -> None:
+def test_a_check_leaves_running_sandboxes_alone(
+    any_tool: Tool, plain: str, owner: Client, cluster: Cluster
+) -> None:
     assert any_tool.get(plain).status == 200
 
     def containers() -> list[str]:
@@ -117,7 +128,10 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
     with other_cluster.configured({"storlet.conf:class:admin": admin}):
         answer = tool.get("c/object")
         assert (answer.status, answer.error) == (503, "sandbox.unavailable")
-        assert b"sandboxes of class admin are closed on this node: self-test files-no-sockets has failed" in answer.body
+        assert (
+            b"sandboxes of class admin are closed on this node: self-test files-no-sockets has failed"
+            in answer.body
+        )
         assert b"/host" not in answer.body
         assert info_of(other_cluster)["self_test"] == {"user": "pass", "admin": "fail"}
         done = storlet(other_cluster, "sandboxes")
@@ -126,8 +140,12 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
         assert "-> /host/service.sock answers" in done.stdout
 
     assert retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass", 30)
-    usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"]["accepted"]
+    usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"][
+        "accepted"
+    ]
     accepted = {"accept_failures": ", ".join([*usual, "files-no-sockets"])}
-    with other_cluster.configured({"storlet.conf:class:admin": admin, "storlet.conf:sandbox": accepted}):
+    with other_cluster.configured(
+        {"storlet.conf:class:admin": admin, "storlet.conf:sandbox": accepted}
+    ):
         assert tool.get("c/object").status == 200
         assert "accepted  files-no-sockets" in storlet(other_cluster, "sandboxes").stdout

@@ -33,10 +33,14 @@ def test_a_signed_url_reads_the_object_as_ever(signing: Client, plain: str, cont
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_a_signed_url_runs_no_storlet(any_tool: Tool, signing: Client, plain: str, content: bytes, method: str) -> None:
+def test_a_signed_url_runs_no_storlet(
+    any_tool: Tool, signing: Client, plain: str, content: bytes, method: str
+) -> None:
     key = unique("signed")
     query = signature(signing, method, plain) | {"do": "upper", "count": key}
-    answer = signing.request(method, plain, {"X-Run-Storlet": any_tool.storlet}, query=query, body=b"")
+    answer = signing.request(
+        method, plain, {"X-Run-Storlet": any_tool.storlet}, query=query, body=b""
+    )
     assert (answer.status, answer.error) == (401, "access.denied")
     assert any_tool.count(plain, key) == 0
     assert any_tool.client.get(plain).body == content

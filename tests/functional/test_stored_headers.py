@@ -45,8 +45,12 @@ ODD = st.sampled_from(
         "%00",
     ]
 )
-WORDS = st.lists(ODD | st.sampled_from(["a", "text/plain", "swift_bytes=1", "boundary=b"]), max_size=4).map("".join)
-TYPES = st.sampled_from(["message/rfc822", "multipart/mixed; boundary=b", "a/b; swift_bytes=9", "a/b;c", "text/à", "/"])
+WORDS = st.lists(
+    ODD | st.sampled_from(["a", "text/plain", "swift_bytes=1", "boundary=b"]), max_size=4
+).map("".join)
+TYPES = st.sampled_from(
+    ["message/rfc822", "multipart/mixed; boundary=b", "a/b; swift_bytes=9", "a/b;c", "text/à", "/"]
+)
 LONG = st.sampled_from([128, 129, 256, 257]).map("n".__mul__)
 METADATA = st.fixed_dictionaries(
     {}, optional={"Content-Type": WORDS | TYPES | LONG, "content-type": WORDS, "Transfer-Encoding": WORDS, "X-Timestamp": WORDS}
@@ -96,13 +100,20 @@ def test_a_blank_content_type_is_none_and_harms_no_node(
     assert new_errors() == []
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(metadata=METADATA, method=st.sampled_from(["PUT", "COPY"]))
 @example(metadata={f"k{number}": "v" for number in range(91)}, method="PUT")
 @example(metadata={"ü": "x", "Content-Type": "message/rfc822"}, method="COPY")
 @example(metadata={f"k{number}": "v" * 50 for number in range(80)}, method="COPY")
 def test_no_metadata_of_a_storlet_makes_a_node_refuse_a_put(
-    any_tool: Tool, plain: str, container: str, cluster: Cluster, metadata: dict[str, str], method: str
+    any_tool: Tool,
+    plain: str,
+    container: str,
+    cluster: Cluster,
+    metadata: dict[str, str],
+    method: str,
 ) -> None:
     lengths = {name: len(read_log(cluster, name)) for name in (*SERVERS, "proxy")}
     path = f"{container}/{unique('made')}"
@@ -114,7 +125,11 @@ def test_no_metadata_of_a_storlet_makes_a_node_refuse_a_put(
         assert answer.error in ("storlet.failed", "storlet.limit.metadata"), answer
         assert stored.status == 404, "a refused result must not be stored"
         return
-    expected = {key.lower(): value.strip(" \t") for key, value in metadata.items() if key.lower() != "content-type"}
+    expected = {
+        key.lower(): value.strip(" \t")
+        for key, value in metadata.items()
+        if key.lower() != "content-type"
+    }
     for key, value in expected.items():
         if key.isascii():
             assert (stored.meta(key) or "") == value, (key, stored)
@@ -141,7 +156,12 @@ def test_a_clients_headers_that_no_node_takes_are_refused_by_name(
     ids=["too long", "too many", "reserved"],
 )  # fmt: skip
 def test_all_faults_of_metadata_are_named_and_nothing_is_stored(
-    any_tool: Tool, owner: Client, container: str, metadata: dict[str, str], code: str, said: list[str]
+    any_tool: Tool,
+    owner: Client,
+    container: str,
+    metadata: dict[str, str],
+    code: str,
+    said: list[str],
 ) -> None:
     path = f"{container}/o"
     assert owner.put(path, b"before").status == 201

@@ -27,7 +27,9 @@ OVER = [
     ("Timeout-First-Byte", "500ms", {"do": "slow", "before": "30"}, "storlet.timeout.first_byte"),
     ("Timeout-Total", "2s", {"do": "slow", "before": "30"}, "storlet.timeout.total"),
 ]
-EACH_OVER = pytest.mark.parametrize(("name", "value", "work", "code"), OVER, ids=[row[0] for row in OVER])
+EACH_OVER = pytest.mark.parametrize(
+    ("name", "value", "work", "code"), OVER, ids=[row[0] for row in OVER]
+)
 
 
 @pytest.fixture
@@ -47,12 +49,16 @@ def upload(toolbox: Toolbox, client: Client, language: str, **declared: str) -> 
 
 def post_limits(client: Client, storlet: str, **declared: str) -> Answer:
     language, main = (
-        ("python", f"{storlet[:-3]}.Multitool") if storlet.endswith(".py") else ("java", "functional.Multitool")
+        ("python", f"{storlet[:-3]}.Multitool")
+        if storlet.endswith(".py")
+        else ("java", "functional.Multitool")
     )
     return client.post(f"storlet/{storlet}", declaration(language, main, **declared))
 
 
-def run(tool: Tool, path: str, work: dict[str, str], headers: dict[str, str] | None = None) -> Answer:
+def run(
+    tool: Tool, path: str, work: dict[str, str], headers: dict[str, str] | None = None
+) -> Answer:
     return tool.client.get(path, tool.headers(headers), query=work)
 
 
@@ -62,10 +68,14 @@ def usage(answer: Answer) -> dict[str, float]:
 
 
 def numbers(text: str) -> dict[str, float]:
-    return {key: float(value) for key, _, value in (part.partition("=") for part in text.split(";"))}
+    return {
+        key: float(value) for key, _, value in (part.partition("=") for part in text.split(";"))
+    }
 
 
-def usage_of_get(tool: Tool, path: str, do: str, headers: dict[str, str], **parameters: str) -> dict[str, float]:
+def usage_of_get(
+    tool: Tool, path: str, do: str, headers: dict[str, str], **parameters: str
+) -> dict[str, float]:
     """By the log: the answer's header has it only where it was known before the answer began."""
     answer = tool.get(path, do, headers | {"X-Storlet-Generate-Log": "True"}, **parameters)
     kind, _, text = log_of(tool, answer).text.splitlines()[-1].partition(": ")
@@ -96,20 +106,33 @@ def test_every_fault_of_declared_limits_is_told_at_upload(either: Tool, toolbox:
 
 
 def test_every_fault_of_a_requests_limits_is_told(tool: Tool, small: str) -> None:
-    asked = {ASK + "Memory": "1T", ASK + "Output": "-1", ASK + "Memori": "1M", ASK + "Processes": "0"}
+    asked = {
+        ASK + "Memory": "1T",
+        ASK + "Output": "-1",
+        ASK + "Memori": "1M",
+        ASK + "Processes": "0",
+    }
     for answer in (
         tool.get(small, headers=asked),
         tool.put(small, b"x", headers=asked),
         tool.copy(small, "/" + small + "-copy", headers=asked),
     ):
         assert (answer.status, answer.error) == (400, "bad_request"), answer
-        for part in ("Memory: 1T is more than 512M", "Output: '-1': want a size", f"did you mean {ASK}Memory?"):
+        for part in (
+            "Memory: 1T is more than 512M",
+            "Output: '-1': want a size",
+            f"did you mean {ASK}Memory?",
+        ):
             assert part in answer.text, answer
         assert "Processes: 0 is less than" in answer.text
 
 
-def test_a_request_cannot_raise_what_the_storlet_declares(anywhere: Tool, toolbox: Toolbox, small: str) -> None:
-    tool = Tool(anywhere.client, upload(toolbox, anywhere.client, "python", Output="1K"), anywhere.placement)
+def test_a_request_cannot_raise_what_the_storlet_declares(
+    anywhere: Tool, toolbox: Toolbox, small: str
+) -> None:
+    tool = Tool(
+        anywhere.client, upload(toolbox, anywhere.client, "python", Output="1K"), anywhere.placement
+    )
     answer = tool.get(small, headers={ASK + "Output": "2 KiB"})
     assert (answer.status, answer.error) == (400, "bad_request"), answer
     assert f"{ASK}Output: 2K is more than 1K, which the storlet declares for itself" in answer.text
@@ -120,14 +143,18 @@ def test_a_request_cannot_raise_what_the_storlet_declares(anywhere: Tool, toolbo
 
 
 @EACH_OVER
-def test_a_limit_of_a_request(tool: Tool, small: str, name: str, value: str, work: dict[str, str], code: str) -> None:
+def test_a_limit_of_a_request(
+    tool: Tool, small: str, name: str, value: str, work: dict[str, str], code: str
+) -> None:
     asked = {ASK + name: value}
     answer = run(tool, small, work, asked)
     assert (answer.status, answer.error) == (422, code), answer
     target = unique(small)
     for answer in (
         tool.client.put(target, CONTENT, {"X-Run-Storlet": tool.storlet} | asked, query=work),
-        tool.client.request("COPY", small, tool.headers(asked) | {"Destination": "/" + target}, query=work),
+        tool.client.request(
+            "COPY", small, tool.headers(asked) | {"Destination": "/" + target}, query=work
+        ),
     ):
         assert (answer.status, answer.error) == (422, code), answer
     assert tool.client.head(target).status == 404
@@ -140,10 +167,14 @@ def test_a_limit_that_the_storlet_declares(  # noqa: PLR0917
     tool: Tool, toolbox: Toolbox, small: str, name: str, value: str, work: dict[str, str], code: str
 ) -> None:
     language = "python" if tool.storlet.endswith(".py") else "java"
-    limited = Tool(tool.client, upload(toolbox, tool.client, language, **{name: value}), tool.placement)
+    limited = Tool(
+        tool.client, upload(toolbox, tool.client, language, **{name: value}), tool.placement
+    )
     answer = run(limited, small, work)
     assert (answer.status, answer.error) == (422, code), answer
-    answer = limited.client.put(unique(small), CONTENT, {"X-Run-Storlet": limited.storlet}, query=work)
+    answer = limited.client.put(
+        unique(small), CONTENT, {"X-Run-Storlet": limited.storlet}, query=work
+    )
     assert (answer.status, answer.error) == (422, code), answer
     assert retry_until(lambda: limited.get(small).body == CONTENT)
 
@@ -178,7 +209,10 @@ def test_a_change_of_limits_takes_effect_at_once_and_fetches_nothing(
     assert len(run(limited, small, work).body) == 5000
     copies = sum(1 for _ in Path(description["state_dir"]).rglob(limited.storlet))
     for limit, status in (("4K", 422), ("5000", 200), ("1K", 422), ("1M", 200)):
-        assert post_limits(limited.client, limited.storlet, Output=limit, Open_Files="100").status == 202
+        assert (
+            post_limits(limited.client, limited.storlet, Output=limit, Open_Files="100").status
+            == 202
+        )
         assert run(limited, small, work).status == status
     assert post_limits(limited.client, limited.storlet).status == 202
     assert run(limited, small, work).status == 200
@@ -190,9 +224,27 @@ def test_a_change_of_limits_takes_effect_at_once_and_fetches_nothing(
 
 
 RESOURCES = [
-    ("Memory", {"python": "64M", "java": "80M"}, "hoard", {"bytes": str(72 * M)}, "storlet.limit.memory"),
-    ("Processes", {"python": "16", "java": "64"}, "threads", {"count": "120"}, "storlet.limit.processes"),
-    ("Scratch", {"python": "1M", "java": "2M"}, "fill", {"bytes": str(8 * M)}, "storlet.limit.scratch"),
+    (
+        "Memory",
+        {"python": "64M", "java": "80M"},
+        "hoard",
+        {"bytes": str(72 * M)},
+        "storlet.limit.memory",
+    ),
+    (
+        "Processes",
+        {"python": "16", "java": "64"},
+        "threads",
+        {"count": "120"},
+        "storlet.limit.processes",
+    ),
+    (
+        "Scratch",
+        {"python": "1M", "java": "2M"},
+        "fill",
+        {"bytes": str(8 * M)},
+        "storlet.limit.scratch",
+    ),
     ("Open-Files", {"python": "64", "java": "64"}, "files", {"count": "100"}, "storlet.failed"),
 ]
 EACH_RESOURCE = pytest.mark.parametrize(
@@ -202,7 +254,13 @@ EACH_RESOURCE = pytest.mark.parametrize(
 
 @EACH_RESOURCE
 def test_a_resource_that_a_request_limits(  # noqa: PLR0917
-    tool: Tool, small: str, name: str, values: dict[str, str], do: str, amount: dict[str, str], code: str
+    tool: Tool,
+    small: str,
+    name: str,
+    values: dict[str, str],
+    do: str,
+    amount: dict[str, str],
+    code: str,
 ) -> None:
     asked = {ASK + name: values["python" if tool.storlet.endswith(".py") else "java"]}
     assert tool.get(small, do, **amount).text.startswith("had room")
@@ -225,8 +283,13 @@ def test_a_resource_that_the_storlet_limits(  # noqa: PLR0917
     code: str,
 ) -> None:
     language = "python" if either.storlet.endswith(".py") else "java"
-    limited = Tool(either.client, upload(toolbox, either.client, language, **{name: values[language]}))
-    for answer in (limited.get(small, do, **amount), limited.put(unique(small), CONTENT, do, **amount)):
+    limited = Tool(
+        either.client, upload(toolbox, either.client, language, **{name: values[language]})
+    )
+    for answer in (
+        limited.get(small, do, **amount),
+        limited.put(unique(small), CONTENT, do, **amount),
+    ):
         assert (answer.status, answer.error) == (422, code), answer
     assert retry_until(lambda: limited.get(small).body == CONTENT)
 
@@ -261,7 +324,9 @@ def test_the_usage_of_a_get(tool: Tool, small: str) -> None:
     assert used["out"] == len(b"burnt")
 
 
-def test_the_usage_of_a_whole_object_and_of_a_range(either: Tool, plain: str, content: bytes) -> None:
+def test_the_usage_of_a_whole_object_and_of_a_range(
+    either: Tool, plain: str, content: bytes
+) -> None:
     used = usage_of_get(either, plain, "describe", {})
     assert used["in"] == len(content)
     used = usage_of_get(either, plain, "identity", {"X-Storlet-Range": "bytes=5-14"})
@@ -292,7 +357,9 @@ def test_what_never_ran_used_nothing(any_tool: Tool, small: str) -> None:
 
 
 def test_info_tells_the_maxima(description: dict[str, Any]) -> None:
-    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
+    connection, response = open_request(
+        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
+    )
     with contextlib.closing(connection):
         limits = json.loads(response.read())["storlet_handler"]["limits"]
     assert limits["storlet_memory_bytes"] == 512 * M

@@ -26,7 +26,9 @@ def test_a_running_invocation_finishes_on_its_version(
     stem = unique("running")
     name = toolbox.upload(owner, language, stem, version="old")
     tool = Tool(owner, name)
-    connection, response = owner.open("GET", plain, tool.headers(), query="do=slow&pieces=4&pause=0.7")
+    connection, response = owner.open(
+        "GET", plain, tool.headers(), query="do=slow&pieces=4&pause=0.7"
+    )
     try:
         first = response.read(6)
         toolbox.upload(owner, language, stem, version="new")
@@ -41,13 +43,19 @@ def test_a_changed_dependency_is_a_new_version(
     owner: Client, toolbox: Toolbox, language: str, placement: str, plain: str
 ) -> None:
     dependency = Dependency(unique("data") + ".txt", b"first")
-    tool = Tool(owner, toolbox.upload(owner, language, unique("dependent"), dependencies=[dependency]), placement)
+    tool = Tool(
+        owner,
+        toolbox.upload(owner, language, unique("dependent"), dependencies=[dependency]),
+        placement,
+    )
     assert tool.get(plain, "dependency", file=dependency.name).body == b"first"
     assert Dependency(dependency.name, b"second").upload(owner).status == 201
     assert tool.get(plain, "dependency", file=dependency.name).body == b"second"
 
 
-def test_code_in_a_dependency_is_found(owner: Client, toolbox: Toolbox, language: str, plain: str) -> None:
+def test_code_in_a_dependency_is_found(
+    owner: Client, toolbox: Toolbox, language: str, plain: str
+) -> None:
     if language == "python":
         dependency = Dependency("helping.py", (SOURCES / "helping.py").read_bytes())
     else:
@@ -70,7 +78,9 @@ def test_a_missing_dependency_is_a_fault_of_the_storlet(
     assert tool.get(plain).status == 200
 
 
-def test_a_deleted_storlet_is_gone_at_once(owner: Client, toolbox: Toolbox, placement: str, plain: str) -> None:
+def test_a_deleted_storlet_is_gone_at_once(
+    owner: Client, toolbox: Toolbox, placement: str, plain: str
+) -> None:
     name = toolbox.upload(owner, "python", unique("deleted"))
     tool = Tool(owner, name, placement)
     assert tool.get(plain).status == 200
@@ -80,7 +90,9 @@ def test_a_deleted_storlet_is_gone_at_once(owner: Client, toolbox: Toolbox, plac
 
 
 @pytest.mark.parametrize("permissions", ["0755", "0600"])
-def test_the_permissions_of_a_dependency(owner: Client, toolbox: Toolbox, plain: str, permissions: str) -> None:
+def test_the_permissions_of_a_dependency(
+    owner: Client, toolbox: Toolbox, plain: str, permissions: str
+) -> None:
     program = Dependency(unique("program"), b"#!/bin/sh\nexec tr a-z A-Z\n", permissions)
     stem = unique("legacy_exec")
     source = (SOURCES / "legacy_exec.py").read_bytes()

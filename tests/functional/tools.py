@@ -26,7 +26,10 @@ INVOCATION_ID = re.compile(r"tx[0-9a-f]{21}-[0-9a-f]{10}\S*-\d+")
 
 def users_of(description: dict[str, Any]) -> dict[str, Client]:
     """A logged-in client for each user in ``cluster.json``."""
-    return {user: log_in(description["auth_url"], user, key) for user, key in description["users"].items()}
+    return {
+        user: log_in(description["auth_url"], user, key)
+        for user, key in description["users"].items()
+    }
 
 
 def prepare_account(client: Client) -> None:
@@ -52,11 +55,23 @@ def retry_until(condition: Callable[[], Any], seconds: float = 10, pause: float 
 class JavaClasses:
     """The Java sources, compiled once a session."""
 
-    def __init__(self, api_jar: Path, libraries: Sequence[Path], folder: Path = SOURCES / "java") -> None:
+    def __init__(
+        self, api_jar: Path, libraries: Sequence[Path], folder: Path = SOURCES / "java"
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="storlet-classes-"))
         class_path = os.pathsep.join(map(str, [api_jar, *libraries]))
         sources = sorted(str(path) for path in folder.rglob("*.java"))
-        command = ["javac", "--release", "17", "-nowarn", "-cp", class_path, "-d", str(self._folder), *sources]
+        command = [
+            "javac",
+            "--release",
+            "17",
+            "-nowarn",
+            "-cp",
+            class_path,
+            "-d",
+            str(self._folder),
+            *sources,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -87,7 +102,9 @@ class Dependency:
         return client.put(f"dependency/{self.name}", self.content, headers)
 
 
-def declaration(language: str, main: str, dependencies: Iterable[str] = (), **more: str) -> dict[str, str]:
+def declaration(
+    language: str, main: str, dependencies: Iterable[str] = (), **more: str
+) -> dict[str, str]:
     """The metadata headers of a storlet."""
     headers = {
         "X-Object-Meta-Storlet-Language": language,
@@ -98,7 +115,9 @@ def declaration(language: str, main: str, dependencies: Iterable[str] = (), **mo
     }
     if names := ",".join(dependencies):
         headers["X-Object-Meta-Storlet-Dependency"] = names
-    return headers | {f"X-Object-Meta-Storlet-{key.replace('_', '-')}": value for key, value in more.items()}
+    return headers | {
+        f"X-Object-Meta-Storlet-{key.replace('_', '-')}": value for key, value in more.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -110,12 +129,26 @@ class Toolbox:
     def multitool(self, language: str, stem: str, version: str = "1") -> tuple[str, bytes, str]:
         """Object name, content and main class of a Multitool."""
         if language == "python":
-            source = (SOURCES / "multitool.py").read_text().replace('VERSION = "1"', f'VERSION = "{version}"')
+            source = (
+                (SOURCES / "multitool.py")
+                .read_text()
+                .replace('VERSION = "1"', f'VERSION = "{version}"')
+            )
             return f"{stem}.py", source.encode(), f"{stem}.Multitool"
-        return f"{stem}-1.0.jar", self.java.jar("functional", {"version.txt": version}), "functional.Multitool"
+        return (
+            f"{stem}-1.0.jar",
+            self.java.jar("functional", {"version.txt": version}),
+            "functional.Multitool",
+        )
 
     def upload(
-        self, client: Client, language: str, stem: str, *, version: str = "1", dependencies: Iterable[Dependency] = ()
+        self,
+        client: Client,
+        language: str,
+        stem: str,
+        *,
+        version: str = "1",
+        dependencies: Iterable[Dependency] = (),
     ) -> str:
         """Upload a Multitool with its dependencies; its name."""
         given = list(dependencies)
@@ -123,22 +156,33 @@ class Toolbox:
             answer = dependency.upload(client)
             assert answer.status == 201, answer
         name, content, main = self.multitool(language, stem, version)
-        answer = client.put(f"storlet/{name}", content, declaration(language, main, [d.name for d in given]))
+        answer = client.put(
+            f"storlet/{name}", content, declaration(language, main, [d.name for d in given])
+        )
         assert answer.status == 201, answer
         return name
 
-    def upload_source(self, client: Client, file: str, main: str, dependencies: Iterable[Dependency] = ()) -> str:
+    def upload_source(
+        self, client: Client, file: str, main: str, dependencies: Iterable[Dependency] = ()
+    ) -> str:
         """Upload a Python source of this folder as it stands."""
         given = list(dependencies)
         for dependency in given:
             assert dependency.upload(client).status == 201
         content = (SOURCES / file).read_bytes()
-        answer = client.put(f"storlet/{file}", content, declaration("python", main, [d.name for d in given]))
+        answer = client.put(
+            f"storlet/{file}", content, declaration("python", main, [d.name for d in given])
+        )
         assert answer.status == 201, answer
         return file
 
     def upload_jar(
-        self, client: Client, name: str, package: str, main: str, dependencies: Iterable[Dependency] = ()
+        self,
+        client: Client,
+        name: str,
+        package: str,
+        main: str,
+        dependencies: Iterable[Dependency] = (),
     ) -> str:
         """Upload a jar of one package."""
         given = list(dependencies)
@@ -165,7 +209,11 @@ class Tool:
         return headers | dict(extra or {})
 
     def get(
-        self, path: str, do: str = "identity", headers: Mapping[str, str] | None = None, **parameters: str
+        self,
+        path: str,
+        do: str = "identity",
+        headers: Mapping[str, str] | None = None,
+        **parameters: str,
     ) -> Answer:
         """GET with this storlet; parameters go by query (``set_Name`` stands for ``set-Name``)."""
         return self.client.get(path, self.headers(headers), query=query_of(do, parameters))
@@ -194,7 +242,9 @@ class Tool:
         sent = self.headers(headers) | {"Destination": target}
         return self.client.request("COPY", source, sent, query=query_of(do, parameters))
 
-    def describe(self, path: str, headers: Mapping[str, str] | None = None, **parameters: str) -> dict[str, str]:
+    def describe(
+        self, path: str, headers: Mapping[str, str] | None = None, **parameters: str
+    ) -> dict[str, str]:
         """What the storlet saw on a GET that worked."""
         answer = self.get(path, "describe", headers, **parameters)
         assert answer.status == 200, answer

@@ -56,7 +56,9 @@ class Eager(ObjectNode):
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             nonlocal framed
             framed = any(name == names.BACKEND_RUN for name, _ in headers)
-            marked = [(name, "2" if name == names.BACKEND_RUN else value) for name, value in headers]
+            marked = [
+                (name, "2" if name == names.BACKEND_RUN else value) for name, value in headers
+            ]
             return start_response(status, marked, *more)
 
         body = super().__call__(environ, start)

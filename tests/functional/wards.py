@@ -68,7 +68,11 @@ def furnish(admin: Client, readers: str, policy: str = "") -> None:
     for name in ("mask", "mark", "pack", "unpack", "show", "fail"):
         headers = declaration("python", f"{name}.{name.title()}")
         assert admin.put(f"storlet/{name}.py", source, headers).status == 201
-    headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Object-Meta-Study": "7"}
+    headers = {
+        "Content-Type": "text/csv",
+        "X-Object-Meta-Patient": "SECRET",
+        "X-Object-Meta-Study": "7",
+    }
     for path in ("patients/a.csv", "open/a.csv"):
         assert admin.put(path, CONTENT, headers).status == 201
 
@@ -80,7 +84,11 @@ def told(answer: Answer) -> str:
 
 def assert_closed(answer: Answer, rule: str = "hide") -> None:
     """A refusal that names the rule and tells nothing of the object."""
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", rule), answer
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        rule,
+    ), answer
     assert_tells_nothing(answer)
 
 
@@ -101,5 +109,11 @@ def assert_masked(answer: Answer) -> None:
     assert answer.headers["X-Storlet-Rule"] == "hide"
     assert "SECRET" not in told(answer)
     assert ETAG not in told(answer)
-    for header in ("Content-Range", "Last-Modified", "Accept-Ranges", "X-Timestamp", "X-Object-Meta-Study"):
+    for header in (
+        "Content-Range",
+        "Last-Modified",
+        "Accept-Ranges",
+        "X-Timestamp",
+        "X-Object-Meta-Study",
+    ):
         assert answer.headers[header] is None, (header, answer)

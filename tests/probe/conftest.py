@@ -90,11 +90,19 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     await_none(host.run_sockets, "sockets")
     # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a minute.
     await_none(host.stray_groups, "control groups without a container", 90)
-    await_none(lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code")
+    await_none(
+        lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code"
+    )
     await_none(lambda: sorted({*host.mounts()} - {*mounts}), "mounts")
     # A server that was started anew begins with fewer descriptors, and has not been warmed up.
-    same = {name: before for name, before in descriptors.items() if host.cluster.process(name).pid == pids[name]}
-    host.await_descriptors({name: before if name in same else BEGINNING for name, before in descriptors.items()})
+    same = {
+        name: before
+        for name, before in descriptors.items()
+        if host.cluster.process(name).pid == pids[name]
+    }
+    host.await_descriptors(
+        {name: before if name in same else BEGINNING for name, before in descriptors.items()}
+    )
     for name in ("proxy", "object-1", "object-2", "container-1", "account-1", "sandboxd"):
         assert host.cluster.is_running(name), name
 

@@ -66,8 +66,14 @@ def read_process(pid: int) -> Process | None:
 
 
 def all_processes() -> dict[int, Process]:
-    found = (read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return {process.pid: process for process in found if process is not None and process.state not in "ZX"}
+    found = (
+        read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()
+    )
+    return {
+        process.pid: process
+        for process in found
+        if process is not None and process.state not in "ZX"
+    }
 
 
 def is_alive(process: Process) -> bool:
@@ -97,14 +103,18 @@ class Host:
         filters = [f"label=org.storlets={self.node_id}"] + (
             [f"label=org.storlets.account={account}"] if account else []
         )
-        ids = self.docker("ps", "-q", "--no-trunc", *(word for one in filters for word in ("--filter", one))).split()
+        ids = self.docker(
+            "ps", "-q", "--no-trunc", *(word for one in filters for word in ("--filter", one))
+        ).split()
         if not ids:
             return []
         # One that ends meanwhile is missing from the answer, which is what is wanted.
         with contextlib.suppress(RuntimeError):
             given = json.loads(self.docker("inspect", *ids))
             return [
-                Sandbox(one["Id"], one["Config"]["Labels"]["org.storlets.account"], one["State"]["Pid"])
+                Sandbox(
+                    one["Id"], one["Config"]["Labels"]["org.storlets.account"], one["State"]["Pid"]
+                )
                 for one in given
                 if one["State"]["Running"] and one["State"]["Pid"]
             ]
@@ -170,7 +180,10 @@ class Host:
 
     def has_own_engine(self) -> bool:
         """Whether the cluster's tooling started the Docker engine, and so its keeper restarts it."""
-        return any(item["name"] == "dockerd" and item["pid"] for item in self.cluster.description["processes"])
+        return any(
+            item["name"] == "dockerd" and item["pid"]
+            for item in self.cluster.description["processes"]
+        )
 
     def engine_pid(self) -> int | None:
         """Process id of the Docker engine that the tooling started. Clusters share it, and another's keeper may have
@@ -179,7 +192,8 @@ class Host:
             with contextlib.suppress(OSError):
                 if (
                     process.name == "dockerd"
-                    and b"STORLETS_AIO=machine/" in Path(f"/proc/{process.pid}/environ").read_bytes()
+                    and b"STORLETS_AIO=machine/"
+                    in Path(f"/proc/{process.pid}/environ").read_bytes()
                 ):
                     return process.pid
         return None
@@ -199,7 +213,11 @@ class Host:
         if name == "sandboxd":
             self.cluster.wait_restarted(name, old_pid, seconds)
             return
-        wait_for(lambda: self.engine_pid() not in {None, old_pid} and self._engine_answers(), seconds, "the engine")
+        wait_for(
+            lambda: self.engine_pid() not in {None, old_pid} and self._engine_answers(),
+            seconds,
+            "the engine",
+        )
 
     def _engine_answers(self) -> bool:
         try:
@@ -232,10 +250,20 @@ class Host:
         """Connections of TCP and of Unix sockets. What a server opens once and keeps is left out: memcached, syslog, and the
         pair of sockets by which eventlet's threads wake its loop."""
         pooled = f":{self.cluster.process('memcached').port or 0:04X}"
-        tcp = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
-        unix = [line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]]
+        tcp = [
+            line.split()
+            for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+        ]
+        unix = [
+            line.split()
+            for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]
+        ]
         mine = {fields[1] for fields in tcp if f"socket:[{fields[9]}]" in own}
-        inodes = [fields[9] for fields in tcp if not fields[2].endswith((pooled, ":0000")) and fields[2] not in mine]
+        inodes = [
+            fields[9]
+            for fields in tcp
+            if not fields[2].endswith((pooled, ":0000")) and fields[2] not in mine
+        ]
         inodes += [fields[6] for fields in unix if fields[5] == CONNECTED]
         return {f"socket:[{inode}]" for inode in inodes}
 
@@ -246,12 +274,18 @@ class Host:
         """Wait until no server has more of any kind than before."""
 
         def surplus() -> dict[str, Counter[str]]:
-            return {name: now - before[name] for name, now in self.all_descriptors().items() if now - before[name]}
+            return {
+                name: now - before[name]
+                for name, now in self.all_descriptors().items()
+                if now - before[name]
+            }
 
         try:
             wait_for(lambda: not surplus(), seconds, "descriptors to be closed")
         except AssertionError:
-            raise AssertionError(f"descriptors that were not closed: {surplus()}; before: {before}") from None
+            raise AssertionError(
+                f"descriptors that were not closed: {surplus()}; before: {before}"
+            ) from None
 
     def run_sockets(self) -> list[str]:
         """Leftover names in the directories of sockets: temporary ones, and those of sandboxes that are gone."""
@@ -259,7 +293,11 @@ class Host:
         found = [str(path) for path in run_dir.rglob(".*")]
         keys = set(
             self.docker(
-                "ps", "--filter", f"label=org.storlets={self.node_id}", "--format", '{{.Label "org.storlets.key"}}'
+                "ps",
+                "--filter",
+                f"label=org.storlets={self.node_id}",
+                "--format",
+                '{{.Label "org.storlets.key"}}',
             ).split()
         )
         for folder in ("s", "c"):
@@ -290,7 +328,12 @@ class Host:
             *Path("/sys/fs/cgroup").glob(f"storlets-{self.node_id}"),
             *Path("/sys/fs/cgroup").glob(f"*/storlets-{self.node_id}"),
         ]
-        return [str(path) for top in tops for path in top.iterdir() if path.is_dir() and path.name not in running]
+        return [
+            str(path)
+            for top in tops
+            for path in top.iterdir()
+            if path.is_dir() and path.name not in running
+        ]
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
@@ -341,7 +384,9 @@ class Host:
             yield
         finally:
             end = time.monotonic() + 10
-            while subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode:
+            while subprocess.run(
+                ["umount", str(folder)], check=False, capture_output=True
+            ).returncode:
                 if time.monotonic() > end:
                     subprocess.run(["umount", "-l", str(folder)], check=True)
                     raise AssertionError(f"{folder} stayed in use")
@@ -393,7 +438,9 @@ def check_numbered(body: bytes) -> int:
     The last line may be cut: that is what a broken connection does.
     """
     lines = NUMBERED.findall(body)
-    assert len(lines) * 28 + 28 > len(body), f"something else is in the output: {body[:100]!r} ... {body[-100:]!r}"
+    assert len(lines) * 28 + 28 > len(body), (
+        f"something else is in the output: {body[:100]!r} ... {body[-100:]!r}"
+    )
     assert len({nonce for nonce, _ in lines}) <= 1, "the output of two runs in one answer"
     assert [int(number) for _, number in lines] == list(range(len(lines))), "a piece is missing"
     return len(lines)

@@ -48,11 +48,15 @@ def main() -> dict[str, object]:
     container = node / "container"
     container.mkdir()
     join = f'echo $$ > {container}/cgroup.procs; exec unshare --cgroup --pid --fork --mount-proc python3 -c "$0"'
-    with subprocess.Popen(["sh", "-c", join, SUPERVISOR], stdin=-1, stdout=-1, text=True) as sandbox:
+    with subprocess.Popen(
+        ["sh", "-c", join, SUPERVISOR], stdin=-1, stdout=-1, text=True
+    ) as sandbox:
         assert sandbox.stdin is not None
         assert sandbox.stdout is not None
         first, second = (int(word) for word in sandbox.stdout.readline().split())
-        supervisor = int(Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children").read_text().split()[0])
+        supervisor = int(
+            Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children").read_text().split()[0]
+        )
         directory = groups.place(supervisor, first, "ab" * 32, LIMITS)
         found["placed"] = [directory, groups.place(supervisor, second, "cd" * 32, LIMITS)]
         found["placed again"] = groups.place(supervisor, second, "cd" * 32, LIMITS)
@@ -67,9 +71,9 @@ def main() -> dict[str, object]:
         sandbox.stdin.write("\n")
         sandbox.stdin.flush()
         found["worker beyond its memory"] = sandbox.stdout.readline().strip()
-        found["kills"] = dict(line.split() for line in read(container / directory / "memory.events").splitlines())[
-            "oom_kill"
-        ]
+        found["kills"] = dict(
+            line.split() for line in read(container / directory / "memory.events").splitlines()
+        )["oom_kill"]
         groups.remove_group(supervisor, "ab" * 32)
         groups.sweep(supervisor, [])
         found["groups after"] = sorted(path.name for path in container.iterdir() if path.is_dir())

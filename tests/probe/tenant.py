@@ -31,7 +31,9 @@ class Tenant:
 
     def upload(self, name: str, source: bytes, main: str = "Gremlin") -> str:
         """A Python storlet; its name."""
-        answer = self.client.put(f"storlet/{name}", source, declaration("python", f"{name.removesuffix('.py')}.{main}"))
+        answer = self.client.put(
+            f"storlet/{name}", source, declaration("python", f"{name.removesuffix('.py')}.{main}")
+        )
         assert answer.status == 201, answer
         return name
 

@@ -38,7 +38,9 @@ def load(arena: Arena, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nei
         yield neighbour
 
 
-@pytest.mark.parametrize(("attack", "language"), ROWS, ids=lambda one: one.name if isinstance(one, Attack) else one)
+@pytest.mark.parametrize(
+    ("attack", "language"), ROWS, ids=lambda one: one.name if isinstance(one, Attack) else one
+)
 def test_attack(arena: Arena, load: Neighbour, attack: Attack, language: str) -> None:
     with arena.prepared(attack, language) as attacker:
         before = leftovers.take(arena.host)

@@ -21,7 +21,9 @@ def await_end(worker: Process, since: float) -> None:
     """The worker is dead, or, where its storlet saw the end of its input and returned before that, has let go of the run."""
 
     def is_over() -> bool:
-        return not is_alive(worker) or not any(link.startswith("pipe:") for link in links_of(worker.pid))
+        return not is_alive(worker) or not any(
+            link.startswith("pipe:") for link in links_of(worker.pid)
+        )
 
     wait_for(is_over, 10, "the run's end")
     took = time.monotonic() - since
@@ -36,7 +38,9 @@ def leave(client: Wire, how: str) -> float:
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
 @pytest.mark.parametrize("lines", ["0", "100", "busy", "endless"])
-def test_a_client_leaves_a_get(host: Host, tenant: Tenant, placement: str, lines: str, how: str) -> None:
+def test_a_client_leaves_a_get(
+    host: Host, tenant: Tenant, placement: str, lines: str, how: str
+) -> None:
     assert tenant.is_well(placement)
     before = host.all_descriptors()
     key = new_key()
@@ -63,7 +67,9 @@ def test_a_client_leaves_half_way_through_its_body(host: Host, tenant: Tenant, h
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
     with wire(tenant.client) as client:
-        client.head("PUT", path, {**tenant.tool().headers(), "Content-Length": "1000000"}, {"key": key})
+        client.head(
+            "PUT", path, {**tenant.tool().headers(), "Content-Length": "1000000"}, {"key": key}
+        )
         client.send(b"x" * 500_000)
         worker = host.run_named(key)
         await_end(worker, leave(client, how))
@@ -73,13 +79,18 @@ def test_a_client_leaves_half_way_through_its_body(host: Host, tenant: Tenant, h
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
 @pytest.mark.parametrize("lines", ["0", "100"])
-def test_a_client_leaves_while_its_put_is_computed(host: Host, tenant: Tenant, lines: str, how: str) -> None:
+def test_a_client_leaves_while_its_put_is_computed(
+    host: Host, tenant: Tenant, lines: str, how: str
+) -> None:
     path, key = f"data/{unique('put')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
     with wire(tenant.client) as client:
         client.head(
-            "PUT", path, {**tenant.tool().headers(), "Content-Length": "5"}, {"do": "hold", "key": key, "lines": lines}
+            "PUT",
+            path,
+            {**tenant.tool().headers(), "Content-Length": "5"},
+            {"do": "hold", "key": key, "lines": lines},
         )
         client.send(b"12345")
         worker = host.run_named(key)
@@ -107,11 +118,15 @@ def test_a_client_leaves_a_copy(host: Host, tenant: Tenant, placement: str) -> N
 
 @pytest.mark.parametrize("claimed", [1000, 1 << 40])
 @pytest.mark.parametrize("do", ["identity", "ignore"])
-def test_a_body_that_ends_before_its_length_stores_nothing(tenant: Tenant, do: str, claimed: int) -> None:
+def test_a_body_that_ends_before_its_length_stores_nothing(
+    tenant: Tenant, do: str, claimed: int
+) -> None:
     path = f"data/{unique('put')}"
     assert tenant.client.put(path, OLD).status == 201
     with wire(tenant.client) as client:
-        client.head("PUT", path, {**tenant.tool().headers(), "Content-Length": str(claimed)}, {"do": do})
+        client.head(
+            "PUT", path, {**tenant.tool().headers(), "Content-Length": str(claimed)}, {"do": do}
+        )
         client.send(b"x" * 500)
         client.end_sending()
         rest, _ = client.read_to_end()
@@ -154,7 +169,10 @@ def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:
 def test_a_storlet_that_reads_nothing_and_writes_much(tenant: Tenant, placement: str) -> None:
     size = 100 << 20
     answer = tenant.client.get(
-        tenant.path, tenant.tool(placement).headers(), query={"do": "flood", "bytes": str(size)}, keep=False
+        tenant.path,
+        tenant.tool(placement).headers(),
+        query={"do": "flood", "bytes": str(size)},
+        keep=False,
     )
     assert (answer.status, answer.is_broken, answer.size) == (200, False, size)
 

@@ -30,7 +30,9 @@ def test_what_a_crash_leaves_is_never_run(host: Host, fresh: Tenant, placement: 
     code_dir = host.code_dir(fresh.account)
     half = code_dir / ".tmp-0123456789abcdef"
     half.mkdir()
-    (half / "gremlin.py").write_bytes(b"class Gremlin:\n    def __init__(self, logger): raise SystemExit('half')\n")
+    (half / "gremlin.py").write_bytes(
+        b"class Gremlin:\n    def __init__(self, logger): raise SystemExit('half')\n"
+    )
     (code_dir / ".lock-0123456789abcdef").touch()
     try:
         for number in (2, 3):
@@ -41,7 +43,9 @@ def test_what_a_crash_leaves_is_never_run(host: Host, fresh: Tenant, placement: 
         remove(code_dir / ".lock-0123456789abcdef")
 
 
-def test_a_server_is_killed_while_it_fetches_code(host: Host, fresh: Tenant, background: ThreadPoolExecutor) -> None:
+def test_a_server_is_killed_while_it_fetches_code(
+    host: Host, fresh: Tenant, background: ThreadPoolExecutor
+) -> None:
     assert fresh.is_well()
     big = os.urandom(1 << 20) * 120
     assert Dependency("big.bin", big).upload(fresh.client).status == 201
@@ -62,7 +66,9 @@ class Fetched:
         fetching: list[str] = []
 
         def caught() -> bool:
-            fetching.extend(name for name in SERVERS if _writes_below(host, name, str(code_dir / ".tmp-")))
+            fetching.extend(
+                name for name in SERVERS if _writes_below(host, name, str(code_dir / ".tmp-"))
+            )
             return bool(fetching)
 
         wait_for(caught, 20, "the fetch")
@@ -70,7 +76,11 @@ class Fetched:
             host.kill_hard(name)
         answer = going.result(60)
         assert answer.status in (200, 503), answer
-        wait_for(lambda: fresh.tool("object", f"{stem}.py").get(fresh.path).status == 200, 30, "a run to work")
+        wait_for(
+            lambda: fresh.tool("object", f"{stem}.py").get(fresh.path).status == 200,
+            30,
+            "a run to work",
+        )
         again = fresh.tool("object", f"{stem}.py").get(fresh.path)
         assert again.body == hashlib.md5(big, usedforsecurity=False).hexdigest().encode()
 
@@ -89,7 +99,9 @@ def _writes_below(host: Host, name: str, folder: str) -> bool:
     return any(link.startswith(folder) for link in links_of(host.cluster.process(name).pid or 0))
 
 
-def test_a_full_disk_under_the_code_is_told_and_passes(host: Host, fresh: Tenant, placement: str) -> None:
+def test_a_full_disk_under_the_code_is_told_and_passes(
+    host: Host, fresh: Tenant, placement: str
+) -> None:
     assert fresh.is_well(placement)
     code_dir = host.code_dir(fresh.account)
     fresh.upload("gremlin.py", version(2) + b"#" * 1_000_000)
@@ -137,7 +149,9 @@ def test_uploads_under_fire_are_never_mixed_and_never_old(
             known = done[-1]
             answer = tool.get(tenant.path, "version")
             assert answer.status == 200, answer
-            assert int(answer.body) >= known, "an upload that was confirmed before was not yet in effect"
+            assert int(answer.body) >= known, (
+                "an upload that was confirmed before was not yet in effect"
+            )
 
     going = [background.submit(ask) for _ in range(4)]
     for number in range(21, 29):

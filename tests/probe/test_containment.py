@@ -20,7 +20,9 @@ REFUSALS = ("Operation not permitted", "Function not implemented", "Permission d
 @pytest.fixture(scope="module", params=["object", "proxy"])
 def seen(request: pytest.FixtureRequest, tenant: Tenant, cluster: Cluster) -> dict[str, Any]:
     """What the storlet found out, with the object's file as its input and with a pipe."""
-    answer = tenant.tool(request.param).get(tenant.path, "look", port=str(cluster.process("proxy").port))
+    answer = tenant.tool(request.param).get(
+        tenant.path, "look", port=str(cluster.process("proxy").port)
+    )
     assert answer.status == 200, answer
     found: dict[str, Any] = json.loads(answer.body)
     assert found["input_is_file"] == (request.param == "object")
@@ -28,7 +30,11 @@ def seen(request: pytest.FixtureRequest, tenant: Tenant, cluster: Cluster) -> di
 
 
 def test_no_attempt_to_get_out_gets_anything(seen: dict[str, Any]) -> None:
-    got = {key: value for key, value in seen.items() if isinstance(value, str) and value.startswith("got")}
+    got = {
+        key: value
+        for key, value in seen.items()
+        if isinstance(value, str) and value.startswith("got")
+    }
     assert got == {}
 
 
@@ -59,12 +65,20 @@ def test_it_sees_no_network_and_no_sockets_of_others(seen: dict[str, Any]) -> No
 def test_it_has_no_descriptor_that_it_was_not_given(seen: dict[str, Any]) -> None:
     for link in seen["descriptors"]:
         kind = link.partition(":")[0]
-        assert kind in ("socket", "pipe", "anon_inode", "/memfd") or link == "/dev/null" or link.endswith(".data"), link
+        assert (
+            kind in ("socket", "pipe", "anon_inode", "/memfd")
+            or link == "/dev/null"
+            or link.endswith(".data")
+        ), link
 
 
 def test_its_environment_tells_nothing(seen: dict[str, Any]) -> None:
     assert seen["processes"] < 30
-    assert not [name for name in seen["environment"] if "SWIFT" in name or "STORLETS" in name or "DOCKER" in name]
+    assert not [
+        name
+        for name in seen["environment"]
+        if "SWIFT" in name or "STORLETS" in name or "DOCKER" in name
+    ]
 
 
 def test_the_object_is_as_it_was(tenant: Tenant, seen: dict[str, Any]) -> None:
@@ -81,7 +95,10 @@ def test_the_container_is_made_as_the_checklist_says(host: Host, tenant: Tenant)
     assert config["CapDrop"] == ["ALL"]
     assert not config["CapAdd"]
     assert config["Privileged"] is False
-    assert [option.partition("=")[0] for option in config["SecurityOpt"]] == ["no-new-privileges", "seccomp"]
+    assert [option.partition("=")[0] for option in config["SecurityOpt"]] == [
+        "no-new-privileges",
+        "seccomp",
+    ]
     assert config["PidsLimit"] > 0
     assert config["Memory"] > 0
     assert config["PidMode"] == ""

@@ -41,7 +41,9 @@ def kernel() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     fetch = ["apt-get", "download", PACKAGE]
     done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
-    if done.returncode:  # a machine on which nothing had to be installed has no lists of packages, or old ones
+    if (
+        done.returncode
+    ):  # a machine on which nothing had to be installed has no lists of packages, or old ones
         subprocess.run(["apt-get", "update"], capture_output=True, check=False)
         done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
     packages = sorted(CACHE.glob("*.deb"))
@@ -66,7 +68,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "con0=fd:0,fd:1", "con=null", "ssl=null", f"uml_dir={folder}", "quiet",
     ]  # fmt: skip
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
     )
     text = done.stdout.decode("utf-8", "replace")
     results = [line for line in text.splitlines() if line.startswith("RESULT ")]
@@ -78,14 +85,22 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_node_has_its_totals(seen: dict[str, Any]) -> None:
     assert seen["faults"] == []
     assert int(seen["node memory.max"]) == pytest.approx(seen["host memory"] * 0.75, rel=0.001)
-    assert (seen["node pids.max"], seen["node cpu.weight"], seen["node cpu.max"]) == ("4096", "25", "150000 100000")
+    assert (seen["node pids.max"], seen["node cpu.weight"], seen["node cpu.max"]) == (
+        "4096",
+        "25",
+        "150000 100000",
+    )
     assert seen["node memory.swap.max"] in ("0", "absent")
 
 
 def test_workers_are_placed_with_the_limits_of_their_storlet(seen: dict[str, Any]) -> None:
     assert seen["placed"] == [f"storlet-{'ab' * 16}", f"storlet-{'cd' * 16}"]
     assert seen["placed again"] == f"storlet-{'cd' * 16}"
-    assert (seen["memory.max"], seen["pids.max"], seen["cpu.max"]) == (str(64 << 20), "20", "50000 100000")
+    assert (seen["memory.max"], seen["pids.max"], seen["cpu.max"]) == (
+        str(64 << 20),
+        "20",
+        "50000 100000",
+    )
     assert seen["memory.swap.max"] in ("0", "absent")
     assert seen["strangers"] == ["", ""]
 

@@ -28,7 +28,9 @@ def daemon(request: pytest.FixtureRequest, host: Host) -> Iterator[str]:
         name = "sandboxd"
     yield name
     wait_for(
-        lambda: host.engine_pid() if name == "dockerd" else host.cluster.is_running(name), 60, f"{name} to be back"
+        lambda: host.engine_pid() if name == "dockerd" else host.cluster.is_running(name),
+        60,
+        f"{name} to be back",
     )
 
 
@@ -46,7 +48,9 @@ def first_success(call: Callable[[], Answer], seconds: float = 60) -> Answer:
         time.sleep(0.1)
 
 
-def test_killed_before_the_first_use(host: Host, fresh: Tenant, placement: str, daemon: str) -> None:
+def test_killed_before_the_first_use(
+    host: Host, fresh: Tenant, placement: str, daemon: str
+) -> None:
     pid = host.kill_daemon(daemon)
     assert first_success(lambda: fresh.tool(placement).get(fresh.path)).body == fresh.content
     host.wait_back(daemon, pid)
@@ -73,7 +77,10 @@ def make_known(host: Host, tenant: Tenant, placement: str) -> None:
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(host.new_log(server)) for server in servers]
         wait_for(
-            lambda: tenant.is_well(placement) and all(f"{tenant.account}/{tenant.path}" in log() for log in logs),
+            lambda: (
+                tenant.is_well(placement)
+                and all(f"{tenant.account}/{tenant.path}" in log() for log in logs)
+            ),
             30,
             f"the storlet to have run through {servers}",
         )
@@ -86,7 +93,9 @@ def test_what_runs_goes_on_and_what_is_warm_stays_warm(
     before = host.sandbox(tenant.account)
     keys = [new_key(), new_key()]
     silent = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=keys[0])
-    streaming = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=keys[1], lines="1000")
+    streaming = background.submit(
+        tenant.tool(placement).get, tenant.path, "hold", key=keys[1], lines="1000"
+    )
     for key in keys:
         host.run_named(key)
     pid = host.kill_daemon(daemon)
@@ -118,7 +127,9 @@ def _status(host: Host) -> str:
             return ""
 
 
-def test_a_new_storlet_loads_into_the_adopted_sandbox(host: Host, fresh: Tenant, placement: str) -> None:
+def test_a_new_storlet_loads_into_the_adopted_sandbox(
+    host: Host, fresh: Tenant, placement: str
+) -> None:
     assert fresh.is_well(placement)
     before = host.sandbox(fresh.account)
     pid = host.kill_daemon("sandboxd")
@@ -130,7 +141,9 @@ def test_a_new_storlet_loads_into_the_adopted_sandbox(host: Host, fresh: Tenant,
     assert host.sandbox(fresh.account) == before
 
 
-def test_a_sandbox_that_ends_while_sandboxd_is_away(host: Host, fresh: Tenant, placement: str) -> None:
+def test_a_sandbox_that_ends_while_sandboxd_is_away(
+    host: Host, fresh: Tenant, placement: str
+) -> None:
     assert fresh.is_well(placement)
     host.cluster.stop("sandboxd")
     try:

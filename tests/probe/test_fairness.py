@@ -64,7 +64,9 @@ class Holder:
     def fill(self) -> int:
         """Take all that are left; how many that were."""
         before = len(self._slots)
-        while slot := self._admission.acquire_at_once(self._admission.claim(f"held-{len(self._slots)}", "g", 1)):
+        while slot := self._admission.acquire_at_once(
+            self._admission.claim(f"held-{len(self._slots)}", "g", 1)
+        ):
             self._slots.append(slot)
         return len(self._slots) - before
 
@@ -87,8 +89,13 @@ def test_a_flood_beyond_the_own_share_gets_429_and_the_neighbour_notices_nothing
     cluster: Cluster, tenant: Tenant, neighbour: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert tenant.is_well()
-    flood = [background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1") for _ in range(40)]
-    assert retry_until(lambda: usage(cluster, tenant) == (PLACES // 2, 10)), snapshot(cluster.run_dir)
+    flood = [
+        background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1")
+        for _ in range(40)
+    ]
+    assert retry_until(lambda: usage(cluster, tenant) == (PLACES // 2, 10)), snapshot(
+        cluster.run_dir
+    )
     latencies = []
     while not all(one.done() for one in flood):
         sent = time.monotonic()
@@ -113,7 +120,10 @@ def test_a_weight_is_a_larger_share(
 ) -> None:
     heavy = new_tenant(HEAVY)
     assert heavy.is_well()
-    flood = [background.submit(heavy.tool().get, heavy.path, "numbered", before="8", lines="1") for _ in range(10)]
+    flood = [
+        background.submit(heavy.tool().get, heavy.path, "numbered", before="8", lines="1")
+        for _ in range(10)
+    ]
     assert retry_until(lambda: usage(cluster, heavy) == (6, 4)), snapshot(cluster.run_dir)
     assert {one.result().status for one in flood} <= {200, 429}
     assert retry_until(lambda: is_idle(cluster))
@@ -129,11 +139,18 @@ def test_a_full_node_is_503_after_the_wait_and_says_when_to_come_back(
     assert 2.5 < time.monotonic() - began < 30
     assert (answer.status, answer.error) == (503, "node.busy"), answer
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
-    assert tenant.client.get(tenant.path).body == tenant.content, "ordinary requests are not held up"
+    assert tenant.client.get(tenant.path).body == tenant.content, (
+        "ordinary requests are not held up"
+    )
 
 
 def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
-    cluster: Cluster, tenant: Tenant, neighbour: Tenant, fresh: Tenant, holder: Holder, background: ThreadPoolExecutor
+    cluster: Cluster,
+    tenant: Tenant,
+    neighbour: Tenant,
+    fresh: Tenant,
+    holder: Holder,
+    background: ThreadPoolExecutor,
 ) -> None:
     holder.fill()
     waiting = [
@@ -141,7 +158,9 @@ def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
         for one, count in ((tenant, 10), (neighbour, 6))
         for _ in range(count)
     ]
-    assert retry_until(lambda: usage(cluster, tenant).waiting + usage(cluster, neighbour).waiting == 16)
+    assert retry_until(
+        lambda: usage(cluster, tenant).waiting + usage(cluster, neighbour).waiting == 16
+    )
     answer = fresh.tool().get(fresh.path)
     assert (answer.status, answer.error) == (503, "node.busy"), answer
     assert "wait already" in answer.text
@@ -181,7 +200,8 @@ def test_what_a_killed_server_held_comes_back(
     assert tenant.is_well()
     with host.started_again("object-1", "object-2"):
         flood = [
-            background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1") for _ in range(8)
+            background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1")
+            for _ in range(8)
         ]
         assert retry_until(lambda: usage(cluster, tenant).running == PLACES // 2)
         host.kill_hard("object-1")
@@ -209,7 +229,9 @@ class OtherTable:
 
     def follow(self, conf: Path) -> None:
         """Take all other options of ``conf``."""
-        self.conf.write_text(re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text()))
+        self.conf.write_text(
+            re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text())
+        )
 
     def remove(self) -> None:
         shutil.rmtree(self._folder)
@@ -221,9 +243,12 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
     elsewhere: dict[str, dict[str, object]] = {
-        f"object-server-{number}.conf:filter:storlets": {"storlet_conf_path": str(other.conf)} for number in servers
+        f"object-server-{number}.conf:filter:storlets": {"storlet_conf_path": str(other.conf)}
+        for number in servers
     }
-    options: dict[str, dict[str, object]] = {"storlet.conf:placement": {"overflow": request.param}} | SMALL_NODE
+    options: dict[str, dict[str, object]] = {
+        "storlet.conf:placement": {"overflow": request.param}
+    } | SMALL_NODE
     other.follow(cluster.storlet_conf)
     cluster.configure(options)
     other.follow(cluster.storlet_conf)
@@ -238,7 +263,11 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
 
 
 def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
-    host: Host, cluster: Cluster, fresh: Tenant, overflowing: tuple[str, Holder], background: ThreadPoolExecutor
+    host: Host,
+    cluster: Cluster,
+    fresh: Tenant,
+    overflowing: tuple[str, Holder],
+    background: ThreadPoolExecutor,
 ) -> None:
     overflow, holder = overflowing
     ran_on = "proxy" if overflow == "proxy" else "object"
@@ -268,5 +297,9 @@ def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
     holder.give_back() if overflow == "replica" else None
     here.give_back()
     answer = going.result()
-    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (200, fresh.content, ran_on)
+    assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        fresh.content,
+        ran_on,
+    )
     assert fresh.count(keys[0]) == 2

@@ -26,7 +26,10 @@ def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
     """Only so many sandboxes; those of other tests and of the self-test are gone."""
     with cluster.configured({"storlet.conf:sandbox": {"idle_stop_seconds": 1}}):
         wait_for(lambda: not running(host), 60, "all sandboxes to be gone")
-    with host.new_log("sandboxd") as log, cluster.configured({"storlet.conf:sandbox": {"max_per_node": PLACES}}):
+    with (
+        host.new_log("sandboxd") as log,
+        cluster.configured({"storlet.conf:sandbox": {"max_per_node": PLACES}}),
+    ):
         # Of the last start: the one before may have been stopped in the middle of its own.
         wait_for(
             lambda: "self-test class=admin" in log().rpartition("sandboxd serves")[2] and not running(host),
@@ -41,7 +44,9 @@ def running(host: Host) -> list[str]:
     for pattern in (f"storlets-{host.node_id}/*/", f"memory/storlets-{host.node_id}/*/"):
         for group in Path("/sys/fs/cgroup").glob(pattern):
             with contextlib.suppress(OSError):
-                if any(path.read_text(encoding="ascii").strip() for path in group.rglob("cgroup.procs")):
+                if any(
+                    path.read_text(encoding="ascii").strip() for path in group.rglob("cgroup.procs")
+                ):
                     found.append(group.name)
     return found
 
@@ -79,12 +84,18 @@ def test_idle_sandboxes_make_way_before_they_must_and_one_that_works_stays(
         assert first.is_well()
         time.sleep(RECENT_SECONDS)
         assert second.is_well()
-        assert retry_until(lambda: of(host) == {worker.account, second.account}), "one goes for the next"
+        assert retry_until(lambda: of(host) == {worker.account, second.account}), (
+            "one goes for the next"
+        )
         assert first.is_well()
         time.sleep(RECENT_SECONDS)
-        assert of(host) == {worker.account, first.account, second.account}, "they fit in: nobody has to go"
+        assert of(host) == {worker.account, first.account, second.account}, (
+            "they fit in: nobody has to go"
+        )
         assert newcomer.is_well()
-        assert retry_until(lambda: of(host) == {worker.account, newcomer.account}), "one went for it, one for the next"
+        assert retry_until(lambda: of(host) == {worker.account, newcomer.account}), (
+            "one went for it, one for the next"
+        )
         for tenant in others:
             time.sleep(RECENT_SECONDS)
             assert tenant.is_well()

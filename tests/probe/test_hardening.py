@@ -61,7 +61,9 @@ def status_of(pid: int) -> dict[str, str]:
 # --- as the host sees it ------------------------------------------------------------------------------------------------
 
 
-def test_no_process_of_a_sandbox_has_a_privilege(host: Host, tenant: Tenant, java: Callable[[str], Tool]) -> None:
+def test_no_process_of_a_sandbox_has_a_privilege(
+    host: Host, tenant: Tenant, java: Callable[[str], Tool]
+) -> None:
     assert tenant.is_well()
     assert java("object").get(tenant.path).status == 200
     sandbox = host.sandbox(tenant.account)
@@ -69,18 +71,32 @@ def test_no_process_of_a_sandbox_has_a_privilege(host: Host, tenant: Tenant, jav
     assert len(pids) >= 3, "supervisor and a worker of each language"
     for pid in pids:
         status = status_of(pid)
-        assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+        assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {
+            "0" * 16
+        }
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-        assert len(set(status["Uid"].split()) | set(status["Gid"].split()) | set(status["Groups"].split())) == 1
+        assert (
+            len(
+                set(status["Uid"].split())
+                | set(status["Gid"].split())
+                | set(status["Groups"].split())
+            )
+            == 1
+        )
         assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) >= hardening.OOM_SCORE_ADJ
-        assert "Max core file size        0                    0" in Path(f"/proc/{pid}/limits").read_text()
+        assert (
+            "Max core file size        0                    0"
+            in Path(f"/proc/{pid}/limits").read_text()
+        )
 
 
 def test_a_sandbox_shares_no_namespace_with_the_host(host: Host, tenant: Tenant) -> None:
     assert tenant.is_well()
     pid = host.sandbox(tenant.account).pid
     for kind in ("cgroup", "ipc", "mnt", "net", "pid", "uts"):
-        assert Path(f"/proc/{pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink(), kind
+        assert (
+            Path(f"/proc/{pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink()
+        ), kind
 
 
 def test_all_sandboxes_of_the_node_are_below_one_group_with_totals(
@@ -103,13 +119,19 @@ def test_all_sandboxes_of_the_node_are_below_one_group_with_totals(
                 assert path.parent.name == parent
                 seen.add(sandbox.account)
     assert seen >= {tenant.account, tenant_of_neighbour.account}
-    groups = {name: path.parent for name, path in Cgroups().directories(host.sandbox(tenant.account).pid).items()}
+    groups = {
+        name: path.parent
+        for name, path in Cgroups().directories(host.sandbox(tenant.account).pid).items()
+    }
     assert {"memory", "pids", "cpu"} <= set(groups)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = int(first_of(groups["memory"], "memory.max", "memory.limit_in_bytes"))
     assert settings.node.memory == pytest.approx(memory / total, rel=0.02)
     assert first_of(groups["pids"], "pids.max") == str(settings.node.pids)
-    assert first_of(groups["cpu"], "cpu.weight", "cpu.shares") in (str(settings.node.cpu_shares), "25")
+    assert first_of(groups["cpu"], "cpu.weight", "cpu.shares") in (
+        str(settings.node.cpu_shares),
+        "25",
+    )
 
 
 def first_of(folder: Path, *names: str) -> str:
@@ -122,7 +144,9 @@ def test_the_kernel_holds_the_limits_that_the_configuration_names(
     assert tenant.is_well()
     groups = Cgroups().directories(host.sandbox(tenant.account).pid)
     limits = settings.classes["user"].limits
-    assert first_of(groups["memory"], "memory.max", "memory.limit_in_bytes") == str(limits.memory_bytes)
+    assert first_of(groups["memory"], "memory.max", "memory.limit_in_bytes") == str(
+        limits.memory_bytes
+    )
     assert first_of(groups["pids"], "pids.max") == str(limits.pids)
 
 
@@ -143,7 +167,9 @@ def calls(tenant: Tenant) -> dict[str, str]:
 
 def test_every_denied_call_fails_as_if_it_were_not_there(calls: dict[str, str]) -> None:
     assert set(seccomp.DENIED.split()) <= set(calls)
-    assert {name: calls[name] for name in seccomp.DENIED.split() if calls[name] not in REFUSALS} == {}
+    assert {
+        name: calls[name] for name in seccomp.DENIED.split() if calls[name] not in REFUSALS
+    } == {}
 
 
 def test_no_namespace_can_be_made(calls: dict[str, str]) -> None:
@@ -181,7 +207,9 @@ def test_what_honest_python_does_works(tenant: Tenant) -> None:
 def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
     if shutil.which("javac") is None:
         pytest.skip("no JDK: javac is missing")
-    classes = JavaClasses(cluster.java_api_jar, java_libraries(cluster.java_api_jar), STORLETS / "java")
+    classes = JavaClasses(
+        cluster.java_api_jar, java_libraries(cluster.java_api_jar), STORLETS / "java"
+    )
     headers = declaration("java", "honest.Honest")
     assert tenant.client.put("storlet/honest-1.0.jar", classes.jar("honest"), headers).status == 201
     answer = tenant.tool(storlet="honest-1.0.jar").get(tenant.path)
@@ -210,14 +238,20 @@ def private(settings: configuration.Config) -> Iterator[configuration.Config]:
     """The cluster's options for a node of the test's own."""
     home = tempfile.mkdtemp(prefix="weak-", dir="/run")
     own = dataclasses.replace(
-        settings.sandbox, node_id=Path(home).name, run_dir=f"{home}/run", state_dir=f"{home}/state", uid_first=295_000
+        settings.sandbox,
+        node_id=Path(home).name,
+        run_dir=f"{home}/run",
+        state_dir=f"{home}/state",
+        uid_first=295_000,
     )
     yield dataclasses.replace(settings, sandbox=own)
     shutil.rmtree(home)
 
 
 async def started(
-    config: configuration.Config, change: Callable[[dict[str, Any]], None], look: Callable[[str], None] = lambda _: None
+    config: configuration.Config,
+    change: Callable[[dict[str, Any]], None],
+    look: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Start one sandbox on such a Docker, look into its container, and end it again."""
     engine = Sloppy(config.sandbox.docker_url, change)
@@ -225,7 +259,9 @@ async def started(
     places.make()
     node = Node(config, engine, places, Threads(), stranger)
     uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
-    planner = Planner(config, engine, places, Identities(places.state_dir, Path(config.sandbox.run_dir), uids))
+    planner = Planner(
+        config, engine, places, Identities(places.state_dir, Path(config.sandbox.run_dir), uids)
+    )
     places.make_code_dir("AUTH_weak")
     sandbox = Sandbox(planner.plan(planner.demand("AUTH_weak", "x.py")), node, lambda *_: None)
     try:
@@ -256,10 +292,16 @@ def test_a_sandbox_as_configured_starts(private: configuration.Config) -> None:
     ("row", "change"),
     [
         ("HostConfig.PidsLimit", drop("PidsLimit")),
-        ("HostConfig.Memory", lambda body: body["HostConfig"].update(Memory=2 << 30, MemorySwap=2 << 30)),
+        (
+            "HostConfig.Memory",
+            lambda body: body["HostConfig"].update(Memory=2 << 30, MemorySwap=2 << 30),
+        ),
         ("HostConfig.MemorySwap", put("MemorySwap", -1)),
         ("HostConfig.SecurityOpt", put("SecurityOpt", ["no-new-privileges", "seccomp=unconfined"])),
-        ("HostConfig.SecurityOpt", lambda body: body["HostConfig"]["SecurityOpt"].remove("no-new-privileges")),
+        (
+            "HostConfig.SecurityOpt",
+            lambda body: body["HostConfig"]["SecurityOpt"].remove("no-new-privileges"),
+        ),
         ("HostConfig.CapDrop", put("CapAdd", ["SYS_PTRACE"])),
         ("HostConfig.ReadonlyRootfs", put("ReadonlyRootfs", value=False)),
         ("HostConfig.Tmpfs", put("Tmpfs", {"/tmp": "rw,size=1g,mode=1777"})),
@@ -272,7 +314,10 @@ def test_a_sandbox_as_configured_starts(private: configuration.Config) -> None:
     ],
 )
 def test_a_weaker_sandbox_is_refused_and_named(
-    private: configuration.Config, caplog: pytest.LogCaptureFixture, row: str, change: Callable[[dict[str, Any]], None]
+    private: configuration.Config,
+    caplog: pytest.LogCaptureFixture,
+    row: str,
+    change: Callable[[dict[str, Any]], None],
 ) -> None:
     with caplog.at_level(logging.ERROR), pytest.raises(SandboxWeak, match=row):
         asyncio.run(started(private, change))
@@ -309,9 +354,14 @@ def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_mor
         folder.chmod(0o777)
     (given / "file").write_text("x")
     (given / "file").chmod(0o666)
-    mounts = (Mount(str(given), "/given", is_writable=False), Mount(str(out), "/out", is_writable=True))
+    mounts = (
+        Mount(str(given), "/given", is_writable=False),
+        Mount(str(out), "/out", is_writable=True),
+    )
     network = private.sandbox.node_id
-    admin = dataclasses.replace(private.classes["admin"], accounts=("AUTH_weak",), network=network, mounts=mounts)
+    admin = dataclasses.replace(
+        private.classes["admin"], accounts=("AUTH_weak",), network=network, mounts=mounts
+    )
     config = dataclasses.replace(private, classes={**private.classes, "admin": admin})
     found: dict[str, Any] = {}
     host.docker("network", "create", network)
@@ -371,4 +421,6 @@ def test_what_docker_removes_takes_our_groups_with_it(
         assert str(worker.pid) in (path / directory / "cgroup.procs").read_text().split()
         assert (path / directory).stat().st_uid == 0
     host.docker("rm", "-f", sandbox.container)
-    wait_for(lambda: not [path for path in paths if path.exists()], 5, "the control groups to be gone")
+    wait_for(
+        lambda: not [path for path in paths if path.exists()], 5, "the control groups to be gone"
+    )

@@ -68,7 +68,9 @@ def undisturbed(neighbour: Tenant) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("do", ["hold", "busy", "stubborn_fork_bomb"])
-def test_no_first_byte_in_time(host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+def test_no_first_byte_in_time(
+    host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str
+) -> None:
     key = new_key()
     fresh.warm_up(placement)
     with undisturbed(neighbour):
@@ -100,10 +102,14 @@ def test_a_stall_while_something_is_stored(host: Host, tenant: Tenant, how: str)
 
 def test_too_long_in_all(tenant: Tenant, placement: str) -> None:
     soon = {"X-Storlet-Limit-Timeout-Total": "5s"}
-    answer = tenant.tool(placement).get(tenant.path, "numbered", soon, lines="1", trickle="100", every="0.5")
+    answer = tenant.tool(placement).get(
+        tenant.path, "numbered", soon, lines="1", trickle="100", every="0.5"
+    )
     assert (answer.status, answer.is_broken) == (200, True)
     path = f"data/{unique('long')}"
-    answer = tenant.tool(placement).copy(tenant.path, path, "numbered", soon, lines="1", trickle="100", every="0.5")
+    answer = tenant.tool(placement).copy(
+        tenant.path, path, "numbered", soon, lines="1", trickle="100", every="0.5"
+    )
     assert (answer.status, answer.error) == (422, "storlet.timeout.total"), answer
     assert tenant.client.get(path).status == 404
 
@@ -145,7 +151,9 @@ def test_metadata_beyond_its_limit(tenant: Tenant, placement: str) -> None:
         {"": "b"}, {"a: b\r\nX-Forged": "yes"}, {"a": "\x7f"}, {"a": "\u2028", "X-Forged": "no"}, {"a:X-Forged": "yes"},
     ],
 )  # fmt: skip
-def test_metadata_cannot_forge_a_header(tenant: Tenant, placement: str, metadata: dict[str, str]) -> None:
+def test_metadata_cannot_forge_a_header(
+    tenant: Tenant, placement: str, metadata: dict[str, str]
+) -> None:
     answer = tenant.tool(placement).get(tenant.path, "metadata", declared(metadata))
     assert "X-Forged" not in answer.headers
     assert answer.status in (200, 422), answer
@@ -172,7 +180,9 @@ def test_a_flood_of_metadata_behind_the_interface(tenant: Tenant, placement: str
 
 
 def test_a_flood_of_log(tenant: Tenant, placement: str) -> None:
-    answer = tenant.tool(placement).get(tenant.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000")
+    answer = tenant.tool(placement).get(
+        tenant.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000"
+    )
     assert (answer.status, answer.body) == (200, b"logged")
     log = tenant.client.get(f"storletlog/gremlin.py/{answer.headers['X-Storlet-Invocation']}.log")
     assert log.status == 200
@@ -194,18 +204,26 @@ def test_a_memory_bomb(fresh: Tenant, neighbour: Tenant, placement: str, do: str
 
 
 @pytest.mark.parametrize("do", ["fork_bomb", "thread_bomb"])
-def test_a_bomb_of_processes(host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+def test_a_bomb_of_processes(
+    host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str
+) -> None:
     key = new_key()
     fresh.warm_up(placement)
     with undisturbed(neighbour):
         answer = fresh.tool(placement).get(fresh.path, do, ENDS_SOON, key=key)
     assert answer.status == 422, answer
-    assert answer.error in ("storlet.failed", "storlet.limit.processes", "storlet.timeout.first_byte")
+    assert answer.error in (
+        "storlet.failed",
+        "storlet.limit.processes",
+        "storlet.timeout.first_byte",
+    )
     wait_for(lambda: not host.runs_named(key), 10, "its processes to end")
     wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
 
 
-def test_a_forked_copy_that_returns_does_not_speak_for_the_original(tenant: Tenant, placement: str) -> None:
+def test_a_forked_copy_that_returns_does_not_speak_for_the_original(
+    tenant: Tenant, placement: str
+) -> None:
     path = f"data/{unique('forked')}"
     answer = tenant.tool(placement).copy(tenant.path, path, "forked_return")
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
@@ -229,7 +247,9 @@ def test_a_full_table_of_descriptors(tenant: Tenant, placement: str) -> None:
     assert tenant.is_well(placement)
 
 
-def test_java_that_wants_too_much_of_everything_leaves_python_alone(tenant: Tenant, toolbox: Toolbox) -> None:
+def test_java_that_wants_too_much_of_everything_leaves_python_alone(
+    tenant: Tenant, toolbox: Toolbox
+) -> None:
     name = toolbox.upload(tenant.client, "java", "multitool")
     tool = tenant.tool("object", name)
     wait_for(lambda: tool.get(tenant.path).body == tenant.content, 60, "its first run")
@@ -249,7 +269,9 @@ def test_lies_of_one_run_are_never_the_success_of_another(
     honest = fresh.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
                           b" def __call__(self, ins, outs, params): outs[0].write(ins[0].read())\n", "Honest")  # fmt: skip
     fresh.warm_up(placement)
-    lying = [background.submit(fresh.tool(placement).get, fresh.path, do, ENDS_SOON) for _ in range(3)]
+    lying = [
+        background.submit(fresh.tool(placement).get, fresh.path, do, ENDS_SOON) for _ in range(3)
+    ]
     for _ in range(10):
         answer = fresh.tool(placement, honest).get(fresh.path)
         assert (answer.status, answer.is_broken, answer.body) == (200, False, fresh.content)
@@ -272,7 +294,9 @@ def test_lies_of_one_run_are_never_the_success_of_another(
     ],
     ids=range(11),
 )  # fmt: skip
-def test_garbage_from_a_sandbox_is_an_error_of_this_run_only(tenant: Tenant, placement: str, message: bytes) -> None:
+def test_garbage_from_a_sandbox_is_an_error_of_this_run_only(
+    tenant: Tenant, placement: str, message: bytes
+) -> None:
     packed = zlib.compress(message).hex()
     answer = tenant.tool(placement).get(tenant.path, "forge_garbage", ENDS_SOON, packed=packed)
     assert answer.status in (422, 503), answer

@@ -72,10 +72,20 @@ def test_twenty_first_calls_load_the_storlet_once(
         for answer in answers:
             check_honest(answer, fresh.content)
             assert answer.status == 200, answer
-        loads = [line for line in log().splitlines() if "storlet loaded" in line and fresh.account in line]
-        starts = [line for line in log().splitlines() if "sandbox started" in line and fresh.account in line]
+        loads = [
+            line
+            for line in log().splitlines()
+            if "storlet loaded" in line and fresh.account in line
+        ]
+        starts = [
+            line
+            for line in log().splitlines()
+            if "sandbox started" in line and fresh.account in line
+        ]
         fetches = [
-            line for line in reads().splitlines() if '] "GET /d' in line and f"/{fresh.account}/storlet/" in line
+            line
+            for line in reads().splitlines()
+            if '] "GET /d' in line and f"/{fresh.account}/storlet/" in line
         ]
     assert (len(loads), len(starts)) == (1, 1), log()
     # One fetch asks several replicas for the newest, in one transaction.
@@ -83,9 +93,13 @@ def test_twenty_first_calls_load_the_storlet_once(
     assert len(host.sandboxes(fresh.account)) == 1
 
 
-def test_many_tenants_begin_at_once(host: Host, new_tenant: object, crowd: ThreadPoolExecutor) -> None:
+def test_many_tenants_begin_at_once(
+    host: Host, new_tenant: object, crowd: ThreadPoolExecutor
+) -> None:
     tenants = [new_tenant() for _ in range(6)]  # type: ignore[operator]
-    for answer, one in zip(crowd.map(lambda one: one.tool().get(one.path), tenants), tenants, strict=True):
+    for answer, one in zip(
+        crowd.map(lambda one: one.tool().get(one.path), tenants), tenants, strict=True
+    ):
         assert (answer.status, answer.body) == (200, one.content)
     ids = {sandbox.pid for one in tenants for sandbox in host.sandboxes(one.account)}
     assert len(ids) == 6
@@ -115,7 +129,9 @@ def test_more_than_the_workers_can_take(
 ) -> None:
     """Every worker is taken for longer than anybody may wait: the others are told so, in time."""
     keys = [new_key() for _ in range(8)]
-    held = [background.submit(tenant.tool(placement).get, tenant.path, "hold", key=key) for key in keys]
+    held = [
+        background.submit(tenant.tool(placement).get, tenant.path, "hold", key=key) for key in keys
+    ]
     for key in keys:
         host.run_named(key)
     began = time.monotonic()
@@ -133,4 +149,10 @@ def test_more_than_the_workers_can_take(
 
 def _touch(host: Host, tenant: Tenant, key: str) -> None:
     """Let a held run go on, from outside: no worker is free for it."""
-    host.docker("exec", host.sandbox(tenant.account).container, "/usr/bin/python3", "-c", f"open('/tmp/go-{key}', 'w')")
+    host.docker(
+        "exec",
+        host.sandbox(tenant.account).container,
+        "/usr/bin/python3",
+        "-c",
+        f"open('/tmp/go-{key}', 'w')",
+    )

@@ -17,7 +17,9 @@ OLD = b"the old object, byte for byte"
 SERVERS = ("object-1", "object-2")
 MANY_LINES = 40000
 #: A proxy leaves a disk alone for a minute after ten errors; the tests' kills together make about as many.
-FORGIVING: dict[str, dict[str, object]] = {"proxy-server.conf:app:proxy-server": {"error_suppression_limit": 1000}}
+FORGIVING: dict[str, dict[str, object]] = {
+    "proxy-server.conf:app:proxy-server": {"error_suppression_limit": 1000}
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +53,9 @@ def test_killed_before_the_first_byte_the_client_sees_only_success(
 
 
 def _holds_pipe(host: Host, key: str) -> bool:
-    return any(link.startswith("pipe:") for run in host.runs_named(key) for link in links_of(run.pid))
+    return any(
+        link.startswith("pipe:") for run in host.runs_named(key) for link in links_of(run.pid)
+    )
 
 
 @pytest.mark.parametrize("lines", [10, MANY_LINES])
@@ -92,7 +96,13 @@ def test_killed_while_the_storlet_writes_without_end(
     key = new_key()
     with host.started_again(*SERVERS):
         going = background.submit(
-            tenant.tool().get, tenant.path, "numbered", key=key, lines="2000000", trickle="1000", every="0.01"
+            tenant.tool().get,
+            tenant.path,
+            "numbered",
+            key=key,
+            lines="2000000",
+            trickle="1000",
+            every="0.01",
         )
         worker = host.run_named(key)
         name = host.server_of(worker)
@@ -104,7 +114,15 @@ def test_killed_while_the_storlet_writes_without_end(
 
 
 def _has_written(worker: Process) -> bool:
-    return int(Path(f"/proc/{worker.pid}/io").read_text(encoding="ascii").split("wchar: ")[1].split()[0]) > 4_000_000
+    return (
+        int(
+            Path(f"/proc/{worker.pid}/io")
+            .read_text(encoding="ascii")
+            .split("wchar: ")[1]
+            .split()[0]
+        )
+        > 4_000_000
+    )
 
 
 @pytest.mark.parametrize("lines", [10, MANY_LINES])
@@ -114,7 +132,9 @@ def test_a_copy_whose_object_server_is_killed_stores_all_or_nothing(
     path, key = f"data/{unique('copy')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     with host.started_again(*SERVERS):
-        going = background.submit(tenant.tool().copy, tenant.path, path, "hold", key=key, once="1", lines=str(lines))
+        going = background.submit(
+            tenant.tool().copy, tenant.path, path, "hold", key=key, once="1", lines=str(lines)
+        )
         worker = host.run_named(key)
         wait_for(lambda: _has_sent(worker), 10, "its first lines")
         kill_its_server(host, worker)

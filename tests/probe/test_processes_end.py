@@ -12,7 +12,16 @@ import pytest
 from tests.functional.client import Answer
 from tests.functional.tools import Tool, Toolbox, unique
 from tests.probe.conftest import Tenant
-from tests.probe.host import Host, Process, Sandbox, check_numbered, is_alive, links_of, new_key, read_process
+from tests.probe.host import (
+    Host,
+    Process,
+    Sandbox,
+    check_numbered,
+    is_alive,
+    links_of,
+    new_key,
+    read_process,
+)
 from tests.support.cluster import wait_for
 
 OLD = b"the old object, byte for byte"
@@ -46,7 +55,9 @@ def check_told(answer: Answer, victim: str) -> None:
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_between_two_requests(host: Host, fresh: Tenant, placement: str, victim: str) -> None:
+def test_killed_between_two_requests(
+    host: Host, fresh: Tenant, placement: str, victim: str
+) -> None:
     key = new_key()
     assert fresh.tool(placement).get(fresh.path, key=key).body == fresh.content
     worker = host.run_named(key)
@@ -73,7 +84,9 @@ def test_killed_half_way(
     host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
-    going = background.submit(fresh.tool(placement).get, fresh.path, "hold", key=key, lines=MANY_LINES)
+    going = background.submit(
+        fresh.tool(placement).get, fresh.path, "hold", key=key, lines=MANY_LINES
+    )
     worker = host.run_named(key)
     wait_for(lambda: _waits(worker), 10, "all lines to be taken")
     kill(host, host.sandbox(fresh.account), worker, victim)
@@ -90,7 +103,9 @@ def _waits(worker: Process) -> bool:
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_while_a_put_runs(host: Host, fresh: Tenant, victim: str, background: ThreadPoolExecutor) -> None:
+def test_killed_while_a_put_runs(
+    host: Host, fresh: Tenant, victim: str, background: ThreadPoolExecutor
+) -> None:
     path, key = f"data/{unique('put')}", new_key()
     assert fresh.client.put(path, OLD).status == 201
     going = background.submit(fresh.tool().put, path, b"new", "hold", key=key, lines="10")
@@ -107,7 +122,9 @@ def test_killed_while_a_copy_runs(
 ) -> None:
     path, key = f"data/{unique('copy')}", new_key()
     assert fresh.client.put(path, OLD).status == 201
-    going = background.submit(fresh.tool(placement).copy, fresh.path, path, "hold", key=key, lines="10")
+    going = background.submit(
+        fresh.tool(placement).copy, fresh.path, path, "hold", key=key, lines="10"
+    )
     worker = host.run_named(key)
     kill(host, host.sandbox(fresh.account), worker, victim)
     check_told(going.result(30), victim)
@@ -117,12 +134,22 @@ def test_killed_while_a_copy_runs(
 
 @pytest.mark.parametrize("pieces", ["0", "1"])
 def test_a_java_machine_is_killed(
-    host: Host, fresh: Tenant, toolbox: Toolbox, placement: str, pieces: str, background: ThreadPoolExecutor
+    host: Host,
+    fresh: Tenant,
+    toolbox: Toolbox,
+    placement: str,
+    pieces: str,
+    background: ThreadPoolExecutor,
 ) -> None:
     tool = Tool(fresh.client, toolbox.upload(fresh.client, "java", "multitool"), placement)
     assert tool.get(fresh.path).body == fresh.content
     going = background.submit(
-        tool.get, fresh.path, "slow", before="0" if pieces == "1" else "3600", pieces=pieces, pause="3600"
+        tool.get,
+        fresh.path,
+        "slow",
+        before="0" if pieces == "1" else "3600",
+        pieces=pieces,
+        pause="3600",
     )
     sandbox = host.sandbox(fresh.account)
     wait_for(lambda: _java_at_work(host, sandbox), 10, "a Java worker at work")
@@ -153,7 +180,10 @@ def test_neighbours_in_the_sandbox_do_not_notice_a_killed_worker(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
     keys = [new_key() for _ in range(3)]
-    going = [background.submit(tenant.tool().get, tenant.path, "hold", key=key, lines="100") for key in keys]
+    going = [
+        background.submit(tenant.tool().get, tenant.path, "hold", key=key, lines="100")
+        for key in keys
+    ]
     workers = [host.run_named(key) for key in keys]
     os.kill(workers[0].pid, signal.SIGKILL)
     first = going[0].result(30)
@@ -180,7 +210,9 @@ def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Te
     assert tenant.is_well()
 
 
-def test_copies_that_could_still_write_make_the_run_a_failure_and_are_ended(host: Host, tenant: Tenant) -> None:
+def test_copies_that_could_still_write_make_the_run_a_failure_and_are_ended(
+    host: Host, tenant: Tenant
+) -> None:
     child = new_key()
     answer = tenant.tool().get(tenant.path, "copies", child=child)
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer

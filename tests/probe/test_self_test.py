@@ -65,12 +65,16 @@ class ProbeNode:
             "docker_url": self.url,
             "node_id": NODE_ID,
         }
-        self.config = configuration.parse("[sandbox]\n" + "\n".join(f"{k} = {v}" for k, v in options.items()))
+        self.config = configuration.parse(
+            "[sandbox]\n" + "\n".join(f"{k} = {v}" for k, v in options.items())
+        )
         self.places = Places(self.home / "r", self.home / "s", 0, os.getgid())
         self.places.make()
         self.identities = Identities(self.home / "s", self.home / "ids", UidRange(FIRST_UID, 100))
 
-    def failed(self, weaken: Callable[[Body], None], trust_class: str = "user", prewarmed: int = 0) -> dict[str, str]:
+    def failed(
+        self, weaken: Callable[[Body], None], trust_class: str = "user", prewarmed: int = 0
+    ) -> dict[str, str]:
         """What a weakened sandbox of a class let happen, by name of the test."""
         sandbox = dataclasses.replace(self.config.sandbox, prewarmed=prewarmed)
         config = dataclasses.replace(self.config, sandbox=sandbox)
@@ -80,9 +84,13 @@ class ProbeNode:
         node = Node(config, engine, self.places, Threads(), lambda *_: "", weaker=lambda *_: [])
         planner = Planner(config, engine, self.places, self.identities)
         faults = await Gate(node, planner)._tried(config.classes[trust_class])
-        assert not await node.threads.call(engine.ours, NODE_ID), "a sandbox of the self-test is left"
+        assert not await node.threads.call(engine.ours, NODE_ID), (
+            "a sandbox of the self-test is left"
+        )
         assert set(faults) >= {test.name for test in selftest.TESTS}
-        return {name: fault for name, fault in faults.items() if fault and name not in OF_THE_MACHINE}
+        return {
+            name: fault for name, fault in faults.items() if fault and name not in OF_THE_MACHINE
+        }
 
     def remove(self) -> None:
         engine = Engine(self.url)
@@ -111,7 +119,9 @@ def without_filter(body: Body) -> None:
 
 def with_new_privileges(body: Body) -> None:
     options = body["HostConfig"]["SecurityOpt"]
-    body["HostConfig"]["SecurityOpt"] = [option for option in options if "new-privileges" not in option]
+    body["HostConfig"]["SecurityOpt"] = [
+        option for option in options if "new-privileges" not in option
+    ]
 
 
 def as_root(body: Body) -> None:
@@ -137,7 +147,9 @@ def mounted(source: str, target: str) -> Callable[[Body], None]:
 
 
 def with_writable_code(body: Body) -> None:
-    body["HostConfig"]["Mounts"] = [{**mount, "ReadOnly": False} for mount in body["HostConfig"]["Mounts"]]
+    body["HostConfig"]["Mounts"] = [
+        {**mount, "ReadOnly": False} for mount in body["HostConfig"]["Mounts"]
+    ]
 
 
 def with_whole_scratch(body: Body) -> None:
@@ -170,7 +182,9 @@ WEAKNESSES: tuple[tuple[str, Callable[[Body], None], set[str]], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("weaken", "names"), [row[1:] for row in WEAKNESSES], ids=[row[0] for row in WEAKNESSES])
+@pytest.mark.parametrize(
+    ("weaken", "names"), [row[1:] for row in WEAKNESSES], ids=[row[0] for row in WEAKNESSES]
+)
 def test_a_weakness_is_found_by_the_test_of_its_name(
     node: ProbeNode, weaken: Callable[[Body], None], names: set[str]
 ) -> None:

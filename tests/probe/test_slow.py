@@ -41,24 +41,51 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
     found = Waiting()
     with ThreadPoolExecutor(32) as pool:
 
-        def begin(name: str, function: Callable[..., Any], *arguments: Any, **parameters: str) -> None:
+        def begin(
+            name: str, function: Callable[..., Any], *arguments: Any, **parameters: str
+        ) -> None:
             found.keys[name] = new_key()
-            found.futures[name] = pool.submit(function, *arguments, **parameters, key=found.keys[name])
+            found.futures[name] = pool.submit(
+                function, *arguments, **parameters, key=found.keys[name]
+            )
 
         for place in PLACEMENTS:
             tool = tenant.tool(place)
             begin(f"silent-{place}", tool.get, tenant.path, "numbered", before=str(SILENT_SECONDS))
-            begin(f"pause-{place}", tool.get, tenant.path, "numbered", lines="100", pause=str(PAUSE_SECONDS))
+            begin(
+                f"pause-{place}",
+                tool.get,
+                tenant.path,
+                "numbered",
+                lines="100",
+                pause=str(PAUSE_SECONDS),
+            )
             begin(f"trickle-{place}", tool.get, tenant.path, "numbered", trickle="7", every="3.5")
             begin(
-                f"copy-{place}", tool.copy, tenant.path, f"data/{unique('slow')}", "numbered", before=str(PAUSE_SECONDS)
+                f"copy-{place}",
+                tool.copy,
+                tenant.path,
+                f"data/{unique('slow')}",
+                "numbered",
+                before=str(PAUSE_SECONDS),
             )
             found.futures[f"reader-{place}"] = pool.submit(read_slowly, tenant, place)
             found.keys[f"java-{place}"] = new_key()
             found.futures[f"java-{place}"] = pool.submit(
-                java(place).get, tenant.path, "slow", before=str(SILENT_SECONDS), count=found.keys[f"java-{place}"]
+                java(place).get,
+                tenant.path,
+                "slow",
+                before=str(SILENT_SECONDS),
+                count=found.keys[f"java-{place}"],
             )
-        begin("put", tenant.tool().put, f"data/{unique('slow')}", b"x" * 1000, "numbered", before=str(PAUSE_SECONDS))
+        begin(
+            "put",
+            tenant.tool().put,
+            f"data/{unique('slow')}",
+            b"x" * 1000,
+            "numbered",
+            before=str(PAUSE_SECONDS),
+        )
         begin(
             "big put",
             tenant.tool().put,
@@ -121,11 +148,15 @@ def check(tenant: Tenant, waiting: Waiting, name: str, lines: int) -> None:
     assert tenant.count(waiting.keys[name]) == 1
 
 
-def test_a_storlet_that_trickles_runs_once(tenant: Tenant, waiting: Waiting, placement: str) -> None:
+def test_a_storlet_that_trickles_runs_once(
+    tenant: Tenant, waiting: Waiting, placement: str
+) -> None:
     check(tenant, waiting, f"trickle-{placement}", 8)
 
 
-def test_a_storlet_that_is_silent_in_the_middle_runs_once(tenant: Tenant, waiting: Waiting, placement: str) -> None:
+def test_a_storlet_that_is_silent_in_the_middle_runs_once(
+    tenant: Tenant, waiting: Waiting, placement: str
+) -> None:
     check(tenant, waiting, f"pause-{placement}", 101)
 
 

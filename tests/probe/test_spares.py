@@ -77,13 +77,19 @@ def is_settled(there: Host) -> bool:
     """Whether there are spares and nothing else: no directory, note, socket or container more."""
     keys = set(there.docker("ps", "-a", "--filter", f"label=org.storlets={there.node_id}", "--format",
                             '{{.Label "org.storlets.key"}}').split())  # fmt: skip
-    folders = [{path.name for path in (there.cluster.run_dir / folder).iterdir()} for folder in "csa"]
-    is_left = there.dead_containers() or there.run_sockets()  # also of a spare that is just being made
+    folders = [
+        {path.name for path in (there.cluster.run_dir / folder).iterdir()} for folder in "csa"
+    ]
+    is_left = (
+        there.dead_containers() or there.run_sockets()
+    )  # also of a spare that is just being made
     return len(keys) == PREWARMED and all(found == keys for found in folders) and not is_left
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_sandboxd_is_killed_while_new_accounts_come(there: Host, admin_there: Client, moment: float) -> None:
+def test_sandboxd_is_killed_while_new_accounts_come(
+    there: Host, admin_there: Client, moment: float
+) -> None:
     """One account more than there are spares: one sandbox is started the usual way meanwhile."""
     tenants = [make_tenant(admin_there) for _ in range(PREWARMED + 1)]
     wait_for(lambda: there.cluster.is_running("sandboxd"), 30, "sandboxd")
@@ -99,22 +105,32 @@ def test_sandboxd_is_killed_while_new_accounts_come(there: Host, admin_there: Cl
     assert pid is not None
     there.wait_back("sandboxd", pid)
     for tenant in tenants:
-        assert first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body == tenant.content  # type: ignore[misc]
+        assert (
+            first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body
+            == tenant.content
+        )  # type: ignore[misc]
     check_owners(there)
 
 
-def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(there: Host, admin_there: Client) -> None:
+def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(
+    there: Host, admin_there: Client
+) -> None:
     for moment in (3.8, 4.6):
         tenants = [make_tenant(admin_there) for _ in range(2)]
         for tenant in tenants:
-            assert first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body == tenant.content  # type: ignore[misc]
+            assert (
+                first_success(lambda tenant=tenant: tenant.tool().get(tenant.path)).body
+                == tenant.content
+            )  # type: ignore[misc]
         time.sleep(moment)  # they have been idle for as long as sandboxes may be
         there.wait_back("sandboxd", there.kill_hard("sandboxd"))
     wait_for(lambda: is_settled(there), 90, "all sandboxes but the spares to be gone")
     check_owners(there)
 
 
-def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, admin_there: Client) -> None:
+def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
+    there: Host, admin_there: Client
+) -> None:
     """In a sandbox that was a spare: outdated by the first change, set aside, and found again by each later sandboxd."""
     tenant, key = make_tenant(admin_there), new_key()
     with ThreadPoolExecutor(1) as threads:
@@ -137,7 +153,9 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, ad
             Path(f"/proc/{run.pid}/root/tmp/go-{key}").touch()
         answer = going.result()
     there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
-    assert (answer.status, answer.is_broken, len(answer.body.splitlines())) == (200, False, 1), answer
+    assert (answer.status, answer.is_broken, len(answer.body.splitlines())) == (200, False, 1), (
+        answer
+    )
     check_owners(there)
 
 
@@ -146,12 +164,17 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(there: Host, ad
 
 def ask(run_dir: str, account: str, code: str) -> str:
     """As a Swift process that has the code already; the path of the storlet's socket."""
-    storlet = messages.Storlet("gremlin.py", "e" * 64, code, "python", "gremlin.Gremlin", "gremlin.py")
+    storlet = messages.Storlet(
+        "gremlin.py", "e" * 64, code, "python", "gremlin.Gremlin", "gremlin.py"
+    )
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(60)
         connection.connect(f"{run_dir}/sandboxd.sock")
         answers = []
-        for request in (messages.Prepare(account, storlet.name), messages.Acquire(account, storlet)):
+        for request in (
+            messages.Prepare(account, storlet.name),
+            messages.Acquire(account, storlet),
+        ):
             framing.send(connection, request)
             received = framing.receive(connection)
             assert received is not None
@@ -166,7 +189,10 @@ def test_twenty_processes_that_ask_at_once_start_one_sandbox(host: Host, fresh: 
     (code,) = [path.name for path in host.code_dir(fresh.account).iterdir() if len(path.name) == 64]
     host.docker("kill", first.container)
     wait_for(lambda: not host.sandboxes(fresh.account), 20, "the sandbox to be gone")
-    with host.new_log("sandboxd") as log, multiprocessing.get_context("spawn").Pool(20) as processes:
+    with (
+        host.new_log("sandboxd") as log,
+        multiprocessing.get_context("spawn").Pool(20) as processes,
+    ):
         arguments = (str(host.cluster.run_dir), fresh.account, code)
         paths = processes.starmap(ask, 20 * [arguments], chunksize=1)
         assert len(set(paths)) == 1
@@ -182,4 +208,7 @@ def test_accounts_whose_names_share_60_characters_share_nothing(host: Host, admi
         assert tenant.is_well()
     sandboxes = [host.sandbox(tenant.account) for tenant in (one, other)]
     assert len({uid_of(sandbox) for sandbox in sandboxes}) == 2
-    assert [code_of(sandbox) for sandbox in sandboxes] == [[tenant_key(one.account)], [tenant_key(other.account)]]
+    assert [code_of(sandbox) for sandbox in sandboxes] == [
+        [tenant_key(one.account)],
+        [tenant_key(other.account)],
+    ]

@@ -35,8 +35,12 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
         tenant.upload("multitool.py", (SOURCES / "multitool.py").read_bytes(), "Multitool")
     key = unique("raise")
     with host.new_log(*SERVERS) as log:
-        answer = tool.get(tenant.path, "fail", {"X-Storlet-Generate-Log": "True"}, count=key, word="traceword")
-        assert (answer.status, answer.error, answer.is_broken) == (422, "storlet.failed", False), answer
+        answer = tool.get(
+            tenant.path, "fail", {"X-Storlet-Generate-Log": "True"}, count=key, word="traceword"
+        )
+        assert (answer.status, answer.error, answer.is_broken) == (422, "storlet.failed", False), (
+            answer
+        )
         assert answer.headers["X-Storlet-Ran-On"] == placement
         counted = tool.get(tenant.path, "counted", of=key)
         assert (counted.status, counted.is_broken, counted.body) == (200, False, b"1"), counted
@@ -52,7 +56,9 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_every_bad_end_before_output_is_told_and_runs_once(tenant: Tenant, placement: str, how: str) -> None:
+def test_every_bad_end_before_output_is_told_and_runs_once(
+    tenant: Tenant, placement: str, how: str
+) -> None:
     key = new_key()
     answer = tenant.tool(placement).get(tenant.path, "end", how=how, key=key)
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
@@ -60,7 +66,9 @@ def test_every_bad_end_before_output_is_told_and_runs_once(tenant: Tenant, place
     assert tenant.is_well(placement)
 
 
-def test_the_traceback_is_not_for_others(tenant: Tenant, users: dict[str, Client], placement: str) -> None:
+def test_the_traceback_is_not_for_others(
+    tenant: Tenant, users: dict[str, Client], placement: str
+) -> None:
     for container in ("storlet", "data"):
         assert tenant.client.post(container, {"X-Container-Read": "test2:tester2"}).status == 204
     stranger = Tool(users["test2:tester2"].on(tenant.account), "gremlin.py", placement)
@@ -74,7 +82,9 @@ def test_the_traceback_is_not_for_others(tenant: Tenant, users: dict[str, Client
     assert "traceword" in owner.text
 
 
-def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(host: Host, tenant: Tenant) -> None:
+def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(
+    host: Host, tenant: Tenant
+) -> None:
     with host.new_log(*SERVERS) as log:
         for _ in range(15):
             assert tenant.tool().get(tenant.path, "end", how="raise").status == 422
@@ -87,7 +97,9 @@ def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(host: Host, t
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_get_breaks_when_the_storlet_ends_badly_half_way(tenant: Tenant, placement: str, how: str) -> None:
+def test_a_get_breaks_when_the_storlet_ends_badly_half_way(
+    tenant: Tenant, placement: str, how: str
+) -> None:
     key = new_key()
     answer = tenant.tool(placement).get(tenant.path, "end", how=how, lines=MANY_LINES, key=key)
     assert (answer.status, answer.is_broken) == (200, True), answer.status
@@ -95,11 +107,17 @@ def test_a_get_breaks_when_the_storlet_ends_badly_half_way(tenant: Tenant, place
     assert tenant.count(key) == 1
 
 
-def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(tenant: Tenant, placement: str) -> None:
+def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(
+    tenant: Tenant, placement: str
+) -> None:
     tool = tenant.tool(placement)
     with wire(tenant.client) as client:
         client.head(
-            "GET", tenant.path, tool.headers(), {"do": "end", "how": "exit", "lines": MANY_LINES}, version="1.0"
+            "GET",
+            tenant.path,
+            tool.headers(),
+            {"do": "end", "how": "exit", "lines": MANY_LINES},
+            version="1.0",
         )
         status, headers = client.answer()
         body, how = client.read_to_end()
@@ -118,28 +136,38 @@ def test_a_whole_get_of_http_1_0_is_not_reset(tenant: Tenant, placement: str) ->
 
 @pytest.mark.parametrize("lines", ["1", MANY_LINES])
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_put_stores_nothing_when_the_storlet_ends_badly(tenant: Tenant, how: str, lines: str) -> None:
+def test_a_put_stores_nothing_when_the_storlet_ends_badly(
+    tenant: Tenant, how: str, lines: str
+) -> None:
     path = f"data/{unique('put')}"
     assert tenant.client.put(path, OLD).status == 201
     answer = tenant.tool().put(path, b"new" * 1000, "end", how=how, lines=lines)
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
     assert tenant.client.get(path).body == OLD
-    assert tenant.tool().put(path + "-new", b"new" * 1000, "end", how=how, lines=lines).status == 422
+    assert (
+        tenant.tool().put(path + "-new", b"new" * 1000, "end", how=how, lines=lines).status == 422
+    )
     assert tenant.client.get(path + "-new").status == 404
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_copy_stores_nothing_when_the_storlet_ends_badly(tenant: Tenant, placement: str, how: str) -> None:
+def test_a_copy_stores_nothing_when_the_storlet_ends_badly(
+    tenant: Tenant, placement: str, how: str
+) -> None:
     path, key = f"data/{unique('copy')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
-    answer = tenant.tool(placement).copy(tenant.path, path, "end", how=how, lines=MANY_LINES, key=key)
+    answer = tenant.tool(placement).copy(
+        tenant.path, path, "end", how=how, lines=MANY_LINES, key=key
+    )
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
     assert tenant.client.get(path).body == OLD
     assert tenant.count(key) == 1
 
 
 @pytest.mark.parametrize("how", ["raise", "runtime", "exit"])
-def test_java_that_ends_badly_half_way(tenant: Tenant, java: Java, placement: str, how: str) -> None:
+def test_java_that_ends_badly_half_way(
+    tenant: Tenant, java: Java, placement: str, how: str
+) -> None:
     tool = java(placement)
     answer = tool.get(tenant.path, "fail", how=how, after="2000000")
     assert (answer.status, answer.is_broken) == (200, True), answer.status

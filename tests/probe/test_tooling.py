@@ -35,7 +35,9 @@ class Traces:
     @classmethod
     def of(cls, node_id: str, docker_host: str) -> Traces:
         mark = f"STORLETS_AIO={node_id}/".encode()
-        processes = sum(mark in environ_of(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        processes = sum(
+            mark in environ_of(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()
+        )
         listed = subprocess.run(
             ["docker", "ps", "-aq", "--filter", f"label=org.storlets={node_id}"],
             env={**os.environ, "DOCKER_HOST": docker_host}, capture_output=True, text=True, check=True,
@@ -43,7 +45,11 @@ class Traces:
         run = Path("/run/storlets-aio") / node_id
         sockets = sum(path.is_socket() for path in run.rglob("*")) if run.exists() else 0
         mounts = Path("/proc/self/mountinfo").read_text().count(node_id)
-        groups = sum(1 for pattern in ("", "*/") for _ in Path("/sys/fs/cgroup").glob(f"{pattern}storlets-{node_id}"))
+        groups = sum(
+            1
+            for pattern in ("", "*/")
+            for _ in Path("/sys/fs/cgroup").glob(f"{pattern}storlets-{node_id}")
+        )
         return cls(processes, len(listed.stdout.split()), mounts, sockets + run.exists(), groups)
 
 
@@ -70,7 +76,12 @@ class Other:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self._words(*words), cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=False
+            self._words(*words),
+            cwd=CHECKOUT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
@@ -186,7 +197,9 @@ def test_the_keeper_takes_a_cluster_down_whose_home_was_deleted(other: Other) ->
 
     wait_for(is_gone, 30, "the home to be deleted")
     deadline = time.monotonic() + 90
-    while (left := Traces.of(node_id, other.docker_host)) != NOTHING and time.monotonic() < deadline:
+    while (
+        left := Traces.of(node_id, other.docker_host)
+    ) != NOTHING and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == NOTHING
 

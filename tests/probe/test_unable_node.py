@@ -29,7 +29,9 @@ def unable(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
     shutil.copymode(cluster.storlet_conf, own)
     shutil.chown(own, cluster.storlet_conf.owner(), cluster.storlet_conf.group())
     try:
-        with cluster.configured({"object-server-2.conf:filter:storlets": {"storlet_conf_path": str(own)}}):
+        with cluster.configured(
+            {"object-server-2.conf:filter:storlets": {"storlet_conf_path": str(own)}}
+        ):
             yield
     finally:
         own.unlink()

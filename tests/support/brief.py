@@ -43,7 +43,10 @@ class Brief:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         report.sections = [
-            (title, "\n".join(line[:_SECTION_COLUMNS] for line in text.splitlines()[-_SECTION_LINES:]))
+            (
+                title,
+                "\n".join(line[:_SECTION_COLUMNS] for line in text.splitlines()[-_SECTION_LINES:]),
+            )
             for title, text in report.sections
         ]
         if report.failed:

@@ -28,7 +28,9 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 LOG_LINES: Final = 15
 LOG_COLUMNS: Final = 400
 #: A request in the access log of a server that went well.
-GONE_WELL: Final = re.compile(r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d ')
+GONE_WELL: Final = re.compile(
+    r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d '
+)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,9 @@ class Cluster:
             "\n".join([f"[{section}]", *(f"{key} = {value}" for key, value in options.items())])
             for section, options in changes.items()
         ]
-        Path(self.description["conf_dir"], "overrides.conf").write_text("\n".join(blocks) + "\n", encoding="utf-8")
+        Path(self.description["conf_dir"], "overrides.conf").write_text(
+            "\n".join(blocks) + "\n", encoding="utf-8"
+        )
         self.run("up")
 
     @contextmanager
@@ -183,10 +187,18 @@ class Cluster:
         """One request of ``user`` to ``<its storage URL>/<path>``; ``path`` is quoted already and may carry a query."""
         url, token = self.token(user)
         target = f"{url}/{path}" if path and not path.startswith("?") else url + path
-        return self.http(method, target, {"X-Auth-Token": token, **(headers or {})}, body, seconds=seconds)
+        return self.http(
+            method, target, {"X-Auth-Token": token, **(headers or {})}, body, seconds=seconds
+        )
 
     def http(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", *, seconds: float = 90
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        seconds: float = 90,
     ) -> Reply:
         """One request on a connection of its own; a body that breaks off raises ``http.client.IncompleteRead``."""
         parts = urlsplit(url)
@@ -195,7 +207,9 @@ class Cluster:
             target = parts.path + (f"?{parts.query}" if parts.query else "")
             connection.request(method, target, body=body or None, headers=dict(headers))
             answer = connection.getresponse()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return Reply(
+                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 
@@ -223,13 +237,19 @@ class Cluster:
             check=False,
         )
         if done.returncode:
-            raise AssertionError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
         return done.stdout
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
     """A cluster in ``home`` on free ports; ``choices`` are further variables such as ``STORLETS_ENCRYPTION="1"``."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("STORLETS_") or key in KEPT}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("STORLETS_") or key in KEPT
+    }
     environment |= {"STORLETS_HOME": str(home), "STORLETS_PORT": "0"} | choices
     cluster = Cluster(home, environment)
     cluster.run("up", seconds=900)

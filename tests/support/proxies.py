@@ -40,12 +40,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def other_proxy(cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[OtherProxy]:
+def other_proxy(
+    cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | None = None
+) -> Iterator[OtherProxy]:
     """Another proxy of ``cluster``, with ``changes`` to its configuration (section -> option -> value)."""
     config, port = configparser.RawConfigParser(), free_port()
     with Path(cluster.description["conf_dir"], "proxy-server.conf").open(encoding="utf-8") as file:
         config.read_file(file)
-    for section, options in {"DEFAULT": {"bind_port": str(port), "workers": "0"}, **(changes or {})}.items():
+    for section, options in {
+        "DEFAULT": {"bind_port": str(port), "workers": "0"},
+        **(changes or {}),
+    }.items():
         if section != config.default_section and not config.has_section(section):
             config.add_section(section)
         for option, value in options.items():
@@ -60,7 +65,9 @@ def other_proxy(cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | Non
         with log.open("wb") as output:
             process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT)
         try:
-            wait_for(lambda: process.poll() is not None or _listens(port), 30, f"a proxy on port {port}")
+            wait_for(
+                lambda: process.poll() is not None or _listens(port), 30, f"a proxy on port {port}"
+            )
             assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
             yield OtherProxy(port, process, log)
         finally:
@@ -72,7 +79,19 @@ def other_proxy(cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | Non
 def other_memcached() -> Iterator[str]:
     """A memcached of its own; gives its address."""
     port = free_port()
-    command = ["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "16"]
+    command = [
+        "memcached",
+        "-u",
+        "nobody",
+        "-l",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-U",
+        "0",
+        "-m",
+        "16",
+    ]
     process = subprocess.Popen(command)
     try:
         wait_for(lambda: _listens(port), 10, f"memcached on port {port}")

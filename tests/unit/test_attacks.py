@@ -26,7 +26,9 @@ def nothing(_: Attacker) -> str:
 
 
 def row(**figures: float) -> attack_main.Row:
-    return attack_main.Row(Attack("x", "y", nothing), "python", **{"storlet_ratio": 1.0, "plain_ratio": 1.0, **figures})
+    return attack_main.Row(
+        Attack("x", "y", nothing), "python", **{"storlet_ratio": 1.0, "plain_ratio": 1.0, **figures}
+    )
 
 
 def test_names_of_attacks_are_unique() -> None:
@@ -84,7 +86,12 @@ def test_verdict_names_everything_that_went_wrong() -> None:
     bad = row(storlet_ratio=9.0)
     bad.faults, bad.errors, bad.left = ["f"], ["e"], ["l"]
     assert bad.verdict == "GOT THROUGH NEIGHBOUR SLOW LEFT"
-    assert bad.details() == ["got through: f", "neighbour: e", "left: l", "slow: storlet 9.00x, plain GET 1.00x"]
+    assert bad.details() == [
+        "got through: f",
+        "neighbour: e",
+        "left: l",
+        "slow: storlet 9.00x, plain GET 1.00x",
+    ]
 
 
 def test_a_report_cannot_be_injected_into() -> None:

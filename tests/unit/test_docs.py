@@ -13,7 +13,9 @@ from storlet_middleware import config, errors, names
 ROOT = Path(__file__).resolve().parents[2]
 #: Folders of build output and of clusters.
 LEFT_OUT = frozenset({".aio", ".git", "target", "build"})
-PAGES = sorted(path for path in ROOT.rglob("*.rst") if not LEFT_OUT & set(path.relative_to(ROOT).parts))
+PAGES = sorted(
+    path for path in ROOT.rglob("*.rst") if not LEFT_OUT & set(path.relative_to(ROOT).parts)
+)
 
 
 def text_of(name: str) -> str:
@@ -28,13 +30,17 @@ def test_every_error_code_is_in_the_table_for_users() -> None:
 
 def test_every_code_that_the_filter_makes_up_is_in_the_table_for_users() -> None:
     page = text_of("docs/user.rst")
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "storlet_middleware").rglob("*.py")]
+    sources = [
+        path.read_text(encoding="utf-8") for path in (ROOT / "storlet_middleware").rglob("*.py")
+    ]
     made = {code for text in sources for code in re.findall(r'\bcode="([a-z_.]+)"', text)}
     assert made
     assert [code for code in sorted(made) if f"``{code}``" not in page] == []
 
 
-@pytest.mark.parametrize("header", [*names.CLIENT_HEADERS, names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER])
+@pytest.mark.parametrize(
+    "header", [*names.CLIENT_HEADERS, names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER]
+)
 def test_every_header_of_a_client_is_explained(header: str) -> None:
     assert header in text_of("docs/user.rst")
 
@@ -57,10 +63,25 @@ def test_options_that_the_pages_name_exist() -> None:
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = [page.parent, ROOT]
-    roots = ("storlet_middleware", "storlet_daemon", "rules", "sandbox_images", "storlets", "etc", "docs", "tests")
+    roots = (
+        "storlet_middleware",
+        "storlet_daemon",
+        "rules",
+        "sandbox_images",
+        "storlets",
+        "etc",
+        "docs",
+        "tests",
+    )
     linked = re.findall(r"<([a-zA-Z0-9_/.-]+\.(?:rst|py))>`_", text)
-    named = [name for name in re.findall(r"``([a-z_]+/[a-zA-Z0-9_/.-]+)``", text) if name.startswith(roots)]
-    missing = [name for name in [*linked, *named] if not any((place / name).exists() for place in places)]
+    named = [
+        name
+        for name in re.findall(r"``([a-z_]+/[a-zA-Z0-9_/.-]+)``", text)
+        if name.startswith(roots)
+    ]
+    missing = [
+        name for name in [*linked, *named] if not any((place / name).exists() for place in places)
+    ]
     assert missing == []
 
 

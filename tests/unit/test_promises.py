@@ -21,7 +21,11 @@ def text_of(page: str) -> str:
 
 def named_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -41,4 +45,6 @@ def test_every_promise_names_a_test() -> None:
     text = text_of("SPECIFICATION.rst")
     rows = [row for table in text.split(".. list-table::")[1:] for row in ROW.split(table)[2:]]
     assert len(rows) > 5
-    assert [row.splitlines()[0] for row in rows if not NAMED.search(row) and "``make " not in row] == []
+    assert [
+        row.splitlines()[0] for row in rows if not NAMED.search(row) and "``make " not in row
+    ] == []

@@ -100,12 +100,17 @@ class Run:
         self.output = FakeOutput(tmp_path / "output")
 
     def __call__(
-        self, inputs: list[bytes], parameters: dict[str, str] | None = None, metadata: dict[str, str] | None = None
+        self,
+        inputs: list[bytes],
+        parameters: dict[str, str] | None = None,
+        metadata: dict[str, str] | None = None,
     ) -> bytes:
         class_name = manifest_of(self.folder)["main"].split(".", 1)[1]
         storlet = getattr(module_of(self.folder), class_name)(self.logger)
         files = [FakeInput(data, metadata) for data in inputs]
-        storlet(files, [self.output], (parameters or {}) | {"storlet_execution_path": str(self.folder)})
+        storlet(
+            files, [self.output], (parameters or {}) | {"storlet_execution_path": str(self.folder)}
+        )
         return self.output.content()
 
 
@@ -129,8 +134,15 @@ def sample(name: str) -> pytest.MarkDecorator:
 
 
 def test_every_folder_has_a_manifest_and_a_readme() -> None:
-    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))]
-    lacking = [f"{p.name}/{n}" for p in folders for n in ("manifest.json", "README.rst") if not (p / n).is_file()]
+    folders = [
+        path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))
+    ]
+    lacking = [
+        f"{p.name}/{n}"
+        for p in folders
+        for n in ("manifest.json", "README.rst")
+        if not (p / n).is_file()
+    ]
     assert lacking == []
     assert FOLDERS
 
@@ -150,13 +162,19 @@ def test_a_manifest_is_sound(folder: Path) -> None:
     inputs = manifest["input"] if isinstance(manifest["input"], list) else [manifest["input"]]
     files = [*inputs, *([manifest["expected"]] if "expected" in manifest else [])]
     assert [name for name in files if not (folder / name).is_file()] == []
-    for name in [manifest["name"], manifest["file"], *files, *(d["file"] for d in manifest["dependencies"])]:
+    for name in [
+        manifest["name"],
+        manifest["file"],
+        *files,
+        *(d["file"] for d in manifest["dependencies"]),
+    ]:
         assert SAFE_NAME.fullmatch(name), name
     for dependency in manifest["dependencies"]:
         assert set(dependency) <= {"file", "permissions"}
         assert int(dependency.get("permissions", "0600"), 8) & 0o600 == 0o600
     assert all(
-        isinstance(v, str) for v in [*manifest["parameters"].values(), *manifest.get("expected_metadata", {}).values()]
+        isinstance(v, str)
+        for v in [*manifest["parameters"].values(), *manifest.get("expected_metadata", {}).values()]
     )
     assert manifest["summary"].endswith(".")
     assert len(manifest["summary"]) <= 100
@@ -187,7 +205,9 @@ def test_a_python_sample_gives_the_expected_answer(folder: Path, tmp_path: Path)
             return
         assert run(inputs, manifest["parameters"]) == (folder / manifest["expected"]).read_bytes()
         metadata = output.metadata or {}
-        assert {name: metadata.get(name) for name in manifest["expected_metadata"]} == manifest["expected_metadata"]
+        assert {name: metadata.get(name) for name in manifest["expected_metadata"]} == manifest[
+            "expected_metadata"
+        ]
 
 
 # --- one by one -----------------------------------------------------------------------------------------------------
@@ -246,12 +266,17 @@ def test_csv_filter_keeps_bytes_that_are_not_utf8(run: Run) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(ROWS)))
-def test_csv_filter_partitions_give_each_line_once_wherever_the_cut_falls(cut: int, tmp_path: Path) -> None:
+def test_csv_filter_partitions_give_each_line_once_wherever_the_cut_falls(
+    cut: int, tmp_path: Path
+) -> None:
     first = Run("csv_filter", tmp_path)
     head = first([ROWS], {"partition": "first", "partition_bytes": str(cut)})
     (tmp_path / "later").mkdir()
     later = Run("csv_filter", tmp_path / "later")
-    tail = later([ROWS[cut:]], {"partition": "later", "partition_bytes": str(len(ROWS) - cut), "header": "id,city"})
+    tail = later(
+        [ROWS[cut:]],
+        {"partition": "later", "partition_bytes": str(len(ROWS) - cut), "header": "id,city"},
+    )
     assert head + tail == ROWS
     first.output.close()
     later.output.close()
@@ -279,7 +304,9 @@ def test_deidentify_never_lets_a_value_through(run: Run) -> None:
         (b"id,name\n1,x\n", {"mask": "name", "keep": "-1"}),
     ],
 )
-def test_deidentify_fails_rather_than_guess(run: Run, data: bytes, parameters: dict[str, str]) -> None:
+def test_deidentify_fails_rather_than_guess(
+    run: Run, data: bytes, parameters: dict[str, str]
+) -> None:
     with pytest.raises(ValueError, match=r"."):
         run([data], parameters)
 
@@ -322,7 +349,11 @@ def test_word_count_does_not_split_a_word_at_a_chunk(run: Run) -> None:
     data = b"x " * 131_070 + b"word-across-the-chunk end\n"
     lines = run([data], {"top": "5"}).decode().split("\n")
     assert lines[1].split() == ["131072", "words"]
-    assert [line.split() for line in lines[3:6]] == [["131070", "x"], ["1", "end"], ["1", "word-across-the-chunk"]]
+    assert [line.split() for line in lines[3:6]] == [
+        ["131070", "x"],
+        ["1", "end"],
+        ["1", "word-across-the-chunk"],
+    ]
 
 
 @sample("word_count")
@@ -359,7 +390,13 @@ def test_multi_input_shows_the_metadata_of_each(run: Run) -> None:
 def test_metadata_sets_keeps_and_keeps_back(run: Run) -> None:
     parameters = {"set-New": "1", "remove": "Old, Other", "Content-Type": "a/b"}
     assert run([b"body"], parameters, {"Old": "x", "Kept": "y"}) == b"body"
-    assert run.output.metadata == {"Kept": "y", "Old": "", "Other": "", "New": "1", "Content-Type": "a/b"}
+    assert run.output.metadata == {
+        "Kept": "y",
+        "Old": "",
+        "Other": "",
+        "New": "1",
+        "Content-Type": "a/b",
+    }
 
 
 @sample("identity")

@@ -250,4 +250,6 @@ class Placed(Message):
 
 
 CONTROL_COMMANDS: Kinds = kinds_of(Load, Unload, AskStatus, Assign, Inspect, Check, Placed)
-CONTROL_REPORTS: Kinds = kinds_of(Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked, Refused, Place)
+CONTROL_REPORTS: Kinds = kinds_of(
+    Hello, Loaded, Unloaded, GroupStatus, Assigned, Inspected, Checked, Refused, Place
+)

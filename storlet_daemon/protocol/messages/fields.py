@@ -113,7 +113,9 @@ def each(reader: Reader) -> Reader:
         if not isinstance(value, list):
             faults.append(f"{where} is not a list")
             return value
-        return tuple(reader(item, f"{where}[{position}]", faults) for position, item in enumerate(value))
+        return tuple(
+            reader(item, f"{where}[{position}]", faults) for position, item in enumerate(value)
+        )
 
     return read
 
@@ -176,7 +178,11 @@ def _as_json(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if kind in _ROWS or dataclasses.is_dataclass(kind):
-        return {name: _as_json(item) for name, _, _ in _rows(kind) if (item := getattr(value, name)) is not None}
+        return {
+            name: _as_json(item)
+            for name, _, _ in _rows(kind)
+            if (item := getattr(value, name)) is not None
+        }
     if isinstance(value, (tuple, list)):
         return [_as_json(item) for item in value]
     return value if kind is dict else dict(value)
@@ -192,7 +198,9 @@ class Message:
 
     def fields(self) -> dict[str, Any]:
         """The JSON object of this message, without the keys that have no value."""
-        head: dict[str, Any] = {"v": VERSION, "type": self.TYPE} if self.IS_VERSIONED else {"type": self.TYPE}
+        head: dict[str, Any] = (
+            {"v": VERSION, "type": self.TYPE} if self.IS_VERSIONED else {"type": self.TYPE}
+        )
         for name, _, _ in _rows(type(self)):
             value = getattr(self, name)
             if value is not None:
@@ -222,7 +230,9 @@ def parse(fields: Mapping[str, Any], kinds: Kinds, descriptors: int = 0) -> Any:
     version = fields.get("v")
     is_checked = kind.IS_VERSIONED or version is not None
     if is_checked and (type(version) is not int or version != VERSION):
-        raise ProtocolError([f"protocol version {version!r:.20} is not supported here, only {VERSION}"])
+        raise ProtocolError(
+            [f"protocol version {version!r:.20} is not supported here, only {VERSION}"]
+        )
     faults: list[str] = []
     message = _build(kind, fields, "", faults)
     if message is not None:

@@ -164,7 +164,9 @@ class Done(Message):
         return faults
 
     @staticmethod
-    def error(code: str, message: str, traceback: str | None = None, usage: Usage | None = None) -> Done:
+    def error(
+        code: str, message: str, traceback: str | None = None, usage: Usage | None = None
+    ) -> Done:
         """A ``Done`` for a failed run; both texts are cut to what the protocol allows."""
         cut = None if traceback is None else cut_middle(traceback)
         return Done(ERROR, code, one_line(message), cut, usage)

@@ -45,18 +45,26 @@ class _Asked:
     treatment: Treatment
     request: Request
     #: Those with probes: the transaction id, what the client has noted, what the storlet has said.
-    noted: list[tuple[str, dict[str, int], stages.StorletTimes | None]] = field(default_factory=list)
+    noted: list[tuple[str, dict[str, int], stages.StorletTimes | None]] = field(
+        default_factory=list
+    )
 
     def note(self, sent: int, whole: int, head: str) -> None:
         identity, said = _ID.search(head), _SAID.search(head)
         told = stages.StorletTimes.read(said[1]) if said else None
-        self.noted.append((identity[1] if identity else "", {stages.SENT: sent, stages.WHOLE: whole}, told))
+        self.noted.append(
+            (identity[1] if identity else "", {stages.SENT: sent, stages.WHOLE: whole}, told)
+        )
 
-    def requests(self, taken: dict[str, dict[str, int]], ended: dict[int, dict[str, int]]) -> list[dict[str, float]]:
+    def requests(
+        self, taken: dict[str, dict[str, int]], ended: dict[int, dict[str, int]]
+    ) -> list[dict[str, float]]:
         """The stages of every request, except for those whose storlet had no later run to tell of it."""
         course = stages.COURSES[_place(self.treatment)]
         return [
-            stages.lengths(course, {**taken.get(identity, {}), **own, **(ended[told.began] if told else {})})
+            stages.lengths(
+                course, {**taken.get(identity, {}), **own, **(ended[told.began] if told else {})}
+            )
             for identity, own, told in self.noted
             if told is None or told.began in ended
         ]
@@ -68,12 +76,16 @@ def measure(bench: Bench) -> Iterator[Figure]:
     account = bench.site.account()
     account.get_ready(*codes.values())
     treatments = [
-        replace(one, headers={**one.headers, "X-Run-Storlet": codes[one.key.partition(".")[0]].name})
+        replace(
+            one, headers={**one.headers, "X-Run-Storlet": codes[one.key.partition(".")[0]].name}
+        )
         for one in sorted(bench.site.treatments(), key=_place)
     ]
     with probed_servers(bench.site) as servers:
         own = servers.account(account)
-        asked = [_Asked(one, own.request("GET", SMALL, one.headers)) for one in (PLAIN, *treatments)]
+        asked = [
+            _Asked(one, own.request("GET", SMALL, one.headers)) for one in (PLAIN, *treatments)
+        ]
         cost = _rounds(bench, servers, own, asked)
         taken = servers.take()
     # A worker serves more than one treatment.
@@ -83,12 +95,16 @@ def measure(bench: Bench) -> Iterator[Figure]:
     yield from cost
 
 
-def _rounds(bench: Bench, servers: ProbedServers, account: Account, asked: list[_Asked]) -> list[Figure]:
+def _rounds(
+    bench: Bench, servers: ProbedServers, account: Account, asked: list[_Asked]
+) -> list[Figure]:
     """Requests with probes, which are noted, and without; what the probes cost."""
     by_key = {one.treatment.key: one for one in asked}
     treatments = [one.treatment for one in asked[1:]]
     figures = {
-        key: Figure(f"breakdown.probes.{key}", f"with probes against without, {one.treatment.title}", "us")
+        key: Figure(
+            f"breakdown.probes.{key}", f"with probes against without, {one.treatment.title}", "us"
+        )
         for key, one in by_key.items()
     }
 
@@ -125,7 +141,9 @@ def _figures(asked: _Asked, every: list[dict[str, float]]) -> Iterator[Figure]:
             yield Figure(f"{key}.{name}", f"{title}: {stage.title}", "us", samples, quantile=None)
     note = f"the middle half of {len(every)} requests; its stages add up to this"
     whole = [sum(request.values()) for request in requests]
-    yield Figure(f"{key}.{stages.SUM}", f"{title}: the whole", "us", whole, quantile=None, notes=[note])
+    yield Figure(
+        f"{key}.{stages.SUM}", f"{title}: the whole", "us", whole, quantile=None, notes=[note]
+    )
 
 
 def _java_probe(site: Site) -> Code:
@@ -133,7 +151,18 @@ def _java_probe(site: Site) -> Code:
     packages.install([packages.JDK], cache.cache_root() / "bench.log")
     with tempfile.TemporaryDirectory() as folder:
         api, source = site.cluster.java_api_jar, STORLETS / "java_probe/ProbeStorlet.java"
-        command = ["javac", "--release", "17", "-encoding", "UTF-8", "-cp", str(api), "-d", folder, str(source)]
+        command = [
+            "javac",
+            "--release",
+            "17",
+            "-encoding",
+            "UTF-8",
+            "-cp",
+            str(api),
+            "-d",
+            folder,
+            str(source),
+        ]
         subprocess.run(command, check=True, capture_output=True)
         jar = io.BytesIO()
         with zipfile.ZipFile(jar, "w") as archive:

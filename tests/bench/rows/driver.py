@@ -21,10 +21,16 @@ def measure(bench: Bench) -> Iterator[Figure]:
     small, large = make_request("GET", "/small", {}), make_request("GET", "/large", {})
     with _null_server() as address:
         connection = Connection(lambda: open_tcp(address))
-        times = [connection.exchange(small).whole * 1000 for _ in range(WARM_UP + bench.plan.small)][WARM_UP:]
-        rates = [LARGE_BYTES / connection.exchange(large).whole / 1e6 for _ in range(bench.plan.large)]
+        times = [
+            connection.exchange(small).whole * 1000 for _ in range(WARM_UP + bench.plan.small)
+        ][WARM_UP:]
+        rates = [
+            LARGE_BYTES / connection.exchange(large).whole / 1e6 for _ in range(bench.plan.large)
+        ]
         crowd = Crowd(address, 16)
-        loads = [crowd.run(small, bench.plan.load_seconds).rate for _ in range(bench.plan.load_rounds)]
+        loads = [
+            crowd.run(small, bench.plan.load_seconds).rate for _ in range(bench.plan.load_rounds)
+        ]
         connection.close()
         crowd.close()
     bench.facts["driver"] = (
@@ -34,13 +40,21 @@ def measure(bench: Bench) -> Iterator[Figure]:
     bench.progress.say(bench.facts["driver"])
     yield Figure("driver.request", "a request to a server that does nothing", "ms", treated=times)
     yield Figure("driver.load", "the same, 16 clients", "1/s", treated=loads, is_rate=True)
-    yield Figure("driver.stream", "100 MiB from a server that does nothing", "MB/s", treated=rates, is_rate=True)
+    yield Figure(
+        "driver.stream",
+        "100 MiB from a server that does nothing",
+        "MB/s",
+        treated=rates,
+        is_rate=True,
+    )
 
 
 @contextmanager
 def _null_server() -> Iterator[Address]:
     command = [sys.executable, "-m", "tests.bench.null_server"]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
         try:
             if server.stdout is None or server.stdin is None:
                 raise RuntimeError("no pipes to the null server")

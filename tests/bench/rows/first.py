@@ -19,14 +19,18 @@ _PATIENCE_SECONDS: Final = 20.0
 def measure(bench: Bench) -> Iterator[Figure]:
     """Seconds to the first byte, compared with nothing: plain Swift has no first call."""
     for language, make in _codes(bench).items():
-        yield _new_tenants(bench, language, make, f"first.tenant.{language}", "first call of a tenant")
+        yield _new_tenants(
+            bench, language, make, f"first.tenant.{language}", "first call of a tenant"
+        )
     for language, make in _codes(bench).items():
         yield _new_storlets(bench, language, make)
     bench.site.configure({"storlet.conf:sandbox": {"prewarmed": _SPARES}})
     try:
         for language, make in _codes(bench).items():
             title = "first call of a tenant, pre-warmed"
-            yield _new_tenants(bench, language, make, f"first.prewarmed.{language}", title, spares=_SPARES)
+            yield _new_tenants(
+                bench, language, make, f"first.prewarmed.{language}", title, spares=_SPARES
+            )
     finally:
         bench.site.configure({})
 
@@ -40,7 +44,13 @@ def _codes(bench: Bench) -> dict[str, Callable[[str], Code]]:
 
 
 def _new_tenants(
-    bench: Bench, language: str, make: Callable[[str], Code], key: str, title: str, *, spares: int = 0
+    bench: Bench,
+    language: str,
+    make: Callable[[str], Code],
+    key: str,
+    title: str,
+    *,
+    spares: int = 0,
 ) -> Figure:
     figure = Figure(key, f"{title}, {language.capitalize()}", "s")
     node = Node(bench.site.cluster)
@@ -49,7 +59,9 @@ def _new_tenants(
         code = make("identity")
         account.get_ready(code)
         if spares and not node.wait_for_spares(spares, _PATIENCE_SECONDS):
-            figure.notes.append(f"no {spares} sandboxes were pre-warmed within {_PATIENCE_SECONDS:g} s")
+            figure.notes.append(
+                f"no {spares} sandboxes were pre-warmed within {_PATIENCE_SECONDS:g} s"
+            )
             break
         # Nothing of the account's making may still be under way.
         time.sleep(0.2)
@@ -60,7 +72,9 @@ def _new_tenants(
 
 def _new_storlets(bench: Bench, language: str, make: Callable[[str], Code]) -> Figure:
     """In a sandbox that has run another storlet of this language."""
-    figure = Figure(f"first.storlet.{language}", f"first call of a new storlet, {language.capitalize()}", "s")
+    figure = Figure(
+        f"first.storlet.{language}", f"first call of a new storlet, {language.capitalize()}", "s"
+    )
     account = bench.site.new_account(f"storlets-{secrets.token_hex(4)}")
     account.get_ready(warm := make("warm"))
     account.send("GET", SMALL, {"X-Run-Storlet": warm.name})

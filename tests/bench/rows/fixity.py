@@ -20,7 +20,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     account = bench.site.main
     account.upload(python_code(_STORLET, "Fixity"))
     sides = [
-        Treatment(f"{side}.{threads}", side, {"X-Run-Storlet": _STORLET} if side == "storlet" else {})
+        Treatment(
+            f"{side}.{threads}", side, {"X-Run-Storlet": _STORLET} if side == "storlet" else {}
+        )
         for side in ("storlet", "client")
         for threads in _THREADS
         if (side, threads) != ("client", 1)  # that is the plain side
@@ -33,7 +35,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
             account.send("GET", f"{LARGE}?threads={threads}", treatment.headers)
         else:
             hashes = Hashes(threads)
-            account.connection.exchange(account.request("GET", LARGE), lambda data: hashes.feed(bytes(data)))
+            account.connection.exchange(
+                account.request("GET", LARGE), lambda data: hashes.feed(bytes(data))
+            )
             hashes.finish()
         return LARGE_BYTES / (time.perf_counter() - began) / 1e6
 
@@ -41,7 +45,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     samples = bench.alternate(sides, bench.plan.large, one)
     own, other = (_best(samples, side) for side in ("storlet", "client"))
     threads = [2 if key.endswith("2") else 1 for key in (own, other)]
-    notes = (f"best: the storlet with {threads[0]} thread(s) for the hashes, the client with {threads[1]}",)
+    notes = (
+        f"best: the storlet with {threads[0]} thread(s) for the hashes, the client with {threads[1]}",
+    )
     family = Family("fixity", "MD5 + SHA-256 of 100 MiB", "MB/s", is_rate=True, notes=notes)
     against = Treatment("storlet", "storlet against client")
     yield from family.figures([against], {against.key: samples[own], PLAIN.key: samples[other]})
@@ -49,5 +55,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _best(samples: dict[str, list[float]], side: str) -> str:
     """The key of the number of threads that a side does best with."""
-    keys = [key for key in samples if key.startswith(side) or (side == "client" and key == PLAIN.key)]
+    keys = [
+        key for key in samples if key.startswith(side) or (side == "client" and key == PLAIN.key)
+    ]
     return max(keys, key=lambda key: quantile(sorted(samples[key]), 0.5))

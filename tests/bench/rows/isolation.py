@@ -44,7 +44,10 @@ def _load(account: Account, code: Code) -> None:
 
 def _pairs(bench: Bench, account: Account) -> Iterator[Figure]:
     small, large = (
-        {key: account.request("GET", path, {"X-Run-Storlet": code.name}) for key, code in _CODES.items()}
+        {
+            key: account.request("GET", path, {"X-Run-Storlet": code.name})
+            for key, code in _CODES.items()
+        }
         for path in (SMALL, LARGE)
     )
 
@@ -55,9 +58,13 @@ def _pairs(bench: Bench, account: Account) -> Iterator[Figure]:
         return LARGE_BYTES / account.connection.exchange(large[treatment.key]).whole / 1e6
 
     samples = bench.alternate([_SANDBOX], bench.plan.small, milliseconds)
-    yield from Family("isolation", "GET 1 KiB p50", "ms", suffix=".latency").figures([_SANDBOX], samples)
+    yield from Family("isolation", "GET 1 KiB p50", "ms", suffix=".latency").figures(
+        [_SANDBOX], samples
+    )
     samples = bench.alternate([_SANDBOX], bench.plan.isolation_large, rate)
-    yield from _MEAN_RATE("GET 100 MiB, mean", "MB/s", suffix=".stream").figures([_SANDBOX], samples)
+    yield from _MEAN_RATE("GET 100 MiB, mean", "MB/s", suffix=".stream").figures(
+        [_SANDBOX], samples
+    )
     crowd = Crowd(account.address, _CLIENTS)
     try:
         for request in small.values():

@@ -20,4 +20,6 @@ def measure(bench: Bench) -> Iterator[Figure]:
     bench.alternate(treatments, WARM_UP, one)
     samples = bench.alternate(treatments, bench.plan.latency, one)
     yield from Family("latency", "GET 1 KiB p50", "ms", suffix=".p50").figures(treatments, samples)
-    yield from Family("latency", "GET 1 KiB p99", "ms", quantile=0.99, suffix=".p99").figures(treatments, samples)
+    yield from Family("latency", "GET 1 KiB p99", "ms", quantile=0.99, suffix=".p99").figures(
+        treatments, samples
+    )

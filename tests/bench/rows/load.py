@@ -34,12 +34,14 @@ def _of(bench: Bench, clients: int) -> Iterator[Figure]:
         samples = bench.alternate(treatments, bench.plan.load_rounds, one)
     finally:
         crowd.close()
-    yield from Family("load", f"GET 1 KiB, {clients} clients", "1/s", is_rate=True, suffix=f".{clients}").figures(
-        treatments, samples
-    )
+    yield from Family(
+        "load", f"GET 1 KiB, {clients} clients", "1/s", is_rate=True, suffix=f".{clients}"
+    ).figures(treatments, samples)
     warm = bench.plan.load_rounds
     tails = {key: values[-warm:] for key, values in p99.items()}
-    yield from Family("load", f"p99, {clients} clients", "ms", suffix=f".{clients}.p99").figures(treatments, tails)
+    yield from Family("load", f"p99, {clients} clients", "ms", suffix=f".{clients}.p99").figures(
+        treatments, tails
+    )
     for treatment in treatments:
         seen_errors = errors[treatment.key]
         yield Figure(

@@ -18,8 +18,15 @@ _SETTLE_SECONDS = 1.0
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """PSS of all processes of the container, in MB; each step in the same sandbox, as many times as tenants are tried."""
-    steps = {"empty": "empty", "python": "with a Python storlet", "java": "with a Java storlet as well"}
-    figures = {name: Figure(f"memory.{name}", f"idle sandbox, {title} (PSS)", "MB") for name, title in steps.items()}
+    steps = {
+        "empty": "empty",
+        "python": "with a Python storlet",
+        "java": "with a Java storlet as well",
+    }
+    figures = {
+        name: Figure(f"memory.{name}", f"idle sandbox, {title} (PSS)", "MB")
+        for name, title in steps.items()
+    }
     own: dict[str, list[float]] = {name: [] for name in steps}
     rounds = min(3, bench.plan.first)
     for number in range(rounds):

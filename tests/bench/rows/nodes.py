@@ -37,16 +37,25 @@ _TITLE: Final = "scan, MB/s a node"
 def measure(bench: Bench) -> Iterator[Figure]:
     """MB/s of each node: with as many nodes, and ("plain") with one.  The ratio is the share of linear."""
     try:
-        with Site.bring_up() as site, storage_nodes(site, max(_COUNTS), bench.plan.scan_bytes) as nodes:
-            yield from _figures(bench, [_Scanned(site, node, _part(bench, at)) for at, node in enumerate(nodes)])
+        with (
+            Site.bring_up() as site,
+            storage_nodes(site, max(_COUNTS), bench.plan.scan_bytes) as nodes,
+        ):
+            yield from _figures(
+                bench, [_Scanned(site, node, _part(bench, at)) for at, node in enumerate(nodes)]
+            )
     except NoNodes as error:
         for treatment in _TREATMENTS:
-            yield Figure(f"nodes.{treatment.key}", f"{_TITLE}, {treatment.title}", "MB/s", notes=[str(error)])
+            yield Figure(
+                f"nodes.{treatment.key}", f"{_TITLE}, {treatment.title}", "MB/s", notes=[str(error)]
+            )
 
 
 def _part(bench: Bench, at: int) -> int:
     """Bytes of the object on node ``at``: its part where it is one of the fewest."""
-    return scan.whole_blocks(bench.plan.scan_bytes // next(count for count in (1, *_COUNTS) if at < count))
+    return scan.whole_blocks(
+        bench.plan.scan_bytes // next(count for count in (1, *_COUNTS) if at < count)
+    )
 
 
 class _Scanned:
@@ -98,7 +107,9 @@ def _figures(bench: Bench, nodes: list[_Scanned]) -> Iterator[Figure]:
     )
     bench.progress.say(bench.facts["nodes"])
     if alone > 1.1 * _DISK_BYTES_PER_SECOND / 1e6:
-        raise RuntimeError(f"the limit of {_DISK_BYTES_PER_SECOND} bytes a second does not hold: {alone:.0f} MB/s")
+        raise RuntimeError(
+            f"the limit of {_DISK_BYTES_PER_SECOND} bytes a second does not hold: {alone:.0f} MB/s"
+        )
     for figure in Family("nodes", _TITLE, "MB/s", is_rate=True).figures(_TREATMENTS, samples):
         _name_limit(figure, quantile(sorted(busy[figure.key.partition(".")[2]]), 0.5))
         yield figure
@@ -126,7 +137,10 @@ class _Cpus:
     def now(cls) -> _Cpus:
         words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
         user, nice, system, _, _, irq, soft, stolen = (int(word) for word in words)
-        return cls(time.perf_counter(), (user + nice + system + irq + soft + stolen) / os.sysconf("SC_CLK_TCK"))
+        return cls(
+            time.perf_counter(),
+            (user + nice + system + irq + soft + stolen) / os.sysconf("SC_CLK_TCK"),
+        )
 
     def busy_since(self, before: _Cpus) -> float:
         """How many CPUs were busy, on average."""

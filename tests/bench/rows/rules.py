@@ -42,7 +42,10 @@ def text(count: int, last: str) -> str:
         "user: someone-{0}",
     )
     whens = [kinds[number % len(kinds)].format(number) for number in range(count - 1)] + [last]
-    rules = [f"  - name: r{number}\n    when: {{{when}}}\n    allow: true\n" for number, when in enumerate(whens)]
+    rules = [
+        f"  - name: r{number}\n    when: {{{when}}}\n    allow: true\n"
+        for number, when in enumerate(whens)
+    ]
     return "version: 1\nrules:\n" + "".join(rules)
 
 
@@ -68,7 +71,10 @@ class _Case:
 
 _CASES: Final = (
     _Case("none", "account without rules"),
-    *(_Case(str(count), f"{count} rules, the last matches", text(count, _MATCHES)) for count in _COUNTS),
+    *(
+        _Case(str(count), f"{count} rules, the last matches", text(count, _MATCHES))
+        for count in _COUNTS
+    ),
     _Case("unmatched", "100 rules, none matches", text(100, _NEVER)),
     _Case("looked_up", "a rule that looks at the object", text(1, _LOOKS)),
 )
@@ -99,9 +105,13 @@ def _evaluation(bench: Bench) -> Iterator[Figure]:
                 compiled[count].decide(facts)
             samples[count].append((time.perf_counter() - began) / calls * 1e6)
     for count in _COUNTS:
-        yield Figure(f"rules.evaluation.{count}", f"evaluation alone, {count} rules", "us", samples[count])
+        yield Figure(
+            f"rules.evaluation.{count}", f"evaluation alone, {count} rules", "us", samples[count]
+        )
     shares = {count: [value / count for value in samples[count]] for count in (100, 1000)}
-    yield Figure("rules.growth", "a rule of 1,000 against one of 100", "us", shares[1000], shares[100])
+    yield Figure(
+        "rules.growth", "a rule of 1,000 against one of 100", "us", shares[1000], shares[100]
+    )
 
 
 def _compiled(source: str) -> engine.Compiled:
@@ -125,7 +135,12 @@ def _requests(bench: Bench) -> Iterator[Figure]:
         for number in range(rounds):
             for case in _CASES:
                 for pair in range(_TIMES_NONE if case.key == "none" else 1):
-                    _pair(proxy, accounts[case.key], figures[case.key], is_first=(number + pair) % 2 == 0)
+                    _pair(
+                        proxy,
+                        accounts[case.key],
+                        figures[case.key],
+                        is_first=(number + pair) % 2 == 0,
+                    )
             bench.progress.step(number + 1, rounds)
     for latency, cpu in figures.values():
         value = latency.value()
@@ -163,7 +178,9 @@ class _OwnProxy:
             str(cluster.description["conf_dir"]),
         ]
         pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-        with subprocess.Popen(command, cwd=CHECKOUT, text=True, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
+        with subprocess.Popen(
+            command, cwd=CHECKOUT, text=True, stdin=pipe, stdout=pipe, stderr=nowhere
+        ) as process:
             try:
                 proxy = cls(process)
                 if proxy._line() != "ready":
@@ -174,7 +191,11 @@ class _OwnProxy:
 
     def get(self, account: Account, *, asks: bool) -> list[float]:
         """Milliseconds that passed, and that the process used the CPU."""
-        wanted = {"path": account.path_of(SMALL), "headers": {"X-Auth-Token": account.token}, "asks": asks}
+        wanted = {
+            "path": account.path_of(SMALL),
+            "headers": {"X-Auth-Token": account.token},
+            "asks": asks,
+        }
         if self._process.stdin is None:
             raise RuntimeError("no pipe to the proxy")
         self._process.stdin.write(json.dumps(wanted) + "\n")
@@ -188,7 +209,9 @@ class _OwnProxy:
         return line.strip()
 
 
-def _pair(proxy: _OwnProxy, account: Account, figures: tuple[Figure, Figure], *, is_first: bool) -> None:
+def _pair(
+    proxy: _OwnProxy, account: Account, figures: tuple[Figure, Figure], *, is_first: bool
+) -> None:
     for asks in (is_first, not is_first):
         for figure, sample in zip(figures, proxy.get(account, asks=asks), strict=True):
             (figure.treated if asks else figure.plain).append(sample)

@@ -39,7 +39,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     bench.site.configure({"proxy-server.conf:DEFAULT": {"bind_ip": "0.0.0.0"}})
     try:
         with Link(_MBIT) as link:
-            yield _figure(bench, link.connect(account.address[1]), size, "link", "1 Gbit/s", copies.cache)
+            yield _figure(
+                bench, link.connect(account.address[1]), size, "link", "1 Gbit/s", copies.cache
+            )
     except NoLink as error:
         yield Figure("scan.link", "1% of 1 GiB, 1 Gbit/s", "GB/s", notes=[str(error)])
     finally:
@@ -97,7 +99,12 @@ def records(size: int) -> bytes:
 
 
 def _figure(
-    bench: Bench, connection: Connection, size: int, key: str, title: str, make_ready: Callable[[], None]
+    bench: Bench,
+    connection: Connection,
+    size: int,
+    key: str,
+    title: str,
+    make_ready: Callable[[], None],
 ) -> Figure:
     account = bench.site.main
     storlet = Treatment(key, title, {"X-Run-Storlet": _STORLET})
@@ -127,4 +134,6 @@ def _figure(
         f"the storlet scans {rate:.2f} GB/s; the busiest were then {busiest[key]} of a CPU; plain: {busiest[PLAIN.key]}",
     )
     size_text = f"{size / (1 << 30):.2g} GiB"
-    return Family("scan", f"1% of {size_text}", "GB/s", is_rate=True, notes=notes).figures([storlet], samples)[0]
+    return Family("scan", f"1% of {size_text}", "GB/s", is_rate=True, notes=notes).figures(
+        [storlet], samples
+    )[0]

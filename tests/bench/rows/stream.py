@@ -25,7 +25,9 @@ def put(bench: Bench) -> Iterator[Figure]:
     account, body = bench.site.main, memoryview(os.urandom(1 << 20) * (LARGE_BYTES >> 20))
     family = Family("put", "PUT 100 MiB", "MB/s", is_rate=True)
     name = f"{CONTAINER}/put"
-    yield from _rates(bench, family, _by_language(bench), lambda t: account.request("PUT", name, t.headers, body))
+    yield from _rates(
+        bench, family, _by_language(bench), lambda t: account.request("PUT", name, t.headers, body)
+    )
 
 
 def copy(bench: Bench) -> Iterator[Figure]:
@@ -33,12 +35,16 @@ def copy(bench: Bench) -> Iterator[Figure]:
     account, treatments = bench.site.main, bench.site.treatments()
     target = {"Destination": f"{CONTAINER}/copied"}
     family = Family("copy", "COPY 100 MiB", "MB/s", is_rate=True)
-    yield from _rates(bench, family, treatments, lambda t: account.request("COPY", LARGE, {**target, **t.headers}))
+    yield from _rates(
+        bench, family, treatments, lambda t: account.request("COPY", LARGE, {**target, **t.headers})
+    )
 
 
 def _by_language(bench: Bench) -> list[Treatment]:
     at_object = [t for t in bench.site.treatments() if t.key.endswith(".object")]
-    return [replace(t, key=t.key.partition(".")[0], title=t.title.partition(",")[0]) for t in at_object]
+    return [
+        replace(t, key=t.key.partition(".")[0], title=t.title.partition(",")[0]) for t in at_object
+    ]
 
 
 def _rates(
@@ -58,7 +64,9 @@ def _without_md5(bench: Bench) -> Iterator[Figure]:
     """Swift's reader computes an MD5 over whole objects and not over ranges: a range that leaves out one byte has none."""
     connection, account = bench.site.main.connection, bench.site.main
     account.connection.exchange(account.request("GET", SMALL))
-    ranged = Treatment("plain_without_md5", "plain Swift without its MD5", {"Range": f"bytes=1-{LARGE_BYTES}"})
+    ranged = Treatment(
+        "plain_without_md5", "plain Swift without its MD5", {"Range": f"bytes=1-{LARGE_BYTES}"}
+    )
     requests = {t.key: account.request("GET", LARGE, t.headers) for t in (PLAIN, ranged)}
 
     def one(treatment: Treatment) -> float:

@@ -74,7 +74,9 @@ class _Point:
 
 def _points(bench: Bench) -> list[_Point]:
     loads = [(size, clients) for size, counts in bench.plan.study_points for clients in counts]
-    return [_Point(BACKGROUND, 0, 0)] + [_Point(condition, *load) for condition in CONDITIONS for load in loads]
+    return [_Point(BACKGROUND, 0, 0)] + [
+        _Point(condition, *load) for condition in CONDITIONS for load in loads
+    ]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class _Laboratory:
         if not point.clients:
             return [self._see(point, treatment) for treatment in (CLIENT, BARE)]
         first = turn % len(TREATMENTS)
-        return [self._see(point, treatment) for treatment in TREATMENTS[first:] + TREATMENTS[:first]]
+        return [
+            self._see(point, treatment) for treatment in TREATMENTS[first:] + TREATMENTS[:first]
+        ]
 
     def _see(self, point: _Point, treatment: Treatment) -> Seen:
         if point.condition not in HAVE_BACKGROUND:
@@ -130,7 +134,9 @@ class _Laboratory:
         return self.bare if treatment is BARE else self.filtered
 
 
-def _seen(point: _Point, treatment: Treatment, done: Crowded, background: Background | None = None) -> Seen:
+def _seen(
+    point: _Point, treatment: Treatment, done: Crowded, background: Background | None = None
+) -> Seen:
     beside = background.latencies if background else {}
     return Seen(
         point.condition,
@@ -162,7 +168,11 @@ def _laboratory(bench: Bench) -> Iterator[_Laboratory]:
             _store(account, sizes)
             neighbour = site.new_account("neighbour")
             Background.get_ready(neighbour)
-            sides.append(_Side(account, neighbour, stack.enter_context(relay(account.address, DELAY_SECONDS))))
+            sides.append(
+                _Side(
+                    account, neighbour, stack.enter_context(relay(account.address, DELAY_SECONDS))
+                )
+            )
         bench.site.main.upload(python_code(STORLET, "Fixity"))
         _require_the_same(bench.site.main, sizes[0])
         clients = stack.enter_context(Clients())
@@ -179,10 +189,16 @@ def _store(account: Account, sizes: list[int]) -> None:
 def _require_the_same(account: Account, size: int) -> None:
     """The storlets' answers are what the client computes."""
     hashes = Hashes(1)
-    account.connection.exchange(account.request("GET", _path(size)), lambda data: hashes.feed(bytes(data)))
+    account.connection.exchange(
+        account.request("GET", _path(size)), lambda data: hashes.feed(bytes(data))
+    )
     expected = hashes.finish().encode()
     for treatment in (OBJECT, PROXY):
         said = bytearray()
-        account.connection.exchange(account.request("GET", _path(size), treatment.headers), said.extend)
+        account.connection.exchange(
+            account.request("GET", _path(size), treatment.headers), said.extend
+        )
         if said != expected:
-            raise BadAnswer(f"{treatment.title} says {bytes(said[:200])!r}, the client {expected!r}")
+            raise BadAnswer(
+                f"{treatment.title} says {bytes(said[:200])!r}, the client {expected!r}"
+            )

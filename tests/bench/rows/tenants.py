@@ -35,11 +35,19 @@ def measure(bench: Bench) -> Iterator[Figure]:
         sandboxes = [s.container for s in Node(site.cluster).sandboxes() if s.container]
         memory = sum(pss_bytes(processes_of(container)) for container in sandboxes) / 1e6
     title = f"{plan.tenants} tenants, {plan.sandboxes} sandboxes"
-    yield Figure("tenants.errors", f"{title}: errors", "errors", treated=[float(len(errors))], notes=errors[:3])
+    yield Figure(
+        "tenants.errors",
+        f"{title}: errors",
+        "errors",
+        treated=[float(len(errors))],
+        notes=errors[:3],
+    )
     usual = quantile(sorted(waits[: plan.sandboxes]), 0.5)
     yield Figure("tenants.wait", f"{title}: longest wait", "s", treated=[max(waits)], plain=[usual])
     note = f"of {len(sandboxes)} sandboxes"
-    yield Figure("tenants.memory", f"{title}: memory at the end", "MB", treated=[memory], notes=[note])
+    yield Figure(
+        "tenants.memory", f"{title}: memory at the end", "MB", treated=[memory], notes=[note]
+    )
 
 
 def _call(account: Account, storlet: str) -> float:

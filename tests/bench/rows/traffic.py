@@ -33,7 +33,12 @@ _KINDS: Final = {
 def measure(bench: Bench) -> Iterator[Figure]:
     """Milliseconds; the spread tells whether one percent could be seen."""
     figures = {
-        key: Figure(f"traffic.{key}", f"plain {title}, with against without the filter", "ms", block=_count(bench, key))
+        key: Figure(
+            f"traffic.{key}",
+            f"plain {title}, with against without the filter",
+            "ms",
+            block=_count(bench, key),
+        )
         for key, title in _KINDS.items()
     }
     swaps = bench.plan.traffic_swaps

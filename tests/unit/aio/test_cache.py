@@ -49,7 +49,9 @@ def test_what_nobody_asks_for_is_forgotten(root: Path) -> None:
 
 def test_what_runs_keeps_what_it_stands_on() -> None:
     below = cache.made("deps", "a", lambda _: None)
-    above = cache.made("code", "b", lambda place: (place / ".below").write_text(f"{below}\n") and None)
+    above = cache.made(
+        "code", "b", lambda place: (place / ".below").write_text(f"{below}\n") and None
+    )
     for place in (below, above):
         os.utime(place / ".complete", (0, 0))
     cache.touch(above)

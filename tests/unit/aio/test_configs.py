@@ -37,13 +37,18 @@ def test_the_proxys_pipeline_is_the_usual_one(place: Home) -> None:
 def test_plain_swift_has_no_storlets(place: Home) -> None:
     choices = Choices(filter=False)
     assert " storlets " not in str(configs.proxy_conf(place, choices)["pipeline:main"]["pipeline"])
-    assert "storlets" not in str(configs.object_conf(place, choices, 1)["pipeline:main"]["pipeline"])
+    assert "storlets" not in str(
+        configs.object_conf(place, choices, 1)["pipeline:main"]["pipeline"]
+    )
 
 
 @pytest.mark.parametrize("encryption", [True, False])
 def test_encryption_is_switched_on_everywhere_or_nowhere(place: Home, encryption: bool) -> None:
     choices = Choices(encryption=encryption)
-    for sections in (configs.proxy_conf(place, choices), configs.internal_client_conf(place, choices)):
+    for sections in (
+        configs.proxy_conf(place, choices),
+        configs.internal_client_conf(place, choices),
+    ):
         pipeline = str(sections["pipeline:main"]["pipeline"])
         assert (" keymaster encryption proxy-" in pipeline) is encryption
         assert ("filter:keymaster" in sections) is encryption
@@ -83,7 +88,9 @@ def test_overrides_win(place: Home, no_owner: None) -> None:
     assert written["DEFAULT"]["workers"] == "2"
 
 
-@pytest.mark.parametrize("text", ["[limits]\npids = 3\n", "[nothing.conf:a]\nb = c\n", "pids = 3\n"])
+@pytest.mark.parametrize(
+    "text", ["[limits]\npids = 3\n", "[nothing.conf:a]\nb = c\n", "pids = 3\n"]
+)
 def test_overrides_that_concern_no_file_are_refused(place: Home, no_owner: None, text: str) -> None:
     place.real_conf.mkdir()
     (place.real_conf / "overrides.conf").write_text(text)
@@ -130,7 +137,9 @@ def test_the_sample_of_the_internal_client_is_the_clusters(place: Home) -> None:
         (["PidsLimit"], 0, ("limit-processes", "limit-oom-score-kept")),
     ],
 )
-def test_what_the_machine_cannot_do_is_accepted_by_name(lacks: list[str], capabilities: int, accepted: object) -> None:
+def test_what_the_machine_cannot_do_is_accepted_by_name(
+    lacks: list[str], capabilities: int, accepted: object
+) -> None:
     host = {fact: fact not in lacks for fact, _ in configs.NEEDS}
 
     assert configs.acceptable(host, capabilities) == accepted

@@ -35,7 +35,9 @@ def test_the_expected_output_whole_is_right(sample: Sample) -> None:
 
 
 def test_a_failure_on_purpose_is_right_only_with_its_code(sample: Sample) -> None:
-    failing = Sample(sample.folder, {**sample.manifest, "expected_error": "storlet.failed"}, sample.code)
+    failing = Sample(
+        sample.folder, {**sample.manifest, "expected_error": "storlet.failed"}, sample.code
+    )
     assert failing.is_right(answer(422, X_Storlet_Error="storlet.failed"))
     assert not failing.is_right(answer(422, X_Storlet_Error="storlet.load"))
     assert not failing.is_right(answer(200, b"54321"))

@@ -46,7 +46,11 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def http(status: int, body: bytes) -> bytes:
-    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body)
+    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
+        status,
+        len(body),
+        body,
+    )
 
 
 def test_an_engine_that_answers(serve: Serve) -> None:

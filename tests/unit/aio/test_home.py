@@ -37,7 +37,9 @@ def test_a_copied_home_is_another_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", '{"path": ', "[]", "{}", '{"node_id": 7}', "\udcff"])
-def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(tmp_path: Path, damage: str) -> None:
+def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(
+    tmp_path: Path, damage: str
+) -> None:
     place = home.open_home(environment(tmp_path))
     settings = tmp_path / "settings.json"
     sound, damaged = settings.read_bytes(), os.fsencode(damage)
@@ -45,7 +47,10 @@ def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(tmp_pa
     for ask in (home.open_home, home.find_home):
         with pytest.raises(AioError, match=rf"{settings}.*put back what it was"):
             ask(environment(tmp_path))
-    for change in (lambda: home.remembered(place, "X", {}), lambda: home.replace_taken_ports(place, ())):
+    for change in (
+        lambda: home.remembered(place, "X", {}),
+        lambda: home.replace_taken_ports(place, ()),
+    ):
         with pytest.raises(AioError, match=str(settings)):
             change()
     assert home.is_still(place)
@@ -59,7 +64,9 @@ def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(tmp_pa
     assert home.open_home(environment(tmp_path)) == place
 
 
-def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_other(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_other(
+    tmp_path: Path,
+) -> None:
     home.write_json(tmp_path / "x.json", {"a": 1})
     with pytest.raises(TypeError):
         home.write_json(tmp_path / "x.json", {"a": object()})
@@ -98,7 +105,10 @@ def test_a_port_that_somebody_took_is_replaced_but_never_the_proxys(tmp_path: Pa
                     home.replace_taken_ports(place, busy=())
             else:
                 assert home.replace_taken_ports(place, busy=()).ports[name] != place.ports[name]
-                assert home.replace_taken_ports(place, busy=[name]).ports == home.find_home(environment(tmp_path)).ports  # type: ignore[union-attr]
+                assert (
+                    home.replace_taken_ports(place, busy=[name]).ports
+                    == home.find_home(environment(tmp_path)).ports
+                )  # type: ignore[union-attr]
                 place = home.open_home(environment(tmp_path))
 
 
@@ -138,7 +148,10 @@ def test_sockets_stay_short_however_deep_the_home_is(tmp_path: Path) -> None:
 
 def test_a_configuration_elsewhere_gets_a_mount_of_its_own(tmp_path: Path) -> None:
     place = home.open_home(environment(tmp_path / "a b", STORLETS_CONF=str(tmp_path / "c d")))
-    assert place.mounts == {place.short / "home": tmp_path / "a b", place.short / "etc": tmp_path / "c d"}
+    assert place.mounts == {
+        place.short / "home": tmp_path / "a b",
+        place.short / "etc": tmp_path / "c d",
+    }
 
 
 def test_who_holds_the_lock_is_known_only_while_it_is_held(tmp_path: Path) -> None:
@@ -156,7 +169,9 @@ def test_json_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_a_file_system_without_attributes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_attributes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 

@@ -100,7 +100,9 @@ class Watched:
         return looks
 
 
-def test_an_engine_that_lives_and_is_silent_for_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_lives_and_is_silent_for_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     engine = Watched(monkeypatch)
     assert all(engine.look_for(100))
     engine.answers = False

@@ -14,7 +14,9 @@ ABSENT = Need("frobnicator", ("frob", "libfrob"), lambda: False, "frobnicates")
 THERE = Need("sh", ("dash",), lambda: True, "everything")
 
 
-def test_nothing_missing_needs_neither_root_nor_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_missing_needs_neither_root_nor_apt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
     packages.install([THERE], tmp_path / "log")
 

@@ -19,7 +19,9 @@ from tests.support.cluster import wait_for
 
 SLEEP = "import time; time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+PARENT = (
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+)
 
 
 @pytest.fixture
@@ -89,7 +91,9 @@ def test_another_owners_process_is_left_alone(owner: str, tmp_path: Path) -> Non
 
 def test_a_number_that_now_is_somebody_elses_is_not_signalled() -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEP]) as stranger:
-        assert not processes.kill(Process(stranger.pid, "unit", "server", leader=False), signal.SIGKILL)
+        assert not processes.kill(
+            Process(stranger.pid, "unit", "server", leader=False), signal.SIGKILL
+        )
         assert stranger.poll() is None
         stranger.kill()
     assert not processes.kill(Process(stranger.pid, "unit", "server", leader=False), signal.SIGKILL)
@@ -110,5 +114,7 @@ def test_a_program_that_is_missing_is_named(owner: str, tmp_path: Path) -> None:
 def test_a_start_does_not_bring_a_deleted_home_back(owner: str, tmp_path: Path) -> None:
     gone = tmp_path / "home/logs"
     with pytest.raises(AioError, match="No such file"):
-        processes.start(owner, Program("server", [sys.executable, "-c", SLEEP], gone / "server.log"))
+        processes.start(
+            owner, Program("server", [sys.executable, "-c", SLEEP], gone / "server.log")
+        )
     assert not gone.parent.exists()

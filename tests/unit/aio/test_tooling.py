@@ -33,9 +33,7 @@ def test_a_module_needs_the_standard_library_only(path: Path) -> None:
 
 
 def test_help_works_with_a_bare_python_and_names_every_command() -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from storlet_middleware.aio.__main__ import main; main(['-h'])"
-    )
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from storlet_middleware.aio.__main__ import main; main(['-h'])"
     command = [sys.executable, "-I", "-S", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
@@ -44,14 +42,14 @@ def test_help_works_with_a_bare_python_and_names_every_command() -> None:
 
 def test_the_makefile_has_a_target_for_each_promised_command() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = next(line for line in text.splitlines() if line.startswith("demo up")).rstrip(":").split()
+    targets = (
+        next(line for line in text.splitlines() if line.startswith("demo up")).rstrip(":").split()
+    )
     assert targets == ["demo", "up", "down", "status", "test", "check"]
 
 
 def test_importing_changes_nothing(tmp_path: Path) -> None:
-    code = (
-        "import os; before = dict(os.environ); import storlet_middleware.aio.cluster; assert dict(os.environ) == before"
-    )
+    code = "import os; before = dict(os.environ); import storlet_middleware.aio.cluster; assert dict(os.environ) == before"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -73,10 +71,14 @@ def test_an_entry_point_can_be_imported(name: str, value: str) -> None:
     assert callable(EntryPoint(name, value, "any").load())
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt", "requirements-bench.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-test.txt", "requirements-bench.txt"]
+)
 def test_every_requirement_is_an_exact_version(name: str) -> None:
     lines = [
-        line for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")
+        line
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
     ]
     assert lines
     assert [line for line in lines if line.count("==") != 1] == []
@@ -85,5 +87,7 @@ def test_every_requirement_is_an_exact_version(name: str) -> None:
 def test_a_reader_that_leaves_ends_no_command() -> None:
     code = "import time; from storlet_middleware.aio.progress import complain, say; say('1'); time.sleep(.5); say('2'); say('3'); complain('done')"
     command = f"{sys.executable} -c {shlex.quote(code)} | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert (done.stdout, done.stderr) == ("1\n0\n", "done\n")

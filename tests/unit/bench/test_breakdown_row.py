@@ -43,18 +43,29 @@ def test_the_middle_half_is_chosen_by_the_whole_and_keeps_its_order() -> None:
 
 def test_figures_of_stages_add_up_to_the_figure_of_the_whole() -> None:
     requests = [{"one": 1.0, "two": 9.0}, {"one": 5.0, "two": 2.0}, {"one": 1.0, "two": 1.5}]
-    figures = [Figure(key, key, "us", [one[key] for one in requests], quantile=None) for key in ("one", "two")]
+    figures = [
+        Figure(key, key, "us", [one[key] for one in requests], quantile=None)
+        for key in ("one", "two")
+    ]
     whole = Figure("whole", "whole", "us", [sum(one.values()) for one in requests], quantile=None)
     assert sum(one.value().at for one in figures) == pytest.approx(whole.value().at)
     assert Figure.from_json(whole.to_json()) == whole
 
 
 EDGES = {f"{edge}.{end}" for edge in probed_server.EDGES.values() for end in ("in", "out", "given")}
-PROBES = {name for some in probed_server.PROBES.values() for one in some for name in (one.before, one.after) if name}
+PROBES = {
+    name
+    for some in probed_server.PROBES.values()
+    for one in some
+    for name in (one.before, one.after)
+    if name
+}
 
 
 @pytest.mark.parametrize("course", stages.COURSES.values(), ids=stages.COURSES)
-def test_a_course_passes_probes_that_there_are_and_ends_with_the_answer(course: stages.Course) -> None:
+def test_a_course_passes_probes_that_there_are_and_ends_with_the_answer(
+    course: stages.Course,
+) -> None:
     passed = [probe for probe, _ in course]
     assert set(passed) <= EDGES | PROBES | {*stages.STORLET, stages.WHOLE}
     assert len(set(passed)) == len(passed)
@@ -68,12 +79,16 @@ def test_no_probe_costs_time_for_nothing() -> None:
 
 
 def test_every_stage_is_part_of_a_course_and_has_a_colour_of_its_own() -> None:
-    assert {stage for course in stages.COURSES.values() for _, stage in course} == set(stages.STAGES)
+    assert {stage for course in stages.COURSES.values() for _, stage in course} == set(
+        stages.STAGES
+    )
     assert len({stage.colour for stage in stages.STAGES.values()}) == len(stages.STAGES)
 
 
 @pytest.mark.parametrize(
-    "probe", [probe for some in probed_server.PROBES.values() for probe in some], ids=lambda probe: probe.attribute
+    "probe",
+    [probe for some in probed_server.PROBES.values() for probe in some],
+    ids=lambda probe: probe.attribute,
 )
 def test_every_probe_has_its_place(probe: probed_server.Probe) -> None:
     owner, name = probed_server.place_of(probe)
@@ -92,7 +107,9 @@ class Wrapped:
 def test_probes_are_put_in_and_leave_nothing_when_they_are_taken_out() -> None:
     before = Wrapped.double
     recorder = probed_server.Recorder("node")
-    switch = probed_server.Switch(recorder, [probed_server.Probe(__name__, "Wrapped.double", "in", "out")])
+    switch = probed_server.Switch(
+        recorder, [probed_server.Probe(__name__, "Wrapped.double", "in", "out")]
+    )
     switch.on()
     switch.on()
     recorder.stamp("node.got")
@@ -125,9 +142,13 @@ def answering(_: dict[str, Any], __: Callable[..., Any]) -> Iterator[bytes]:
     yield from (b"an", b"swer")
 
 
-def test_an_edge_notes_a_request_by_its_id_until_its_answer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edge_notes_a_request_by_its_id_until_its_answer_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(
-        probed_server.PROBES, "swift-object-server", (probed_server.Probe(__name__, "Wrapped.double", "in"),)
+        probed_server.PROBES,
+        "swift-object-server",
+        (probed_server.Probe(__name__, "Wrapped.double", "in"),),
     )
     edge = probed_server.Edge(answering, "swift-object-server")
     assert asked(edge) == b"answer"
@@ -136,7 +157,11 @@ def test_an_edge_notes_a_request_by_its_id_until_its_answer_has_ended(monkeypatc
     assert asked(edge) == b"answer"
     asked(edge, "off", "/probes")
     assert asked(edge) == b"answer"
-    assert json.loads(asked(edge, "take", "/probes"))["tx1"][::2] == ["node.in", "node.out", "node.given"]
+    assert json.loads(asked(edge, "take", "/probes"))["tx1"][::2] == [
+        "node.in",
+        "node.out",
+        "node.given",
+    ]
 
 
 class Source:
@@ -168,7 +193,9 @@ class Target:
         self.data += bytes(data)
 
 
-def test_a_run_of_the_storlet_tells_the_times_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_the_storlet_tells_the_times_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ProbeStorlet, "before", "")
     said = []
     for _ in range(2):

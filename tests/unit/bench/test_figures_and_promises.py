@@ -57,7 +57,9 @@ After
 """
 
 
-def figure(key: str, treated: list[float], plain: list[float] | None = None, unit: str = "ms") -> Figure:
+def figure(
+    key: str, treated: list[float], plain: list[float] | None = None, unit: str = "ms"
+) -> Figure:
     return Figure(key, key, unit, treated=treated, plain=plain or [])
 
 
@@ -105,7 +107,11 @@ def test_a_figure_survives_its_file() -> None:
 
 def test_only_the_section_on_speed_is_read() -> None:
     found = promises.read(TABLE)
-    assert [promise.number for promise in found] == ["at most 1.20x", "between 0.99 and 1.01x", "at most 0.30 s"]
+    assert [promise.number for promise in found] == [
+        "at most 1.20x",
+        "between 0.99 and 1.01x",
+        "at most 0.30 s",
+    ]
     assert [promise.row for promise in found] == ["latency", "traffic", "first"]
     assert (found[1].low, found[1].high, found[1].unit) == (0.99, 1.01, "x")
 
@@ -118,7 +124,11 @@ def test_a_number_that_cannot_be_read_is_an_error(bad: str) -> None:
 
 @pytest.mark.parametrize(
     ("treated", "word"),
-    [([1.1] * 9, promises.KEPT), ([1.3] * 9, promises.SHORT), ([1.0, 1.1, 1.25, 1.25, 1.3], promises.CLOSE)],
+    [
+        ([1.1] * 9, promises.KEPT),
+        ([1.3] * 9, promises.SHORT),
+        ([1.0, 1.1, 1.25, 1.25, 1.3], promises.CLOSE),
+    ],
 )
 def test_what_falls_short_is_told_from_what_may_be_noise(treated: list[float], word: str) -> None:
     seen = figure("latency.java.object.p50", treated, [1.0] * len(treated))
@@ -133,21 +143,31 @@ def test_a_figure_in_another_unit_than_promised_is_an_error() -> None:
 def test_a_promise_without_a_figure_is_named_when_its_row_was_run() -> None:
     found = promises.read(TABLE)
     measured = [figure("first.tenant.python", [0.2], unit="s"), figure("traffic.get.small", [])]
-    assert [promise.text for promise in promises.unshown(found, measured, ["first", "traffic"])] == ["Neither way"]
+    assert [
+        promise.text for promise in promises.unshown(found, measured, ["first", "traffic"])
+    ] == ["Neither way"]
 
 
 def test_every_promise_of_the_specification_can_be_read_and_names_a_row() -> None:
     found = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
     assert len(found) > 20
     assert {promise.row for promise in found} <= set(NAMES)
-    assert [p.text for p in found for pattern in p.patterns if pattern.partition(".")[0] != p.row] == []
+    assert [
+        p.text for p in found for pattern in p.patterns if pattern.partition(".")[0] != p.row
+    ] == []
 
 
 def whole_run(figures: list[Figure], **changes: Any) -> dict[str, Any]:
     rows = {f"row {name}": "1 s" for name in ("latency", "traffic", "first")}
     facts = {"machine": "2 CPUs", "commit": "abc1234", **rows}
     found = [each.to_json() for each in figures]
-    return {"at": "2026-01-02T03:04:05", "plan": {"name": "full"}, "facts": facts, "figures": found, **changes}
+    return {
+        "at": "2026-01-02T03:04:05",
+        "plan": {"name": "full"},
+        "facts": facts,
+        "figures": found,
+        **changes,
+    }
 
 
 def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_changed() -> None:
@@ -168,7 +188,10 @@ def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_chan
 
 
 def test_what_is_close_is_not_written_as_if_it_were_kept() -> None:
-    text = recorded(TABLE, whole_run([figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)]))
+    text = recorded(
+        TABLE,
+        whole_run([figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)]),
+    )
     assert "     - 1.012x (close)\n" in text
 
 
@@ -182,9 +205,16 @@ def test_a_run_of_some_rows_is_not_written() -> None:
 
 
 def test_the_readme_quotes_what_the_specification_has() -> None:
-    quoted = re.findall(r"([0-9.]+x)[^`]*?\(``([a-z0-9.]+)``\)", (CHECKOUT / "README.rst").read_text(encoding="utf-8"))
+    quoted = re.findall(
+        r"([0-9.]+x)[^`]*?\(``([a-z0-9.]+)``\)",
+        (CHECKOUT / "README.rst").read_text(encoding="utf-8"),
+    )
     rows = list(promises.ROW.finditer(promises.SPECIFICATION.read_text(encoding="utf-8")))
     assert len(quoted) == 3
     for number, key in quoted:
-        told = [row["measured"] for row in rows if row["text"] != "promise" and promises.promise_of(row).covers(key)]
+        told = [
+            row["measured"]
+            for row in rows
+            if row["text"] != "promise" and promises.promise_of(row).covers(key)
+        ]
         assert [number in cell for cell in told] == [True], (number, key, told)

@@ -15,7 +15,9 @@ def test_a_run_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -
 
 
 @pytest.mark.parametrize(("quick", "minutes"), [(False, 15), (True, 2)])
-def test_a_row_that_has_to_be_named_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -> None:
+def test_a_row_that_has_to_be_named_takes_no_longer_than_the_manual_says(
+    quick: bool, minutes: int
+) -> None:
     named = chosen(["study"], quick=quick)
     assert [row.only_named for row in named] == [True]
     assert estimate(named, quick=quick) <= minutes * 60
@@ -27,7 +29,9 @@ def test_a_row_that_has_to_be_named_is_part_of_no_other_run(quick: bool) -> None
 
 
 def test_every_other_row_is_part_of_the_full_run_and_each_has_an_estimate() -> None:
-    assert [row.name for row in chosen((), quick=False)] == [row.name for row in ROWS if not row.only_named]
+    assert [row.name for row in chosen((), quick=False)] == [
+        row.name for row in ROWS if not row.only_named
+    ]
     assert [row.name for row in ROWS if row.seconds <= 0 or row.quick_seconds > row.seconds] == []
 
 
@@ -49,7 +53,10 @@ def test_each_row_says_how_long_it_and_the_rest_take(capsys: pytest.CaptureFixtu
         progress.row(row.name, row.seconds)
     lines = capsys.readouterr().out.splitlines()
     total = sum(row.seconds for row in rows)
-    assert f"(about {CLUSTER_SECONDS} s; to the end about {(total + CLUSTER_SECONDS) / 60:.0f} min)" in lines[0]
+    assert (
+        f"(about {CLUSTER_SECONDS} s; to the end about {(total + CLUSTER_SECONDS) / 60:.0f} min)"
+        in lines[0]
+    )
     assert lines[-1].endswith(
         f"# traffic (about {rows[-1].seconds} s; to the end about {rows[-1].seconds / 60:.0f} min)"
     )

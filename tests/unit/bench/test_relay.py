@@ -29,7 +29,10 @@ def target() -> Iterator[socket.socket]:
 @pytest.fixture
 def ends(target: socket.socket) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A connection through a relay: the client's end and the server's."""
-    with relay(target.getsockname(), SECONDS) as address, socket.create_connection(address, 10) as client:
+    with (
+        relay(target.getsockname(), SECONDS) as address,
+        socket.create_connection(address, 10) as client,
+    ):
         server, _ = target.accept()
         with server:
             server.settimeout(10)
@@ -41,7 +44,9 @@ def received(end: socket.socket) -> bytes:
     return b"".join(iter(lambda: end.recv(1 << 16), b""))
 
 
-def test_an_answer_comes_back_after_the_time_of_both_directions(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_an_answer_comes_back_after_the_time_of_both_directions(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
     client, server = ends
     for _ in range(3):
         began = time.monotonic()
@@ -54,19 +59,25 @@ def test_an_answer_comes_back_after_the_time_of_both_directions(ends: tuple[sock
         assert time.monotonic() - arrived >= SECONDS
 
 
-def test_many_bytes_are_the_same_and_take_the_time_once(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_many_bytes_are_the_same_and_take_the_time_once(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
     client, server = ends
     data = os.urandom(1 << 20) * 32
     # A piece has at most 512 KiB: one after another they would take three seconds.
     began = time.monotonic()
-    sending = threading.Thread(target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR)))
+    sending = threading.Thread(
+        target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR))
+    )
     sending.start()
     assert received(server) == data
     sending.join()
     assert time.monotonic() - began < 2
 
 
-def test_the_other_direction_goes_on_after_an_end(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_the_other_direction_goes_on_after_an_end(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
     client, server = ends
     client.sendall(b"all of it")
     client.shutdown(socket.SHUT_WR)
@@ -77,7 +88,9 @@ def test_the_other_direction_goes_on_after_an_end(ends: tuple[socket.socket, soc
 
 
 @pytest.mark.parametrize("leaves", ["client", "server"])
-def test_who_leaves_ends_the_connection_of_the_other(ends: tuple[socket.socket, socket.socket], leaves: str) -> None:
+def test_who_leaves_ends_the_connection_of_the_other(
+    ends: tuple[socket.socket, socket.socket], leaves: str
+) -> None:
     client, server = ends
     gone, left = (client, server) if leaves == "client" else (server, client)
     gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -97,7 +110,9 @@ def test_it_ends_with_its_owner() -> None:
         "import time\nfrom tests.bench.relay import relay\n"
         "with relay(('127.0.0.1', 9), 0.05) as address: print(address[1], flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE
+    ) as owner:
         assert owner.stdout is not None
         port = int(owner.stdout.readline())
         socket.create_connection(("127.0.0.1", port), 10).close()

@@ -14,7 +14,9 @@ FACTS = Facts(
     method="GET",
     container="bench",
     object="small",
-    caller=Caller(user="admin:admin", project="admin", roles=frozenset({"admin", ".reseller_admin"})),
+    caller=Caller(
+        user="admin:admin", project="admin", roles=frozenset({"admin", ".reseller_admin"})
+    ),
     headers={"x-auth-token": "t"},
 )
 
@@ -33,7 +35,9 @@ def test_none_matches_where_none_is_to_match() -> None:
 def test_the_object_is_looked_at_where_it_is_to_be() -> None:
     compiled = _compiled(text(1, _LOOKS))
     assert isinstance(compiled.decide(FACTS), Needs)
-    known = dataclasses.replace(FACTS, stored=ObjectFacts(exists=True, content_type="application/octet-stream"))
+    known = dataclasses.replace(
+        FACTS, stored=ObjectFacts(exists=True, content_type="application/octet-stream")
+    )
     assert compiled.decide(known) == Decision(compiled.rules.rules[-1])
 
 

@@ -19,7 +19,9 @@ def on_disk(disk: Path, folder: str, size: int) -> Path:
     return path
 
 
-def test_the_copies_of_an_object_are_found_by_their_length_and_stay_as_they_are(tmp_path: Path) -> None:
+def test_the_copies_of_an_object_are_found_by_their_length_and_stay_as_they_are(
+    tmp_path: Path,
+) -> None:
     found = [on_disk(tmp_path / "d1", "objects", SIZE), on_disk(tmp_path / "d2", "objects-1", SIZE)]
     on_disk(tmp_path / "d3", "objects", SIZE + 1)
     copies = Copies([tmp_path / name for name in ("d1", "d2", "d3")], SIZE)

@@ -70,7 +70,10 @@ def server() -> Iterator[Address]:
 
 def everything(rounds: int = 2) -> Study:
     """Each point of the quick plan; the n-th round took n times as long."""
-    seen = [Seen(BACKGROUND, 0, 0, one.key, 1.0, [], {"GET": [2.0], "PUT": [5.0]}) for one in (CLIENT, BARE)]
+    seen = [
+        Seen(BACKGROUND, 0, 0, one.key, 1.0, [], {"GET": [2.0], "PUT": [5.0]})
+        for one in (CLIENT, BARE)
+    ]
     for turn in range(1, rounds + 1):
         for size, counts in QUICK.study_points:
             for condition in CONDITIONS:
@@ -84,7 +87,8 @@ def everything(rounds: int = 2) -> Study:
 
 
 @pytest.mark.parametrize(
-    ("clients", "processes", "shares"), [(1, 2, [1]), (5, 2, [3, 2]), (200, 2, [100, 100]), (3, 4, [1, 1, 1])]
+    ("clients", "processes", "shares"),
+    [(1, 2, [1]), (5, 2, [3, 2]), (200, 2, [100, 100]), (3, 4, [1, 1, 1])],
 )
 def test_clients_are_divided_among_as_many_processes_as_have_some(
     clients: int, processes: int, shares: list[int]
@@ -171,5 +175,8 @@ def test_a_study_is_the_same_when_it_is_read_again() -> None:
 def test_the_full_plan_has_the_sizes_and_the_numbers_of_clients_of_the_study() -> None:
     sizes = [size for size, _ in FULL.study_points]
     assert (min(sizes), max(sizes)) == (1_000, 100_000_000)
-    assert {(size < 1_000_000, max(counts)) for size, counts in FULL.study_points} == {(True, 200), (False, 20)}
+    assert {(size < 1_000_000, max(counts)) for size, counts in FULL.study_points} == {
+        (True, 200),
+        (False, 20),
+    }
     assert FULL.study_rounds >= 3

@@ -40,14 +40,18 @@ def node(tmp_path: Path) -> Iterator[FakeNode]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., int]:
-    return lambda *words: command_line.main(["sandboxes", "--conf", str(tmp_path / "storlet.conf"), *words])
+    return lambda *words: command_line.main(
+        ["sandboxes", "--conf", str(tmp_path / "storlet.conf"), *words]
+    )
 
 
 def known(node: FakeNode) -> None:
     until(lambda: all(result.state != "untested" for result in node.status().self_tests), 10)
 
 
-def test_a_node_without_sandboxes_says_so(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_a_node_without_sandboxes_says_so(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     known(node)
     assert run() == 0
     shown = capsys.readouterr().out
@@ -55,16 +59,22 @@ def test_a_node_without_sandboxes_says_so(node: FakeNode, run: Callable[..., int
     assert "class user: pass (5 tests, " in shown
 
 
-def test_sandboxes_and_what_runs_in_them_are_listed(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_sandboxes_and_what_runs_in_them_are_listed(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     path = node.load("AUTH_a", V1, name="up.py").socket
     with work(path):
         assert run() == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("AUTH_a ")]
+    rows = [
+        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("AUTH_a ")
+    ]
     assert rows[0][1:3] == ["user", "running"]
     assert rows[1][1:4] == ["up.py", "1", "1"], "one worker, and it is busy"
 
 
-def test_names_of_tenants_cannot_steer_the_terminal(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_names_of_tenants_cannot_steer_the_terminal(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     node.load("AUTH_a", V1, name="up\u202e.py")
     run()
     shown = capsys.readouterr().out
@@ -78,7 +88,11 @@ def test_programs_get_the_same(node: FakeNode, run: Callable[..., int], capsys: 
     assert run("--json") == 0
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
     (sandbox,) = shown["sandboxes"]
-    assert (sandbox["account"], sandbox["trust_class"], sandbox["state"]) == ("AUTH_a", "user", "running")
+    assert (sandbox["account"], sandbox["trust_class"], sandbox["state"]) == (
+        "AUTH_a",
+        "user",
+        "running",
+    )
     assert sandbox["storlets"][0]["name"] == "up.py"
     assert (sandbox["running"], sandbox["waiting"]) == (0, 0)
     assert shown["node"] == "unit"
@@ -96,7 +110,9 @@ def test_a_check_shows_every_test_and_what_it_is_against(
     assert "hiding and replacing files, mounting the host's disks" in captured.out
 
 
-def test_a_closed_class_is_exit_code_1_and_named(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_a_closed_class_is_exit_code_1_and_named(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     known(node)
     node.docker.behaviour = "leaks"
     assert run("--check") == 1
@@ -105,10 +121,14 @@ def test_a_closed_class_is_exit_code_1_and_named(node: FakeNode, run: Callable[.
     assert "FAIL      syscall-mount" in shown
     assert "-> the kernel did it" in shown
     assert run("--json") == 1
-    assert json.loads(capsys.readouterr().out)["self_tests"]["user"]["failed"] == {"syscall-mount": "the kernel did it"}
+    assert json.loads(capsys.readouterr().out)["self_tests"]["user"]["failed"] == {
+        "syscall-mount": "the kernel did it"
+    }
 
 
-def test_a_check_that_cannot_be_made_says_why(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_a_check_that_cannot_be_made_says_why(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     known(node)
     node.docker.image = None
     assert run("--check") == 3
@@ -125,12 +145,16 @@ def test_without_sandboxd_the_socket_and_the_way_to_start_it_are_named(
     assert f"storlet-sandboxd --conf {tmp_path}/storlet.conf" in said
 
 
-def test_without_a_configuration_the_option_for_it_is_named(run: Callable[..., int], capsys: Output) -> None:
+def test_without_a_configuration_the_option_for_it_is_named(
+    run: Callable[..., int], capsys: Output
+) -> None:
     assert run() == 3
     assert "--conf FILE" in capsys.readouterr().err
 
 
-def test_who_may_not_ask_is_told_which_group_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_who_may_not_ask_is_told_which_group_may(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(_socket: object, _path: str) -> None:
         raise PermissionError
 
@@ -155,16 +179,17 @@ def test_every_command_has_a_name_a_help_and_options() -> None:
 
 
 def test_the_command_needs_neither_swift_nor_docker() -> None:
-    code = (
-        "import sys, storlet_middleware.cli.__main__; print(sorted({'swift', 'docker', 'eventlet'} & set(sys.modules)))"
-    )
+    code = "import sys, storlet_middleware.cli.__main__; print(sorted({'swift', 'docker', 'eventlet'} & set(sys.modules)))"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."}
+    )
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 d")]
+    ("seconds", "shown"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 d")],
 )
 def test_durations_are_short(seconds: float, shown: str) -> None:
     assert text.duration(seconds) == shown

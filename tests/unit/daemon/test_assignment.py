@@ -36,7 +36,12 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give up 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
 
 
@@ -52,7 +57,9 @@ def test_nothing_of_root_is_left_and_there_is_no_way_back() -> None:
 
 @needs_root
 def test_a_second_thread_would_keep_root_and_so_nothing_is_done() -> None:
-    waiting = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    waiting = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
     done = run(waiting + BECOME)
     assert "another thread" in done.stderr
 

@@ -141,7 +141,9 @@ def digits(tmp_path: Path) -> int:
     ("start", "end", "size"), [(0, 0, 1), (5, 14, 10), (999_999, 2_000_000, 1), (10, None, 999_990)]
 )
 @pytest.mark.parametrize("how", ["all", "parts", "into", "lines"])
-def test_a_range_is_exactly_its_bytes(digits: int, start: int, end: int | None, size: int, how: str) -> None:
+def test_a_range_is_exactly_its_bytes(
+    digits: int, start: int, end: int | None, size: int, how: str
+) -> None:
     whole = b"0123456789" * 100_000
     with author.StorletRangeInputFile({"a": "b"}, digits, start, end) as source:
         if how == "all":
@@ -190,7 +192,9 @@ def test_metadata_then_data() -> None:
         lambda out: out.close(),
     ],
 )
-def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(first: Callable[[Any], Any]) -> None:
+def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(
+    first: Callable[[Any], Any],
+) -> None:
     target = Target()
     with pytest.raises(OSError, match="Metadata is not set yet"):
         target.out.get_metadata()
@@ -211,18 +215,36 @@ def test_metadata_twice() -> None:
 
 def test_metadata_becomes_text() -> None:
     target = Target()
-    given = {"int": 5, "float": 0.5, "true": True, "none": None, "list": [1, "é"], "dict": {"a": 1}, 7: "key"}
+    given = {
+        "int": 5,
+        "float": 0.5,
+        "true": True,
+        "none": None,
+        "list": [1, "é"],
+        "dict": {"a": 1},
+        7: "key",
+    }
     target.out.set_metadata(given)  # type: ignore[arg-type]
     assert target.announced == [
-        {"int": "5", "float": "0.5", "true": "True", "list": '[1, "é"]', "dict": '{"a": 1}', "7": "key"}
+        {
+            "int": "5",
+            "float": "0.5",
+            "true": "True",
+            "list": '[1, "é"]',
+            "dict": '{"a": 1}',
+            "7": "key",
+        }
     ]
     assert target.out.get_metadata() == given
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"), [({"a": object()}, TypeError), ({"a": "\ud800"}, UnicodeError), (5, TypeError)]
+    ("bad", "error"),
+    [({"a": object()}, TypeError), ({"a": "\ud800"}, UnicodeError), (5, TypeError)],
 )
-def test_metadata_that_cannot_be_sent_is_the_authors_error(bad: Any, error: type[Exception]) -> None:
+def test_metadata_that_cannot_be_sent_is_the_authors_error(
+    bad: Any, error: type[Exception]
+) -> None:
     target = Target()
     with pytest.raises(error):
         target.out.set_metadata(bad)
@@ -276,7 +298,14 @@ def test_the_pipe_is_made_wide() -> None:
 
 
 @pytest.mark.parametrize(
-    "forbidden", [lambda f: f.read(), lambda f: f.readline(), lambda f: f.readlines(), next, lambda f: f.seek(0)]
+    "forbidden",
+    [
+        lambda f: f.read(),
+        lambda f: f.readline(),
+        lambda f: f.readlines(),
+        next,
+        lambda f: f.seek(0),
+    ],
 )
 def test_what_an_output_cannot(forbidden: Callable[[Any], Any]) -> None:
     target = Target()

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from storlet_daemon import kernel
-from storlet_daemon.groups import CLEAN_UP_SECONDS, SHORT_SECONDS, State, Worker, WorkerGroup, describe_exit
+from storlet_daemon.groups import (
+    CLEAN_UP_SECONDS,
+    SHORT_SECONDS,
+    State,
+    Worker,
+    WorkerGroup,
+    describe_exit,
+)
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 
@@ -58,14 +65,18 @@ def worker(channel: socket.socket, state: State) -> Worker:
     return Worker(PID, channel, -1, state, math.inf, 0.0, has_loaded=True, meter=meter)
 
 
-def test_who_computes_and_says_that_he_does_nothing_is_killed(channel: socket.socket, killed: list[int]) -> None:
+def test_who_computes_and_says_that_he_does_nothing_is_killed(
+    channel: socket.socket, killed: list[int]
+) -> None:
     one = worker(channel, State.IDLE)
     group_of(one).look_at_idle({PID: 9.0})
     assert killed == [PID]
     assert one.blame is not None
 
 
-def test_the_invocation_that_runs_when_this_is_seen_may_end(channel: socket.socket, killed: list[int]) -> None:
+def test_the_invocation_that_runs_when_this_is_seen_may_end(
+    channel: socket.socket, killed: list[int]
+) -> None:
     """Threads of a library may have spun after the last one: the client of this one has no part in it."""
     one = worker(channel, State.BUSY)
     group_of(one).look_at_idle({PID: 9.0})
@@ -125,7 +136,9 @@ def lasting(channel: socket.socket, killed: list[int]) -> Iterator[Lasting]:
     made.close()
 
 
-def test_who_cleans_up_when_the_filter_has_its_end_is_about_to_be_free(lasting: Lasting, killed: list[int]) -> None:
+def test_who_cleans_up_when_the_filter_has_its_end_is_about_to_be_free(
+    lasting: Lasting, killed: list[int]
+) -> None:
     lasting.leave(with_the_end=True)
     assert not lasting.wants_another
     assert killed == []
@@ -138,7 +151,9 @@ def test_who_cleans_up_when_the_filter_has_its_end_is_about_to_be_free(lasting: 
     assert killed == [PID]
 
 
-def test_a_filter_that_leaves_without_its_end_cancels_at_once(lasting: Lasting, killed: list[int]) -> None:
+def test_a_filter_that_leaves_without_its_end_cancels_at_once(
+    lasting: Lasting, killed: list[int]
+) -> None:
     lasting.leave(with_the_end=False)
     assert killed == [PID]
     assert lasting.wants_another

@@ -89,9 +89,10 @@ def test_a_sender_that_is_made_up_is_not_taken_for_the_outside() -> None:
             os._exit(0)
         os.waitpid(child, 0)
         arrived = list(queue.read())
-        return [(one.number, one.sender) for one in arrived] == [(signal.SIGINT, 0), (signal.SIGTERM, 0)] and not any(
-            one.is_from_outside for one in arrived
-        )
+        return [(one.number, one.sender) for one in arrived] == [
+            (signal.SIGINT, 0),
+            (signal.SIGTERM, 0),
+        ] and not any(one.is_from_outside for one in arrived)
 
     assert in_child(check)
 
@@ -138,7 +139,9 @@ def test_strays_are_descendants_but_not_of_those_to_keep() -> None:
     def check() -> bool:
         kernel.adopt_orphans()
         kept = subprocess.Popen(["sh", "-c", "sleep 60 & wait"])
-        subprocess.run(["sh", "-c", "setsid sleep 60 & setsid sh -c 'sleep 60; true' &"], check=True)
+        subprocess.run(
+            ["sh", "-c", "setsid sleep 60 & setsid sh -c 'sleep 60; true' &"], check=True
+        )
         end = time.monotonic() + 5
         found, everything = [], []
         while (len(found), len(everything)) != (3, 5) and time.monotonic() < end:

@@ -74,7 +74,9 @@ def test_what_comes_in_a_nap_is_read_together_when_something_urgent_ends_it(
     moments = iter([100.0])
     with monkeypatch.context() as patched:
         # A second look at the clock would fail: it may all have happened since the nap began.
-        patched.setattr("storlet_daemon.poller.time", SimpleNamespace(monotonic=lambda: next(moments)))
+        patched.setattr(
+            "storlet_daemon.poller.time", SimpleNamespace(monotonic=lambda: next(moments))
+        )
         poller.nap(LONG_SECONDS, [urgent.ours.fileno()])
     talker.join()
     assert (often.times_read, often.messages) == (1, 4)
@@ -82,7 +84,9 @@ def test_what_comes_in_a_nap_is_read_together_when_something_urgent_ends_it(
     assert poller.since == 100.0
 
 
-def test_a_nap_after_which_nothing_is_there_does_not_wait_for_it(poller: Poller, often: Ends) -> None:
+def test_a_nap_after_which_nothing_is_there_does_not_wait_for_it(
+    poller: Poller, often: Ends
+) -> None:
     began = time.monotonic()
     poller.nap(0.01, [])
     assert time.monotonic() - began < LONG_SECONDS

@@ -41,12 +41,16 @@ def test_the_languages() -> None:
 
 
 @pytest.mark.parametrize("version", [None, "3", OWN])
-def test_our_own_python_is_there_even_without_an_interpreter(version: str | None, tmp_path: Path) -> None:
+def test_our_own_python_is_there_even_without_an_interpreter(
+    version: str | None, tmp_path: Path
+) -> None:
     assert python.PythonRuntime(Places(python_dir=tmp_path)).missing(load(version)) is None
 
 
 @pytest.mark.parametrize("version", ["3.2", "2.7", "3.x", "../../bin/sh", "3.9999", ""])
-def test_a_python_that_is_missing_is_told_with_those_that_are_there(version: str, tmp_path: Path) -> None:
+def test_a_python_that_is_missing_is_told_with_those_that_are_there(
+    version: str, tmp_path: Path
+) -> None:
     for name in ("python3.7", "python3", "python3.99-config", "sh"):
         (tmp_path / name).touch(0o755)
     reason = python.PythonRuntime(Places(python_dir=tmp_path)).missing(load(version))
@@ -59,7 +63,10 @@ def test_another_python_that_is_there(tmp_path: Path) -> None:
 
 
 def test_java_is_there_or_not(tmp_path: Path) -> None:
-    assert java.JavaRuntime(Places(java=tmp_path / "java")).missing(load()) == "java is not in this sandbox"
+    assert (
+        java.JavaRuntime(Places(java=tmp_path / "java")).missing(load())
+        == "java is not in this sandbox"
+    )
     (tmp_path / "java").touch(0o755)
     assert java.JavaRuntime(Places(java=tmp_path / "java")).missing(load()) is None
 
@@ -73,7 +80,10 @@ def test_the_command_line_of_the_jvm() -> None:
     assert "-Xmx100663296" in command
     assert "-Djava.library.path=/usr/local/lib/storlets/java" in command
     class_path = command[command.index("-cp") + 1]
-    assert class_path == f"/usr/local/lib/storlets/java/*:{folder}/a-1.jar:{folder}/b.jar:{folder}/*.jar"
+    assert (
+        class_path
+        == f"/usr/local/lib/storlets/java/*:{folder}/a-1.jar:{folder}/b.jar:{folder}/*.jar"
+    )
     assert command[-6:] == [java.WORKER_CLASS, "3", "4", "a.B", folder, "7"]
 
 
@@ -82,9 +92,19 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize(
     ("memory_mib", "workers", "heap_mib"),
-    [(48, 1, 24), (64, 1, 32), (128, 1, 96), (255, 1, 223), (256, 2, 96), (512, 4, 96), (1024, 4, 224)],
+    [
+        (48, 1, 24),
+        (64, 1, 32),
+        (128, 1, 96),
+        (255, 1, 223),
+        (256, 2, 96),
+        (512, 4, 96),
+        (1024, 4, 224),
+    ],
 )
-def test_the_heaps_of_all_jvms_fit_into_the_storlets_memory(memory_mib: int, workers: int, heap_mib: int) -> None:
+def test_the_heaps_of_all_jvms_fit_into_the_storlets_memory(
+    memory_mib: int, workers: int, heap_mib: int
+) -> None:
     runtime = java.JavaRuntime(Places())
     given = load(memory_bytes=memory_mib * MIB)
     assert runtime.workers_max(given) == workers

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.middleware.support import FakeSwift, Node, Proxy, Script, Workers, make_config, upper
+from tests.unit.middleware.support import (
+    FakeSwift,
+    Node,
+    Proxy,
+    Script,
+    Workers,
+    make_config,
+    upper,
+)
 
 
 @pytest.fixture

@@ -56,7 +56,9 @@ class AccountSwift(FakeSwift):
             return self._post_account(request)
         replica = self.replicas[self.asked % len(self.replicas)]
         headers = {"X-Account-Meta-Storlet-Enabled": str(self.is_enabled), **replica}
-        answer = Response(status=self.status, request=request, headers=headers if self.status == 204 else {})
+        answer = Response(
+            status=self.status, request=request, headers=headers if self.status == 204 else {}
+        )
         if self.on_read:
             self.on_read()
         return answer
@@ -105,19 +107,35 @@ class InfoCache:
 class RulesProxy:
     """A proxy's :class:`RuleStore` over an :class:`AccountSwift`."""
 
-    def __init__(self, swift: AccountSwift, directory: Path, memcache: InfoCache | None = None, **options: str) -> None:
+    def __init__(
+        self,
+        swift: AccountSwift,
+        directory: Path,
+        memcache: InfoCache | None = None,
+        **options: str,
+    ) -> None:
         self.swift = swift
         self.logger = Logger()
         self.memcache = memcache
-        self.store = RuleStore(swift, make_config(directory, **options), self.logger, client_seconds=60)
+        self.store = RuleStore(
+            swift, make_config(directory, **options), self.logger, client_seconds=60
+        )
 
-    def environ(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-        environ: dict[str, Any] = {"swift.trans_id": "txtest", "swift.authorize": authorize, "REMOTE_USER": OWNER}
+    def environ(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        environ: dict[str, Any] = {
+            "swift.trans_id": "txtest",
+            "swift.authorize": authorize,
+            "REMOTE_USER": OWNER,
+        }
         if self.memcache is not None:
             environ["swift.cache"] = self.memcache
         environ |= more.pop("environ", {})
         body = more.pop("body", None)
-        request = Request.blank(f"/v1/{ACCOUNT}/{path}", method=method, headers=headers or {}, environ=environ, **more)
+        request = Request.blank(
+            f"/v1/{ACCOUNT}/{path}", method=method, headers=headers or {}, environ=environ, **more
+        )
         if body is not None:
             request.body = body
         made: dict[str, Any] = request.environ
@@ -127,7 +145,9 @@ class RulesProxy:
         parts = [*environ["PATH_INFO"].split("/", 4)[1:], None, None][:4]
         return self.store.handler(environ, tuple(parts))
 
-    def call(self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    def call(
+        self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any
+    ) -> Any:
         """The answer to a request that changes rules; raises what the filter would make an answer of."""
         environ = self.environ(method, path, headers, **more)
         handler = self.handler(environ)

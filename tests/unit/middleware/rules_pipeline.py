@@ -78,10 +78,16 @@ class Store:
                 refusal = authorize(request)
             if refusal is not None:
                 return refusal
-        self.done.append((request.method, request.path_info, request.environ.get("swift.source", "")))
+        self.done.append(
+            (request.method, request.path_info, request.environ.get("swift.source", ""))
+        )
         if container is None:
             return Response(status=204, request=request)
-        return self._object(request, box, name) if name else self._container(request, f"{account}/{container}", box)
+        return (
+            self._object(request, box, name)
+            if name
+            else self._container(request, f"{account}/{container}", box)
+        )
 
     def _container(self, request: Any, path: str, box: Box | None) -> Any:
         if request.method == "PUT":
@@ -89,7 +95,11 @@ class Store:
         if box is None:
             return Response(status=404, request=request)
         if request.method in ("PUT", "POST"):
-            box.headers |= {key: value for key, value in request.headers.items() if key.startswith("X-Container-")}
+            box.headers |= {
+                key: value
+                for key, value in request.headers.items()
+                if key.startswith("X-Container-")
+            }
             request.environ.get("swift.infocache", {}).clear()
             return Response(status=201, request=request)
         if request.method == "HEAD":
@@ -100,14 +110,25 @@ class Store:
             for name, kept in sorted(box.objects.items(), reverse="reverse" in request.params)
             if name.startswith(prefix) and (not marker or name > marker)
         ]
-        return Response(request=request, headers=box.headers, body=json.dumps(entries), content_type="application/json")
+        return Response(
+            request=request,
+            headers=box.headers,
+            body=json.dumps(entries),
+            content_type="application/json",
+        )
 
     @staticmethod
     def _entry(name: str, kept: Kept) -> dict[str, Any]:
         text = name.encode("latin-1").decode()
         etag = kept.headers.get(_ETAG_OVERRIDE, kept.headers["Etag"])
         kind = kept.headers["Content-Type"]
-        return {"name": text, "hash": etag, "bytes": len(kept.body), "content_type": kind, "last_modified": "2022"}
+        return {
+            "name": text,
+            "hash": etag,
+            "bytes": len(kept.body),
+            "content_type": kind,
+            "last_modified": "2022",
+        }
 
     def _object(self, request: Any, box: Box | None, name: str) -> Any:
         if box is None:
@@ -121,11 +142,17 @@ class Store:
             del box.objects[name]
             return Response(status=204, request=request)
         if request.method == "POST":
-            sysmeta = {key: value for key, value in kept.headers.items() if key.startswith("X-Object-Sysmeta-")}
+            sysmeta = {
+                key: value
+                for key, value in kept.headers.items()
+                if key.startswith("X-Object-Sysmeta-")
+            }
             return Response(status=202, request=request, headers=sysmeta)
         resolve_ignore_range_header(request, HeaderKeyDict(kept.headers))
         etag = resolve_etag_is_at_header(request, HeaderKeyDict(kept.headers))
-        answer = Response(request=request, headers=kept.headers, conditional_response=True, conditional_etag=etag)
+        answer = Response(
+            request=request, headers=kept.headers, conditional_response=True, conditional_etag=etag
+        )
         answer.body = kept.body
         answer.headers["Etag"] = kept.headers["Etag"]
         answer.headers["Last-Modified"] = "Sat, 01 Jan 2022 00:00:00 GMT"
@@ -155,7 +182,9 @@ class Store:
         stamp = Timestamp(next(self._clock)).internal
         box.objects[name] = Kept(body, {**headers, "Etag": etag, "X-Timestamp": stamp})
         return Response(
-            status=201, request=request, headers={"Etag": etag, "Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT"}
+            status=201,
+            request=request,
+            headers={"Etag": etag, "Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT"},
         )
 
 
@@ -182,7 +211,10 @@ class Judge:
             raise self.error
         parts = what.split("/", 2)
         for covered in self.covered:
-            if all("*" in pair or pair[0] == pair[1] for pair in zip(parts, covered.split("/", 2), strict=True)):
+            if all(
+                "*" in pair or pair[0] == pair[1]
+                for pair in zip(parts, covered.split("/", 2), strict=True)
+            ):
                 return self.rule
         return None
 
@@ -195,7 +227,11 @@ def allows_but(*closed: str) -> Any:
     """An authorize that refuses paths which contain one of ``closed``."""
 
     def authorize(request: Any) -> Any:
-        return HTTPForbidden(request=request) if any(each in request.path_info for each in closed) else None
+        return (
+            HTTPForbidden(request=request)
+            if any(each in request.path_info for each in closed)
+            else None
+        )
 
     return authorize
 
@@ -231,11 +267,17 @@ class Pipeline:
         for container in ("AUTH_a/open", "AUTH_a/closed", "AUTH_b/closed"):
             self.store.boxes[container] = Box()
 
-    def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    def request(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+    ) -> Any:
         """Swift's answer without a guard, as to the owner; its body is read."""
         environ = {"swift.authorize": allows_all, "swift.infocache": {}}
         request = Request.blank(
-            path if path.startswith("/v1") else f"/v1/AUTH_a/{path}", environ, headers=headers, method=method, **more
+            path if path.startswith("/v1") else f"/v1/AUTH_a/{path}",
+            environ,
+            headers=headers,
+            method=method,
+            **more,
         )
         answer = request.get_response(self.app)
         answer.body  # noqa: B018 - reads it
@@ -247,7 +289,12 @@ class Pipeline:
         self.request("PUT", f"{path}?multipart-manifest=put{query}", body=manifest.encode())
 
     def guarded(
-        self, judge: Judge, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+        self,
+        judge: Judge,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        **more: Any,
     ) -> Guarded:
         return Guarded(self, judge, method, path, headers or {}, **more)
 
@@ -263,13 +310,19 @@ class Guarded:
         if authorize is not None:
             environ["swift.authorize"] = authorize
         request = Request.blank(
-            path if path.startswith("/v1") else f"/v1/AUTH_a/{path}", environ, headers=headers, method=method, **more
+            path if path.startswith("/v1") else f"/v1/AUTH_a/{path}",
+            environ,
+            headers=headers,
+            method=method,
+            **more,
         )
         environ = request.environ
         operation = parse(environ)
         assert operation is not None
         place = operation.subject if decided is None else Read("v1", *decided)
-        self.guard = ReadGuard(operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules")
+        self.guard = ReadGuard(
+            operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules"
+        )
         self.guard.under = under
         environ["swift.authorize"] = AuthorizationChain(authorize, rules=self.guard)
         status, self.headers, chunks = request.call_application(pipeline.app)

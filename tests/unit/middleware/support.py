@@ -54,7 +54,9 @@ def make_config(run_dir: Path, **options: str) -> Config:
 class WorkerRun:
     """One invocation, as a worker sees it."""
 
-    def __init__(self, connection: socket.socket, invoke: messages.Invoke, descriptors: Descriptors) -> None:
+    def __init__(
+        self, connection: socket.socket, invoke: messages.Invoke, descriptors: Descriptors
+    ) -> None:
         self.connection = connection
         self.invoke = invoke
         self.inputs = [descriptors.take(item.fd) for item in invoke.inputs]
@@ -95,7 +97,10 @@ class WorkerRun:
         self.send(messages.Done(messages.OK, usage=messages.Usage(0.25, 4096)))
 
     def fail(
-        self, message: str = "ValueError: no", code: str = messages.FAILED, traceback: str = "Traceback ..."
+        self,
+        message: str = "ValueError: no",
+        code: str = messages.FAILED,
+        traceback: str = "Traceback ...",
     ) -> None:
         self.close_files()
         self.send(messages.Done.error(code, message, traceback))
@@ -162,7 +167,9 @@ class Workers:
                 return
             if received is None:
                 return
-            run = WorkerRun(connection, received.message(messages.INVOCATION_REQUEST), received.descriptors)
+            run = WorkerRun(
+                connection, received.message(messages.INVOCATION_REQUEST), received.descriptors
+            )
             self.runs.append(run)
             try:
                 self.script(run)
@@ -324,7 +331,9 @@ class FakeSwift:
         self.containers.setdefault(container, Container()).objects[name] = stored
         return stored
 
-    def put_storlet(self, name: str = "up.py", body: bytes = b"class Up: pass", **more: str) -> Stored:
+    def put_storlet(
+        self, name: str = "up.py", body: bytes = b"class Up: pass", **more: str
+    ) -> Stored:
         stored = self.put("storlet", name, body)
         main = f"{name.removesuffix('.py')}.Up"
         stored.headers |= {**STORLET_HEADERS, "X-Object-Meta-Storlet-Main": main}
@@ -376,7 +385,11 @@ class FakeSwift:
                     container.read = value
             request.environ.get("swift.infocache", {}).clear()
             return Response(status=204, request=request)
-        headers = {"X-Container-Read": container.read, "X-Container-Write": container.write, **container.sysmeta}
+        headers = {
+            "X-Container-Read": container.read,
+            "X-Container-Write": container.write,
+            **container.sysmeta,
+        }
         return Response(status=204, request=request, headers=headers)
 
     def _object(self, request: Any, container: Container, name: str) -> Any:
@@ -400,7 +413,9 @@ class FakeSwift:
             "X-Timestamp": "1640995200.00000",
             **stored.headers,
         }
-        more: dict[str, Any] = {"app_iter": stored.chunks()} if stored.chunks else {"body": stored.body}
+        more: dict[str, Any] = (
+            {"app_iter": stored.chunks()} if stored.chunks else {"body": stored.body}
+        )
         answer = Response(request=request, headers=headers, conditional_response=True, **more)
         if stored.chunks:
             answer.content_length = len(stored.body)
@@ -475,7 +490,9 @@ class Proxy:
         self.filter = ProxyFilter(swift, config, self.logger, options)
         self.memcache: Any = None
 
-    def call(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    def call(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+    ) -> Any:
         """The answer with its body read; ``broken`` is what its body raised."""
         answer = self.start(method, path, headers, **more)
         chunks, answer.broken = [], None
@@ -491,7 +508,12 @@ class Proxy:
         return answer
 
     def start(
-        self, method: str, path: str, headers: dict[str, str] | None = None, user: str = OWNER, **more: Any
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        user: str = OWNER,
+        **more: Any,
     ) -> Any:
         """The answer with its body not read."""
         environ: dict[str, Any] = {"swift.trans_id": "txtest", "swift.authorize": authorize}
@@ -552,7 +574,9 @@ class Memcache:
             hook()
         return values
 
-    def set_multi(self, mapping: dict[str, Any], server_key: str, serialize: bool = True, time: int = 0) -> None:
+    def set_multi(
+        self, mapping: dict[str, Any], server_key: str, serialize: bool = True, time: int = 0
+    ) -> None:
         assert time > 0
         self.values.update(mapping)
 

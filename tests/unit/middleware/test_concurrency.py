@@ -8,7 +8,15 @@ from collections.abc import Iterator
 import pytest
 from eventlet import hubs
 
-from storlet_middleware.concurrency import WaitExpired, call_later, end, monotonic, sleep, spawn, wait_readable
+from storlet_middleware.concurrency import (
+    WaitExpired,
+    call_later,
+    end,
+    monotonic,
+    sleep,
+    spawn,
+    wait_readable,
+)
 from tests.unit.middleware.support import wait_until
 
 LONG = 30.0

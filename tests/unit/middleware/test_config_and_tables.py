@@ -22,7 +22,11 @@ from tests.unit.middleware.support import Logger
 
 ROOT = Path(__file__).parents[3]
 #: The least value of each limit that a trust class may lower.
-LEAST = {row.name: row.least for row in OPTIONS if row.section == "limits" and row.level >= Level.CLASS and row.least}
+LEAST = {
+    row.name: row.least
+    for row in OPTIONS
+    if row.section == "limits" and row.level >= Level.CLASS and row.least
+}
 SOURCES = [path for path in (ROOT / "storlet_middleware").rglob("*.py") if "/aio/" not in str(path)]
 
 
@@ -71,7 +75,9 @@ def test_nonsensical_values_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("section", ["limits", "class:user", "class:admin"])
 @pytest.mark.parametrize("name", [name for name in LEAST if name != "storlet_cpus"])
-def test_a_limit_too_small_for_any_storlet_is_refused_in_every_section(section: str, name: str) -> None:
+def test_a_limit_too_small_for_any_storlet_is_refused_in_every_section(
+    section: str, name: str
+) -> None:
     """Also 0 in a class: Docker and control groups take 0 for no limit."""
     parse(f"[{section}]\n{name} = {LEAST[name]}")
     for value in (0, LEAST[name] - 1):
@@ -85,7 +91,9 @@ def test_zero_cpus_is_no_limit_and_almost_none_is_refused() -> None:
         parse("[limits]\nstorlet_cpus = 0.001")
 
 
-@pytest.mark.parametrize(("text", "value"), [("1024", 1024), ("64K", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1024", 1024), ("64K", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30)]
+)
 def test_sizes_take_units(text: str, value: int) -> None:
     assert parse(f"[limits]\ncode_bytes = {text}").limits.code_bytes == value
 
@@ -169,7 +177,10 @@ def test_the_table_of_metrics_has_the_names_that_are_sent() -> None:
     for function, arguments, rows in METRIC_CALLS:
         logger = Logger()
         getattr(metrics, function)(logger, *arguments)
-        patterns = {row: re.escape(row).replace("<verb>", r"[A-Z]+").replace("<code>", r"[a-z_-]+") for row in rows}
+        patterns = {
+            row: re.escape(row).replace("<verb>", r"[A-Z]+").replace("<code>", r"[a-z_-]+")
+            for row in rows
+        }
         assert len(logger.stats) == len(rows)
         for row, pattern in patterns.items():
             assert any(re.fullmatch(pattern, sent) for sent in logger.stats), row
@@ -177,12 +188,20 @@ def test_the_table_of_metrics_has_the_names_that_are_sent() -> None:
     assert documented == set(metrics.TABLE)
 
 
-@pytest.mark.parametrize(("function", "rows"), [(function, rows) for function, _, rows in METRIC_CALLS])
-def test_every_metric_is_emitted_by_the_module_that_its_row_names(function: str, rows: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("function", "rows"), [(function, rows) for function, _, rows in METRIC_CALLS]
+)
+def test_every_metric_is_emitted_by_the_module_that_its_row_names(
+    function: str, rows: set[str]
+) -> None:
     (emitter,) = {metrics.TABLE[row].emitter for row in rows}
-    code = "\n".join(path.read_text() for path in SOURCES if f"/storlet_middleware/{emitter}/" in str(path))
+    code = "\n".join(
+        path.read_text() for path in SOURCES if f"/storlet_middleware/{emitter}/" in str(path)
+    )
     is_emitted = re.search(rf"\bmetrics\.{function}\(", code) is not None
-    assert is_emitted == (function not in NOT_YET_EMITTED), f"metrics.{function}: emit it, or update NOT_YET_EMITTED"
+    assert is_emitted == (function not in NOT_YET_EMITTED), (
+        f"metrics.{function}: emit it, or update NOT_YET_EMITTED"
+    )
 
 
 def test_every_error_has_a_reason_phrase_and_comes_back_from_its_code() -> None:
@@ -206,7 +225,9 @@ def test_every_error_has_a_reason_phrase_and_comes_back_from_its_code() -> None:
 def test_every_row_of_errors_is_consistent_and_comes_back_from_its_code() -> None:
     for code, row in errors.TABLE.items():
         assert (row.retry_after is not None) == (row.retry is errors.Retry.LATER), code
-        assert (row.status < 500) == (row.blame not in (errors.Blame.OPERATOR, errors.Blame.US)) or row.status == 503
+        assert (row.status < 500) == (
+            row.blame not in (errors.Blame.OPERATOR, errors.Blame.US)
+        ) or row.status == 503
         assert row.help
         again = errors.from_message(errors.StorletError("why", code=code).to_message())
         assert (again.code, again.status, again.retry_after) == (code, row.status, row.retry_after)
@@ -245,13 +266,17 @@ def test_an_unknown_code_is_our_defect_and_never_a_header_of_its_own() -> None:
 
 
 def test_names_are_written_once_each() -> None:
-    values = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
+    values = [
+        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
+    ]
     # The one header of requests and answers alike.
     assert sorted({value for value in values if values.count(value) > 1}) == [names.GRANTS]
 
 
 def test_every_header_is_a_row_and_has_a_constant() -> None:
-    constants = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+    constants = {
+        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
+    }
     rows = {row.name for row in names.TABLE}
     assert rows <= constants
     assert {value for value in constants - rows if value.startswith("X-")} == {

@@ -99,7 +99,9 @@ def test_the_reference_pages_and_the_sample_agree_with_the_tables() -> None:
     assert reference.outdated(ROOT) == [], "python3 -m storlet_middleware.reference --write"
 
 
-def test_a_page_that_differs_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_differs_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in reference.PAGES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     assert reference.outdated(tmp_path) == list(reference.PAGES)
@@ -115,7 +117,9 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages with one made-up row of each kind, and the files made from it."""
     root = tmp_path_factory.mktemp("tree")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc", "java"))
+        shutil.copytree(
+            ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc", "java")
+        )
     for name, line, row in ROWS:
         path = root / "storlet_middleware" / name
         text = path.read_text()
@@ -135,7 +139,9 @@ def run(root: Path, *arguments: str) -> str:
         "PYTHONWARNINGS": "ignore",
     }
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -> None:
@@ -149,7 +155,9 @@ def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -
     assert report["declared"] == {"Bogus": 65536}
     assert "less than 16 bytes" in report["declared too little"][0]
     assert report["requested"] == [{"Bogus": 65536}, []]
-    assert report["requested too much"] == ["X-Storlet-Limit-Bogus: 1G is more than 1M, the most allowed here"]
+    assert report["requested too much"] == [
+        "X-Storlet-Limit-Bogus: 1G is more than 1M, the most allowed here"
+    ]
     assert report["in force"] == "64K"
     assert report["error"] == ["StorletError", "bogus.busy", 503, 42]
     assert report["raised"] == 503

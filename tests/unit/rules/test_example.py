@@ -46,7 +46,9 @@ def requests(draw: st.DrawFn) -> Facts:
         client_address=draw(st.none() | st.sampled_from(["10.0.0.1", "2001:db8::1"])),
         minute_of_week=draw(st.none() | st.integers(0, 7 * 24 * 60 - 1)),
         stored=stored,
-        holder=ContainerFacts(draw(st.dictionaries(_KEYS, _TEXTS, max_size=2)), draw(st.none() | _TEXTS))
+        holder=ContainerFacts(
+            draw(st.dictionaries(_KEYS, _TEXTS, max_size=2)), draw(st.none() | _TEXTS)
+        )
         if name is not None
         else ContainerFacts(),
     )
@@ -141,6 +143,10 @@ def test_facts_of_an_object_or_container_need_its_name() -> None:
 
 def test_the_largest_size_of_a_rule_is_read_back() -> None:
     facts = Facts(
-        "PUT", "c", "o", stored=ObjectFacts(exists=True, size_bytes=(10**15 - 1) << 40), holder=ContainerFacts()
+        "PUT",
+        "c",
+        "o",
+        stored=ObjectFacts(exists=True, size_bytes=(10**15 - 1) << 40),
+        holder=ContainerFacts(),
     )
     assert read_words(shlex.split(describe(facts))) == facts

@@ -47,7 +47,9 @@ def parsed(source: bytes | str) -> RuleSet:
 
 def one(body: str) -> Rule:
     """The rule with these lines."""
-    return parsed(HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines())).rules[0]
+    return parsed(
+        HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    ).rules[0]
 
 
 def when(condition: str) -> Condition:
@@ -64,7 +66,9 @@ def faults(source: bytes | str) -> list[tuple[int, int, str]]:
 
 def fault(body: str) -> Finding:
     """The only thing that is wrong with a rule with these lines."""
-    rules, findings = parse.parse(HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines()))
+    rules, findings = parse.parse(
+        HEAD + "  - name: r\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    )
     assert rules is None
     assert len(findings) == 1, findings
     return findings[0]
@@ -96,8 +100,15 @@ rules:
 def test_every_part_of_a_rule() -> None:
     rules = parsed(EVERYTHING)
     methods = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
-    ends = model.All((Test("container", Operator.PREFIX, "patients-"), Test("container", Operator.SUFFIX, "x")))
-    step = Step("d-1.0.jar", (("k", Template(("v ", "object", ""))),), "proxy", (("memory", "64M"), ("cpu", "0.5")))
+    ends = model.All(
+        (Test("container", Operator.PREFIX, "patients-"), Test("container", Operator.SUFFIX, "x"))
+    )
+    step = Step(
+        "d-1.0.jar",
+        (("k", Template(("v ", "object", ""))),),
+        "proxy",
+        (("memory", "64M"), ("cpu", "0.5")),
+    )
     passes = Passes(("project", "x-*"), ("last-modified",))
     reader = Test("roles", Operator.HAS, frozenset({"reader"}))
     run = Run((Step("a.py"), Step("b.py")), Reverse((Step("c.py"),), reader))
@@ -107,7 +118,12 @@ def test_every_part_of_a_rule() -> None:
         Rule("night", model.All(), Deny("no exports by night")),
         Rule("rest", model.All(), Allow()),
     )
-    assert [rule.place for rule in rules.rules] == [Place(3, 5), Place(11, 5), Place(15, 5), Place(17, 5)]
+    assert [rule.place for rule in rules.rules] == [
+        Place(3, 5),
+        Place(11, 5),
+        Place(15, 5),
+        Place(17, 5),
+    ]
     assert rules.version == parse.version_of(EVERYTHING.encode())
 
 
@@ -183,10 +199,16 @@ def test_a_mandatory_rule_about_get_is_about_head_and_copy_as_well() -> None:
         Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"})),
     )
     for action in ("run: a.py", "deny: stop"):
-        for line in ("when: {method: GET}\n", "when: {method: [GET]}\n", "when: {method: {one-of: [GET, HEAD]}}\n"):
+        for line in (
+            "when: {method: GET}\n",
+            "when: {method: [GET]}\n",
+            "when: {method: {one-of: [GET, HEAD]}}\n",
+        ):
             assert one(f"{line}{action}\nmandatory: true").condition == meant
         assert one(f"when: {{method: GET}}\n{action}").condition == written
-        assert one(f"when: {{not: {{method: GET}}}}\n{action}\nmandatory: true").condition == model.Not(written)
+        assert one(
+            f"when: {{not: {{method: GET}}}}\n{action}\nmandatory: true"
+        ).condition == model.Not(written)
     assert one("when: {method: GET}\nallow: true").condition == written
 
 
@@ -203,7 +225,9 @@ def test_who_has_no_role_is_not_let_past_by_the_lack_of_it() -> None:
 @pytest.mark.parametrize("written", ["Admin", "[guest, ADMIN]", "admin"])
 @pytest.mark.parametrize("role", ["admin", "ADMIN", "aDmin"])
 def test_roles_are_compared_in_any_case(written: str, role: str) -> None:
-    assert holds(when(f"{{roles: {written}}}"), Facts("GET", caller=Caller("u", roles=frozenset({role}))))
+    assert holds(
+        when(f"{{roles: {written}}}"), Facts("GET", caller=Caller("u", roles=frozenset({role})))
+    )
 
 
 def test_a_rule_whose_condition_may_hold_of_an_upload_can_be_undone() -> None:
@@ -226,7 +250,9 @@ def test_the_key_on_is_no_truth_value() -> None:
 def test_json_is_yaml(indent: int | str | None) -> None:
     source = {
         "version": 1,
-        "rules": [{"name": "r", "when": {"user": 'J\U0001f600\\ud83d\\ude00\t"/'}, "deny": "n\u00e9"}],
+        "rules": [
+            {"name": "r", "when": {"user": 'J\U0001f600\\ud83d\\ude00\t"/'}, "deny": "n\u00e9"}
+        ],
     }
     written = json.dumps(source, indent=indent)
     rule = parsed(written).rules[0]
@@ -235,7 +261,11 @@ def test_json_is_yaml(indent: int | str | None) -> None:
 
 
 def test_bytes_and_a_byte_order_mark_are_fine() -> None:
-    assert parsed(RULE.encode()).rules == parsed(b"\xef\xbb\xbf" + RULE.encode()).rules == parsed(RULE).rules
+    assert (
+        parsed(RULE.encode()).rules
+        == parsed(b"\xef\xbb\xbf" + RULE.encode()).rules
+        == parsed(RULE).rules
+    )
 
 
 def test_no_rules_are_fine() -> None:
@@ -267,10 +297,14 @@ def _can_be_written(condition: Condition) -> bool:
         case model.Not(part):
             return _can_be_written(part)
     fact, operand = TABLE[condition.fact], condition.operand
-    texts = [operand] if isinstance(operand, str) else operand if isinstance(operand, frozenset) else []
+    texts = (
+        [operand] if isinstance(operand, str) else operand if isinstance(operand, frozenset) else []
+    )
     if any((not text and not fact.may_be_empty) or set(fact.without) & set(text) for text in texts):
         return False
-    is_empty_edge = condition.operator in (Operator.PREFIX, Operator.SUFFIX) and not condition.operand
+    is_empty_edge = (
+        condition.operator in (Operator.PREFIX, Operator.SUFFIX) and not condition.operand
+    )
     return condition.fact not in ("time", "client-address") and not is_empty_edge
 
 
@@ -308,7 +342,9 @@ def test_what_is_read_does_not_depend_on_libyaml(
     written: str, has_libyaml: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_libyaml:
-        for name in [name for name in vars(yaml) if name.startswith("C") and name.endswith("Loader")]:
+        for name in [
+            name for name in vars(yaml) if name.startswith("C") and name.endswith("Loader")
+        ]:
             monkeypatch.delattr(yaml, name)
     found = Faults()
     node = text.read(written, found)
@@ -428,7 +464,9 @@ def test_a_place_does_not_depend_on_libyaml() -> None:
         ("allow: true\nallow: true", "key.duplicate", "'allow' is here a second time, after line 4", "leave one"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_named_with_how_to_mend_it(body: str, code: str, said: str, mended: str) -> None:
+def test_each_mistake_is_named_with_how_to_mend_it(
+    body: str, code: str, said: str, mended: str
+) -> None:
     found = fault(body)
     assert found.code == code
     assert said in found.text
@@ -529,7 +567,9 @@ def test_a_great_many_mistakes_are_counted_and_not_listed() -> None:
 
 
 def test_globs_that_take_long_together_are_refused() -> None:
-    globs = ", ".join(f"{{object: {{glob: '*{'a?' * 500}*'}}}}" for _ in range(parse.MAX_GLOB_COST // 1000))
+    globs = ", ".join(
+        f"{{object: {{glob: '*{'a?' * 500}*'}}}}" for _ in range(parse.MAX_GLOB_COST // 1000)
+    )
     rule = "  - {name: %s, when: {any: [%s]}, deny: stop}\n"
     source = HEAD + rule % ("a", globs)
     assert parsed(source)

@@ -24,8 +24,20 @@ from storlet_daemon.protocol import framing, messages
 from storlet_middleware import config as configuration
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.control import Peer
-from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CLASS, LABEL_NODE, Container, Engine
-from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, MountFault, NameTaken
+from storlet_middleware.sandboxd.docker import (
+    LABEL_ACCOUNT,
+    LABEL_CLASS,
+    LABEL_NODE,
+    Container,
+    Engine,
+)
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    EngineUnavailable,
+    ImageMissing,
+    MountFault,
+    NameTaken,
+)
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
 from storlet_middleware.sandboxd.places import Places
@@ -111,7 +123,9 @@ class FakeEngine(Engine):
             behaviour = self.docker.by_class.get(kind, self.docker.behaviour)
             command = [sys.executable, "-S", "-E", str(SUPERVISOR), directory, behaviour]
             container_id = hashlib.sha256(f"{name}{self.docker.starts}".encode()).hexdigest()
-            self.docker.containers[container_id] = FakeContainer(name, body, subprocess.Popen(command))
+            self.docker.containers[container_id] = FakeContainer(
+                name, body, subprocess.Popen(command)
+            )
             return container_id
 
     def remove(self, container_id: str) -> None:
@@ -135,7 +149,9 @@ class FakeEngine(Engine):
 
     def ours(self, node_id: str) -> list[Container]:
         self._check()
-        return [container for container in self._all() if container.labels.get(LABEL_NODE) == node_id]
+        return [
+            container for container in self._all() if container.labels.get(LABEL_NODE) == node_id
+        ]
 
     def end_of(self, container_id: str) -> str | None:
         self._check()
@@ -153,7 +169,9 @@ class FakeEngine(Engine):
 
     def _check(self) -> None:
         if self.docker.is_down:
-            raise EngineUnavailable("Docker at unix:///nowhere cannot be reached: Connection refused")
+            raise EngineUnavailable(
+                "Docker at unix:///nowhere cannot be reached: Connection refused"
+            )
 
 
 def own_processes_only(peer: Peer, identity: Identity) -> str:
@@ -188,7 +206,12 @@ class FakeNode:
     @property
     def config(self) -> configuration.Config:
         """The options of this node, read as from a file."""
-        lines = ["[sandbox]", f"run_dir={self.home}/run", f"state_dir={self.home}/state", "node_id=unit"]
+        lines = [
+            "[sandbox]",
+            f"run_dir={self.home}/run",
+            f"state_dir={self.home}/state",
+            "node_id=unit",
+        ]
         lines += [f"{name}={value}" for name, value in self.options.items()]
         lines += ["[limits]", *(f"{name}={value}" for name, value in self.limits.items())]
         lines += ["[invocation]", *(f"{name}={value}" for name, value in self.invocation.items())]
@@ -214,7 +237,9 @@ class FakeNode:
             self._thread.join(10)
             assert not self._thread.is_alive()
         # Blocking calls that nobody waits for any more still write into our directories.
-        until(lambda: not any(thread.name.startswith("blocking-") for thread in threading.enumerate()))
+        until(
+            lambda: not any(thread.name.startswith("blocking-") for thread in threading.enumerate())
+        )
 
     def remove(self) -> None:
         """Stop and leave nothing behind."""
@@ -236,16 +261,22 @@ class FakeNode:
             Cgroups(Path("/absent")),
             mount=self._mount,
         )
-        identities = Identities(places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000))
+        identities = Identities(
+            places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000)
+        )
         planner = Planner(config, engine, places, identities)
         pool = Pool(node, planner, self.gate(node, planner))
         server = Server(places.listen_for_requests(), pool)
         server.open()
         running = asyncio.create_task(pool.run())
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        self._stop = lambda: loop.call_soon_threadsafe(stopped.set) if not loop.is_closed() else None
+        self._stop = lambda: (
+            loop.call_soon_threadsafe(stopped.set) if not loop.is_closed() else None
+        )
         ready.set()
-        await asyncio.wait({running, asyncio.create_task(stopped.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {running, asyncio.create_task(stopped.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
         server.close()
         await pool.close(5.0)
         if running.done():
@@ -296,8 +327,16 @@ class FakeNode:
 
 def make_storlet(**changes: Any) -> messages.Storlet:
     """A storlet as a filter names it."""
-    values = {"name": "up.py", "version": "a" * 64, "language": "python", "main": "up.Up", "file": "up.py"}
-    return messages.Storlet(**{**values, "code": changes.get("version", values["version"]), **changes})
+    values = {
+        "name": "up.py",
+        "version": "a" * 64,
+        "language": "python",
+        "main": "up.Up",
+        "file": "up.py",
+    }
+    return messages.Storlet(
+        **{**values, "code": changes.get("version", values["version"]), **changes}
+    )
 
 
 def greeting(path: str) -> tuple[str, int]:

@@ -96,7 +96,9 @@ class FakeSupervisor:
         if isinstance(message, messages.Check):
             return self.check(message, received.descriptors.take(0))
         assert isinstance(message, messages.AskStatus)
-        return messages.GroupStatus(message.request, [self.group(version) for version in self.listeners])
+        return messages.GroupStatus(
+            message.request, [self.group(version) for version in self.listeners]
+        )
 
     def check(self, message: messages.Check, donated: int) -> messages.Message:
         if self.behaviour == "dies":
@@ -111,7 +113,9 @@ class FakeSupervisor:
         busy = len(self.busy[version])
         idle = 0.0 if busy else time.monotonic() - self.used[version]
         name, code = self.names[version]
-        return messages.Group(version, name, busy, busy, runs=0, failures=0, idle_seconds=idle, code=code)
+        return messages.Group(
+            version, name, busy, busy, runs=0, failures=0, idle_seconds=idle, code=code
+        )
 
     def take(self, version: str, listener: socket.socket) -> None:
         old = self.listeners.get(version)

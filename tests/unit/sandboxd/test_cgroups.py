@@ -34,7 +34,14 @@ V1_FILES = {
     "cpu": ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
     "cpuacct": (),
 }
-V2_FILES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cpu.weight", "cgroup.subtree_control")
+V2_FILES = (
+    "memory.max",
+    "memory.swap.max",
+    "pids.max",
+    "cpu.max",
+    "cpu.weight",
+    "cgroup.subtree_control",
+)
 
 
 @dataclass
@@ -53,7 +60,9 @@ class FakeTree:
         return self.home / "proc"
 
     def trees(self) -> dict[str, Path]:
-        return {"": self.root} if self.version == 2 else {name: self.root / name for name in V1_FILES}
+        return (
+            {"": self.root} if self.version == 2 else {name: self.root / name for name in V1_FILES}
+        )
 
     def group(self, path: str) -> None:
         for tree in self.trees().values():
@@ -75,15 +84,23 @@ class FakeTree:
         folder = self.proc / str(pid)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "status").write_text(f"Name:\tx\nNSpid:\t{' '.join(map(str, pids))}\n")
-        lines = [f"0::{path}\n"] if self.version == 2 else [f"{n}:{name}:{path}\n" for n, name in enumerate(V1_FILES)]
+        lines = (
+            [f"0::{path}\n"]
+            if self.version == 2
+            else [f"{n}:{name}:{path}\n" for n, name in enumerate(V1_FILES)]
+        )
         (folder / "cgroup").write_text("".join(lines))
 
     def put(self, path: str, pids: Iterable[int]) -> None:
         for tree in self.trees().values():
-            (tree / path.lstrip("/") / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
+            (tree / path.lstrip("/") / "cgroup.procs").write_text(
+                "".join(f"{pid}\n" for pid in pids)
+            )
 
     def read(self, controller: str, path: str) -> str:
-        return (self.trees()[controller if self.version == 1 else ""] / path.lstrip("/")).read_text()
+        return (
+            self.trees()[controller if self.version == 1 else ""] / path.lstrip("/")
+        ).read_text()
 
 
 @pytest.fixture
@@ -147,7 +164,9 @@ def test_no_quota_is_set_when_none_is_configured(make_tree: Callable[[int], Fake
     assert tree.read("cpu", f"{NODE}/cpu.cfs_quota_us") == ""
 
 
-def test_a_host_without_swap_accounting_has_the_other_totals(make_tree: Callable[[int], FakeTree]) -> None:
+def test_a_host_without_swap_accounting_has_the_other_totals(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
     tree = make_tree(1)
     tree.group(NODE)
     (tree.root / "memory/storlets-unit/memory.memsw.limit_in_bytes").unlink()
@@ -156,7 +175,9 @@ def test_a_host_without_swap_accounting_has_the_other_totals(make_tree: Callable
     assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(GIB)
 
 
-def test_what_cannot_be_set_is_named_and_the_rest_is_set(make_tree: Callable[[int], FakeTree]) -> None:
+def test_what_cannot_be_set_is_named_and_the_rest_is_set(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
     tree = make_tree(1)
     tree.group(NODE)
     pids = tree.root / "pids/storlets-unit/pids.max"
@@ -175,7 +196,9 @@ def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_the_runtime_left_of_a_container_is_removed(make_tree: Callable[[int], FakeTree], version: int) -> None:
+def test_what_the_runtime_left_of_a_container_is_removed(
+    make_tree: Callable[[int], FakeTree], version: int
+) -> None:
     tree = make_tree(version)
     groups = groups_of(tree)
     for folder in tree.trees().values():
@@ -213,7 +236,9 @@ def test_groups_below_a_slice_are_systemds(make_tree: Callable[[int], FakeTree])
     assert groups_of(make_tree(1)).sandboxes("storlets-n.slice") == set()
 
 
-@pytest.mark.parametrize(("shares", "weight"), [(1024, 100), (256, 25), (2, 1), (262144, 10000), (10, 1)])
+@pytest.mark.parametrize(
+    ("shares", "weight"), [(1024, 100), (256, 25), (2, 1), (262144, 10000), (10, 1)]
+)
 def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, weight: int) -> None:
     assert cgroups.weight_of(shares) == weight
 
@@ -230,7 +255,13 @@ def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made.remove_node("storlets-unit.slice")
     first, *others = (tmp_path / "calls").read_text().splitlines()
     assert first.startswith("set-property --runtime storlets-unit.slice ")
-    for word in (f"MemoryMax={8 * GIB}", "MemorySwapMax=0", "TasksMax=4096", "CPUWeight=25", "CPUQuota=150%"):
+    for word in (
+        f"MemoryMax={8 * GIB}",
+        "MemorySwapMax=0",
+        "TasksMax=4096",
+        "CPUWeight=25",
+        "CPUQuota=150%",
+    ):
         assert word in first.split()
     assert others == [f"{verb} storlets-unit.slice" for verb in ("start", "stop", "revert")]
 
@@ -238,7 +269,10 @@ def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
-    assert "systemctl" in Cgroups(tmp_path, tmp_path).make_node("storlets-x.slice", NodeSection(0.5, 0, 256, 9))[0]
+    assert (
+        "systemctl"
+        in Cgroups(tmp_path, tmp_path).make_node("storlets-x.slice", NodeSection(0.5, 0, 256, 9))[0]
+    )
 
 
 # --- workers ------------------------------------------------------------------------------------------------------------
@@ -252,22 +286,30 @@ def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
     for controller in V1_FILES:
         assert tree.read(controller, f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.limit_in_bytes") == str(64 << 20)
-    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.memsw.limit_in_bytes") == str(64 << 20)
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.memsw.limit_in_bytes") == str(
+        64 << 20
+    )
     assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == "20"
     assert tree.read("cpu", f"{CONTAINER}/{DIRECTORY}/cpu.cfs_quota_us") == "50000"
 
 
-def test_version_2_moves_the_sandboxs_own_processes_out_of_the_way(make_tree: Callable[[int], FakeTree]) -> None:
+def test_version_2_moves_the_sandboxs_own_processes_out_of_the_way(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
     tree = make_tree(2)
     assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
-    assert tree.read("", f"{CONTAINER}/init/cgroup.procs") == "1007"  # a real file takes each pid in turn
+    assert (
+        tree.read("", f"{CONTAINER}/init/cgroup.procs") == "1007"
+    )  # a real file takes each pid in turn
     assert tree.read("", f"{CONTAINER}/cgroup.subtree_control") == "+cpu +memory +pids"
     assert tree.read("", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
     assert tree.read("", f"{CONTAINER}/{DIRECTORY}/memory.max") == str(64 << 20)
     assert tree.read("", f"{CONTAINER}/{DIRECTORY}/cpu.max") == "50000 100000"
 
 
-def test_version_2_finds_the_sandbox_when_its_process_1_is_in_the_leaf(make_tree: Callable[[int], FakeTree]) -> None:
+def test_version_2_finds_the_sandbox_when_its_process_1_is_in_the_leaf(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
     tree = make_tree(2)
     tree.group(f"{CONTAINER}/init")
     tree.process(1000, [1000, 1], f"{CONTAINER}/init")
@@ -286,14 +328,16 @@ def test_both_versions_at_once_are_version_1(make_tree: Callable[[int], FakeTree
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
 
 
-def test_controllers_that_share_a_tree_are_one(tmp_path: Path, make_tree: Callable[[int], FakeTree]) -> None:
+def test_controllers_that_share_a_tree_are_one(
+    tmp_path: Path, make_tree: Callable[[int], FakeTree]
+) -> None:
     tree = make_tree(1)
     for name in ("cpu", "cpuacct"):
         (tree.root / name).rename(tree.root / f"{name}-old")
         (tree.root / name).symlink_to("cpu-old")
-    assert [names for names in (one.controllers for one in groups_of(tree)._trees()) if "cpu" in names] == [
-        ("cpu", "cpuacct")
-    ]
+    assert [
+        names for names in (one.controllers for one in groups_of(tree)._trees()) if "cpu" in names
+    ] == [("cpu", "cpuacct")]
 
 
 def test_a_limit_of_0_is_not_set(make_tree: Callable[[int], FakeTree]) -> None:
@@ -324,7 +368,9 @@ def test_placing_twice_is_placing_once(make_tree: Callable[[int], FakeTree]) -> 
         pytest.param(1000, 5, GROUP, id="a process in a namespace of its own inside"),
     ],
 )
-def test_nothing_is_moved_for(make_tree: Callable[[int], FakeTree], supervisor: int, worker: int, group: str) -> None:
+def test_nothing_is_moved_for(
+    make_tree: Callable[[int], FakeTree], supervisor: int, worker: int, group: str
+) -> None:
     tree = make_tree(1)
     tree.group(f"{NODE}/other")
     tree.process(1009, [1009, 9], f"{NODE}/other")
@@ -336,14 +382,18 @@ def test_nothing_is_moved_for(make_tree: Callable[[int], FakeTree], supervisor: 
 
 
 @pytest.mark.parametrize("path", ["/", "/../../outside", "/not/there"])
-def test_a_path_that_is_no_containers_is_left_alone(make_tree: Callable[[int], FakeTree], path: str) -> None:
+def test_a_path_that_is_no_containers_is_left_alone(
+    make_tree: Callable[[int], FakeTree], path: str
+) -> None:
     tree = make_tree(1)
     tree.process(1000, [1000, 1], path)
     assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
     assert groups_of(tree).directories(1000) == {}
 
 
-def test_a_sandbox_cannot_ask_for_any_number_of_groups(make_tree: Callable[[int], FakeTree]) -> None:
+def test_a_sandbox_cannot_ask_for_any_number_of_groups(
+    make_tree: Callable[[int], FakeTree],
+) -> None:
     tree = make_tree(1)
     for number in range(cgroups.GROUPS_MAX):
         tree.group(f"{CONTAINER}/storlet-{number}")
@@ -366,7 +416,9 @@ def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTr
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_hurry_moves_this_process_to_where_it_is(make_tree: Callable[[int], FakeTree], version: int) -> None:
+def test_a_hurry_moves_this_process_to_where_it_is(
+    make_tree: Callable[[int], FakeTree], version: int
+) -> None:
     tree = make_tree(version)
     tree.group("/service")
     tree.process("self", [os.getpid()], "/service")
@@ -396,7 +448,9 @@ def test_one_elsewhere_is_not(url: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["/../..", "/../../system.slice/docker.service", None])
-def test_one_whose_control_groups_are_not_below_ours_is_not(tmp_path: Path, group: str | None) -> None:
+def test_one_whose_control_groups_are_not_below_ours_is_not(
+    tmp_path: Path, group: str | None
+) -> None:
     path = tmp_path / "docker.sock"
     (tmp_path / str(os.getpid())).mkdir()
     if group is not None:

@@ -17,13 +17,29 @@ def check(**changes: Any) -> None:
     checks.check_storlet("AUTH_a", make_storlet(**changes), LANGUAGES)
 
 
-@pytest.mark.parametrize("name", ["a.py", "ein Name.py", "ключ.py", "\U0001d482.py", "a..b", ".hidden", "a" * 255])
+@pytest.mark.parametrize(
+    "name", ["a.py", "ein Name.py", "ключ.py", "\U0001d482.py", "a..b", ".hidden", "a" * 255]
+)
 def test_ordinary_names_pass(name: str) -> None:
     check(name=name, file=name, dependencies=(name,))
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "/etc/passwd", "../x", "-rf", "a\0b", "a\r\nb", "\x1b[2J", "\x85", "a" * 256]
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "/etc/passwd",
+        "../x",
+        "-rf",
+        "a\0b",
+        "a\r\nb",
+        "\x1b[2J",
+        "\x85",
+        "a" * 256,
+    ],
 )
 @pytest.mark.parametrize("where", ["name", "file", "dependencies"])
 def test_bad_names_are_refused(where: str, name: str) -> None:

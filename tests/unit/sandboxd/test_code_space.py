@@ -118,7 +118,9 @@ def test_loading_new_code_removes_old_code_that_nobody_has_loaded(small: FakeNod
     assert greeting(path)
 
 
-def test_code_that_is_loaded_stays_also_after_a_restart_and_in_a_sandbox_that_does_not_name_it(small: FakeNode) -> None:
+def test_code_that_is_loaded_stays_also_after_a_restart_and_in_a_sandbox_that_does_not_name_it(
+    small: FakeNode,
+) -> None:
     code_dir = small.put_code("AUTH_a", V1)
     (code_dir / V1 / "file").write_bytes(os.urandom(8192))
     loaded(small.load("AUTH_a", V1))

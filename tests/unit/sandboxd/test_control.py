@@ -111,7 +111,9 @@ def test_a_worker_of_a_sandbox_that_has_ended_is_not_looked_for() -> None:
     asked = []
 
     class Groups(Cgroups):
-        def place(self, supervisor_pid: int, sandbox_pid: int, _group: str, _limits: messages.Resources) -> str:
+        def place(
+            self, supervisor_pid: int, sandbox_pid: int, _group: str, _limits: messages.Resources
+        ) -> str:
             asked.append((supervisor_pid, sandbox_pid))
             return "group-ab"
 

@@ -18,7 +18,12 @@ from typing import Any
 import pytest
 
 from storlet_middleware.sandboxd import docker
-from storlet_middleware.sandboxd.errors import EngineFault, EngineUnavailable, ImageMissing, NameTaken
+from storlet_middleware.sandboxd.errors import (
+    EngineFault,
+    EngineUnavailable,
+    ImageMissing,
+    NameTaken,
+)
 from tests.unit.sandboxd.doubles import collect_connections
 
 Answer = tuple[int, Any]
@@ -161,7 +166,9 @@ def test_a_taken_name_has_its_own_fault(engine: docker.Engine, api: FakeApi) -> 
         engine.start("name", {"Image": "i"})
 
 
-def test_a_container_that_does_not_start_is_removed_again(engine: docker.Engine, api: FakeApi) -> None:
+def test_a_container_that_does_not_start_is_removed_again(
+    engine: docker.Engine, api: FakeApi
+) -> None:
     api.answers["POST /containers/create"] = (201, {"Id": "c1"})
     api.answers["POST /containers/c1/start"] = (500, {"message": "bad\nmount"})
     api.answers["DELETE /containers/c1"] = (204, None)
@@ -183,10 +190,15 @@ def test_a_removal_waits_for_one_that_is_under_way(engine: docker.Engine, api: F
         ({"Running": True, "Status": "running"}, None),
         ({"Running": False, "Status": "created"}, None),
         ({"Running": False, "Status": "exited", "ExitCode": 137}, "exit code 137"),
-        ({"Running": False, "Status": "exited", "ExitCode": 137, "OOMKilled": True}, "killed for lack of memory"),
+        (
+            {"Running": False, "Status": "exited", "ExitCode": 137, "OOMKilled": True},
+            "killed for lack of memory",
+        ),
     ],
 )
-def test_how_a_container_ended(engine: docker.Engine, api: FakeApi, state: object, expected: str | None) -> None:
+def test_how_a_container_ended(
+    engine: docker.Engine, api: FakeApi, state: object, expected: str | None
+) -> None:
     api.answers["GET /containers/c1/json"] = (200, {"State": state})
     assert engine.end_of("c1") == expected
 
@@ -197,7 +209,14 @@ def test_a_removed_container_has_ended(engine: docker.Engine, api: FakeApi) -> N
 
 def test_our_containers_are_listed_with_their_labels(engine: docker.Engine, api: FakeApi) -> None:
     labels = {"org.storlets": "n", "org.storlets.account": "AUTH_a"}
-    entry = {"Id": "c1", "Names": ["/storlet-n-k"], "Labels": labels, "State": "running", "ImageID": "i", "Created": 5}
+    entry = {
+        "Id": "c1",
+        "Names": ["/storlet-n-k"],
+        "Labels": labels,
+        "State": "running",
+        "ImageID": "i",
+        "Created": 5,
+    }
     api.answers["GET /containers/json"] = (200, [entry])
     assert engine.ours("n") == [docker.Container("c1", "storlet-n-k", labels, True, "i", 5.0)]
     assert engine.ours("n")[0].node_id == "n"

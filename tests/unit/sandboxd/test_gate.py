@@ -90,7 +90,10 @@ def test_a_class_that_fails_is_closed_and_says_why(gated: MakeGated) -> None:
     node = gated(FakeDocker(by_class={"user": "leaks"}))
     answer = refusal(node)
     assert answer.code == "sandbox.unavailable"
-    assert answer.message == "sandboxes of class user are closed on this node: self-test syscall-mount has failed"
+    assert (
+        answer.message
+        == "sandboxes of class user are closed on this node: self-test syscall-mount has failed"
+    )
     assert is_loaded(node, "AUTH_admin")
     assert once_known(node) == {"user": FAIL, "admin": PASS}
 
@@ -110,16 +113,25 @@ def test_a_failure_that_the_operator_accepts_by_name_closes_nothing(gated: MakeG
     assert (result.state, result.faults["syscall-mount"]) == (PASS, "the kernel did it")
 
 
-def test_a_name_that_no_test_has_is_reported(gated: MakeGated, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_no_test_has_is_reported(
+    gated: MakeGated, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "storlet.sandboxd")
     once_known(gated(accept_failures="syscall-mountt"))
-    assert "no self-test of that name accept_failures=syscall-mountt; did you mean syscall-mount?" in caplog.text
+    assert (
+        "no self-test of that name accept_failures=syscall-mountt; did you mean syscall-mount?"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "name"), [("dies", "sandbox-survives"), ("spoils", "donated-unchanged")], ids=["dies", "spoils"]
+    ("behaviour", "name"),
+    [("dies", "sandbox-survives"), ("spoils", "donated-unchanged")],
+    ids=["dies", "spoils"],
 )
-def test_what_is_seen_from_outside_has_a_name_too(gated: MakeGated, behaviour: str, name: str) -> None:
+def test_what_is_seen_from_outside_has_a_name_too(
+    gated: MakeGated, behaviour: str, name: str
+) -> None:
     node = gated(FakeDocker(behaviour=behaviour))
     assert f"self-test {name} has failed" in refusal(node).message
 
@@ -180,7 +192,9 @@ def test_asking_for_a_test_closes_and_opens_a_class(gated: MakeGated) -> None:
     results = {result.trust_class: result for result in node.ask(messages.AskSelfTest()).self_tests}
     assert results["user"].faults["syscall-mount"] == "the kernel did it"
     assert refusal(node)
-    assert [sandbox.state for sandbox in node.status().sandboxes] == ["running"], "what runs goes on"
+    assert [sandbox.state for sandbox in node.status().sandboxes] == ["running"], (
+        "what runs goes on"
+    )
     node.docker.behaviour = "good"
     assert [result.state for result in node.ask(messages.AskSelfTest()).self_tests] == [PASS, PASS]
     assert is_loaded(node)
@@ -224,7 +238,9 @@ def test_a_class_is_told_what_it_may_have() -> None:
     assert gates.allowed(classes["admin"]) == ("network", "write:/out")
 
 
-def test_a_disk_that_takes_no_file_leaves_a_class_untested(gated: MakeGated, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_no_file_leaves_a_class_untested(
+    gated: MakeGated, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

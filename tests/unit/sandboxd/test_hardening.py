@@ -34,7 +34,10 @@ def value(body: dict[str, Any], path: str) -> Any:
         ("NetworkDisabled", True),
         ("HostConfig.NetworkMode", "none"),
         ("HostConfig.CapDrop", ["ALL"]),
-        ("HostConfig.SecurityOpt", ["no-new-privileges", f"seccomp={seccomp.profile(has_network=False)}"]),
+        (
+            "HostConfig.SecurityOpt",
+            ["no-new-privileges", f"seccomp={seccomp.profile(has_network=False)}"],
+        ),
         ("HostConfig.CgroupParent", "/storlets-unit"),
         ("HostConfig.Privileged", False),
         ("HostConfig.ReadonlyRootfs", True),
@@ -75,13 +78,26 @@ def test_every_mount_is_read_only_and_ours() -> None:
 
 def test_nothing_adds_a_privilege() -> None:
     host = hardening.container_arguments(FACTS, HOST)["HostConfig"]
-    assert not {"CapAdd", "Devices", "Binds", "VolumesFrom", "GroupAdd", "PortBindings", "Links"} & set(host)
+    assert not {
+        "CapAdd",
+        "Devices",
+        "Binds",
+        "VolumesFrom",
+        "GroupAdd",
+        "PortBindings",
+        "Links",
+    } & set(host)
     assert not any("unconfined" in option for option in host["SecurityOpt"])
 
 
 def test_a_class_sees_the_mounts_and_the_network_that_its_operator_names() -> None:
-    mounts = (Mount("/srv/models", "/models", is_writable=False), Mount("/srv/out", "/out", is_writable=True))
-    body = hardening.container_arguments(dataclasses.replace(FACTS, mounts=mounts, network="storage"), HOST)
+    mounts = (
+        Mount("/srv/models", "/models", is_writable=False),
+        Mount("/srv/out", "/out", is_writable=True),
+    )
+    body = hardening.container_arguments(
+        dataclasses.replace(FACTS, mounts=mounts, network="storage"), HOST
+    )
     seen = {m["Target"]: (m["Source"], m["ReadOnly"]) for m in value(body, "HostConfig.Mounts")}
     assert seen["/models"] == ("/srv/models", True)
     assert seen["/out"] == ("/srv/out", False)
@@ -98,22 +114,34 @@ def test_a_spare_differs_in_what_it_needs_to_become_a_tenants_and_in_nothing_els
     assert [m["Target"] for m in body["HostConfig"]["Mounts"]] == ["/run/storlets"]
     assert "mode=1777" in body["HostConfig"]["Tmpfs"]["/tmp"]
     assert {key for key in usual if body[key] != usual[key]} == {"User", "HostConfig"}
-    differing = {key for key, value in usual["HostConfig"].items() if body["HostConfig"][key] != value}
+    differing = {
+        key for key, value in usual["HostConfig"].items() if body["HostConfig"][key] != value
+    }
     assert differing == {"Tmpfs", "Mounts"}
 
 
 def test_the_group_of_the_node_has_the_form_that_the_cgroup_driver_wants() -> None:
     assert hardening.cgroup_parent("node-1", {"CgroupDriver": "cgroupfs"}) == "/storlets-node-1"
-    assert hardening.cgroup_parent("node-1", {"CgroupDriver": "systemd"}) == "storlets-node\\x2d1.slice"
+    assert (
+        hardening.cgroup_parent("node-1", {"CgroupDriver": "systemd"})
+        == "storlets-node\\x2d1.slice"
+    )
 
 
 def test_the_scratch_has_a_size_an_inode_limit_and_no_devices() -> None:
-    options = value(hardening.container_arguments(FACTS, HOST), "HostConfig.Tmpfs")["/tmp"].split(",")
-    assert {"nosuid", "nodev", "size=1048576", "nr_inodes=8192", "uid=200000", "mode=0700"} <= set(options)
+    options = value(hardening.container_arguments(FACTS, HOST), "HostConfig.Tmpfs")["/tmp"].split(
+        ","
+    )
+    assert {"nosuid", "nodev", "size=1048576", "nr_inodes=8192", "uid=200000", "mode=0700"} <= set(
+        options
+    )
 
 
 def test_core_files_are_off_and_open_files_bounded() -> None:
-    limits = {u["Name"]: u for u in value(hardening.container_arguments(FACTS, HOST), "HostConfig.Ulimits")}
+    limits = {
+        u["Name"]: u
+        for u in value(hardening.container_arguments(FACTS, HOST), "HostConfig.Ulimits")
+    }
     assert limits["core"] == {"Name": "core", "Soft": 0, "Hard": 0}
     assert limits["nofile"]["Hard"] == 256
 
@@ -123,7 +151,10 @@ def test_a_limit_that_the_host_cannot_enforce_is_left_out_and_named() -> None:
     body = hardening.container_arguments(FACTS, host)
     assert not {"MemorySwap", "NanoCpus"} & set(body["HostConfig"])
     assert body["HostConfig"]["Memory"] == 1 << 30
-    assert [row.path for row in hardening.missing(host)] == ["HostConfig.MemorySwap", "HostConfig.NanoCpus"]
+    assert [row.path for row in hardening.missing(host)] == [
+        "HostConfig.MemorySwap",
+        "HostConfig.NanoCpus",
+    ]
 
 
 def test_no_cpu_quota_when_none_is_configured() -> None:
@@ -131,7 +162,9 @@ def test_no_cpu_quota_when_none_is_configured() -> None:
     assert "NanoCpus" not in body["HostConfig"]
 
 
-@pytest.mark.parametrize("change", [{"uid": 200001}, {"pids": 65}, {"image_id": "sha256:2"}, {"runtime": "runsc"}])
+@pytest.mark.parametrize(
+    "change", [{"uid": 200001}, {"pids": 65}, {"image_id": "sha256:2"}, {"runtime": "runsc"}]
+)
 def test_the_hash_changes_with_every_fact(change: dict[str, Any]) -> None:
     one = hardening.container_arguments(FACTS, HOST)
     other = hardening.container_arguments(dataclasses.replace(FACTS, **change), HOST)

@@ -36,7 +36,9 @@ def test_another_trust_class_is_another_uid(tmp_path: Path) -> None:
     assert uids.identity("AUTH_a", "user").uid != uids.identity("AUTH_a", "admin").uid
 
 
-def test_a_uid_of_a_forgotten_tenant_is_not_given_again_while_a_later_one_is_known(tmp_path: Path) -> None:
+def test_a_uid_of_a_forgotten_tenant_is_not_given_again_while_a_later_one_is_known(
+    tmp_path: Path,
+) -> None:
     for account in "abc":
         identities(tmp_path).identity(account, "user")
     path = tmp_path / "identities.json"
@@ -63,7 +65,9 @@ def test_an_exhausted_range_says_what_to_raise(tmp_path: Path) -> None:
     assert uids.identity("a", "user").uid == FIRST
 
 
-def test_a_range_that_moved_keeps_old_uids_and_gives_new_ones_from_the_new_range(tmp_path: Path) -> None:
+def test_a_range_that_moved_keeps_old_uids_and_gives_new_ones_from_the_new_range(
+    tmp_path: Path,
+) -> None:
     identities(tmp_path).identity("a", "user")
     moved = identities(tmp_path, FIRST + 500)
     assert moved.identity("a", "user").uid == FIRST
@@ -84,7 +88,9 @@ def test_a_damaged_file_stops_allotment_instead_of_starting_over(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 10), (2**32 - 5, 10)])
-def test_a_range_with_root_or_nobody_in_it_is_refused(tmp_path: Path, first: int, count: int) -> None:
+def test_a_range_with_root_or_nobody_in_it_is_refused(
+    tmp_path: Path, first: int, count: int
+) -> None:
     with pytest.raises(IdentityFault, match="uid_first"):
         identities(tmp_path, first, count).check()
 
@@ -102,7 +108,9 @@ def node(path: Path, name: str, first: int = FIRST, count: int = 100) -> Identit
 
 def test_two_nodes_of_a_machine_that_share_a_range_give_no_uid_twice(tmp_path: Path) -> None:
     uids = [
-        node(tmp_path, name).identity(f"AUTH_{number}", "user").uid for number in range(5) for name in ("one", "two")
+        node(tmp_path, name).identity(f"AUTH_{number}", "user").uid
+        for number in range(5)
+        for name in ("one", "two")
     ]
     assert len(set(uids)) == 10
     node(tmp_path, "one").check()
@@ -123,7 +131,9 @@ def test_a_node_whose_directory_moved_keeps_its_uids(tmp_path: Path) -> None:
     assert node(tmp_path, "new").identity("AUTH_a", "user").uid == uid
 
 
-def test_uids_of_a_file_from_before_there_were_claims_are_claimed_at_the_start(tmp_path: Path) -> None:
+def test_uids_of_a_file_from_before_there_were_claims_are_claimed_at_the_start(
+    tmp_path: Path,
+) -> None:
     entries = [{"account": "AUTH_a", "class": "user", "uid": FIRST}]
     (tmp_path / "identities.json").write_text(json.dumps({"version": 1, "identities": entries}))
     identities(tmp_path).check()

@@ -46,7 +46,9 @@ def write_conf(home: Path, **options: object) -> Path:
         "docker_url": f"unix://{home}/docker.sock", **options,
     }  # fmt: skip
     path = home / "storlet.conf"
-    path.write_text("[sandbox]\n" + "".join(f"{name} = {value}\n" for name, value in values.items()))
+    path.write_text(
+        "[sandbox]\n" + "".join(f"{name} = {value}\n" for name, value in values.items())
+    )
     return path
 
 

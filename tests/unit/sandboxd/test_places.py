@@ -22,7 +22,9 @@ VERSION = "a" * 64
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="sd-", dir="/tmp"))  # short: the path of a socket ends at 107 bytes
+    path = Path(
+        tempfile.mkdtemp(prefix="sd-", dir="/tmp")
+    )  # short: the path of a socket ends at 107 bytes
     yield path
     shutil.rmtree(path)
 
@@ -88,10 +90,15 @@ def test_a_link_in_the_place_of_a_code_directory_is_refused(places: Places) -> N
     before = Path("/etc").stat()
     with pytest.raises(PlaceFault):
         places.make_code_dir("AUTH_a", os.getuid())
-    assert (Path("/etc").stat().st_uid, Path("/etc").stat().st_mode) == (before.st_uid, before.st_mode)
+    assert (Path("/etc").stat().st_uid, Path("/etc").stat().st_mode) == (
+        before.st_uid,
+        before.st_mode,
+    )
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives a directory to another user, which only root may")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="gives a directory to another user, which only root may"
+)
 def test_the_code_directory_belongs_to_the_user_who_asks(places: Places) -> None:
     path = places.make_code_dir("AUTH_a", 4321)
     assert path.stat().st_uid == 4321
@@ -99,7 +106,9 @@ def test_the_code_directory_belongs_to_the_user_who_asks(places: Places) -> None
     assert path.stat().st_uid == 4321, "a tool that runs as root must not take it away from Swift"
 
 
-def test_a_group_socket_appears_only_when_published_and_replaces_the_old_one(places: Places) -> None:
+def test_a_group_socket_appears_only_when_published_and_replaces_the_old_one(
+    places: Places,
+) -> None:
     places.make_sandbox_dirs(KEY)
     path = places.group_socket(KEY, VERSION)
     for _ in range(2):
@@ -122,7 +131,9 @@ def test_adoption_keeps_the_sockets_of_live_groups_only(places: Places) -> None:
     listener, temporary = places.listen_for_invocations(KEY)
     listener.close()
     assert places.keep_group_sockets(KEY, ["a" * 64, "c" * 64]) == {"a" * 64}
-    assert [p.name for p in places.group_socket(KEY, VERSION).parent.iterdir()] == ["a" * 24 + ".sock"]
+    assert [p.name for p in places.group_socket(KEY, VERSION).parent.iterdir()] == [
+        "a" * 24 + ".sock"
+    ]
 
 
 def test_the_request_socket_takes_the_place_of_a_stale_one(places: Places) -> None:
@@ -138,7 +149,12 @@ def test_a_version_must_be_a_real_directory(places: Places) -> None:
     (code_dir / ("a" * 64)).mkdir()
     (code_dir / ("b" * 64)).symlink_to("a" * 64)
     (code_dir / ("c" * 64)).touch()
-    assert [places.has_version("AUTH_a", digit * 64) for digit in "abcd"] == [True, False, False, False]
+    assert [places.has_version("AUTH_a", digit * 64) for digit in "abcd"] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_run_dir_too_long_for_sockets_is_refused_with_the_surplus() -> None:
@@ -172,7 +188,9 @@ def test_clearing_the_run_dir_leaves_nothing_of_ours_and_everything_else(places:
     assert not places.run_dir.exists()
 
 
-def test_a_lock_whose_file_was_removed_meanwhile_is_none(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_whose_file_was_removed_meanwhile_is_none(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``--remove-all`` ends between the other's ``open`` and ``flock``: a third would lock a new file."""
     real = fcntl.flock
 

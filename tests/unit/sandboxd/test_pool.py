@@ -19,7 +19,15 @@ from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd import backoff, pool, process
 from storlet_middleware.sandboxd.cgroups import Cgroups
 from storlet_middleware.sandboxd.sandbox import Sandbox
-from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode, greeting, make_storlet, until, work
+from tests.unit.sandboxd.doubles import (
+    FakeDocker,
+    FakeEngine,
+    FakeNode,
+    greeting,
+    make_storlet,
+    until,
+    work,
+)
 
 MakeNode = Callable[..., FakeNode]
 V1, V2 = "1" * 64, "2" * 64
@@ -53,7 +61,9 @@ def slow_removals(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go.set()
 
 
-def full(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[FakeNode, int]:
+def full(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, **options: object
+) -> tuple[FakeNode, int]:
     """A node with one idle sandbox, which is all that it allows, and the pid of that one."""
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
     monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
@@ -78,7 +88,9 @@ def test_twenty_callers_start_one_sandbox_and_load_once(make_node: MakeNode) -> 
     node.put_code("AUTH_a", V1)
     answers: list[object] = []
     request = messages.Acquire("AUTH_a", make_storlet(version=V1))
-    threads = [threading.Thread(target=lambda: answers.append(node.ask(request))) for _ in range(20)]
+    threads = [
+        threading.Thread(target=lambda: answers.append(node.ask(request))) for _ in range(20)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -132,7 +144,9 @@ def test_a_killed_sandbox_leaves_no_socket_and_no_container(node: FakeNode) -> N
     assert node.status().sandboxes == ()
 
 
-def test_a_sandbox_that_dies_while_docker_is_down_is_replaced_when_docker_is_back(node: FakeNode) -> None:
+def test_a_sandbox_that_dies_while_docker_is_down_is_replaced_when_docker_is_back(
+    node: FakeNode,
+) -> None:
     node.load()
     node.docker.is_down = True
     node.docker.kill()
@@ -179,7 +193,9 @@ def test_a_container_of_somebody_else_with_our_name_is_left_alone(node: FakeNode
     assert len(node.docker.containers) == 1
 
 
-def test_a_supervisor_that_ends_before_hello_is_noticed_before_the_deadline(make_node: MakeNode) -> None:
+def test_a_supervisor_that_ends_before_hello_is_noticed_before_the_deadline(
+    make_node: MakeNode,
+) -> None:
     began = time.monotonic()
     answer = refused(make_node(FakeDocker(behaviour="exits"), start_deadline_seconds=20).load())
     assert "exit code 3" in answer.message
@@ -201,7 +217,10 @@ def test_a_supervisor_that_breaks_the_protocol_is_removed(make_node: MakeNode) -
 def test_a_refused_load_is_told_in_one_line_and_leaves_no_socket(make_node: MakeNode) -> None:
     node = make_node(FakeDocker(behaviour="refuses"))
     answer = refused(node.load())
-    assert (answer.code, answer.message) == ("internal", "the supervisor refused the storlet: not today")
+    assert (answer.code, answer.message) == (
+        "internal",
+        "the supervisor refused the storlet: not today",
+    )
     assert not [path for path in (node.home / "run" / "s").rglob("*") if not path.is_dir()]
 
 
@@ -217,7 +236,9 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
     assert node.docker.starts <= 4
 
 
-def test_the_sandbox_used_longest_ago_makes_room(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_used_longest_ago_makes_room(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
     monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=2)
@@ -244,9 +265,14 @@ def test_a_place_is_free_when_its_sandbox_has_ended_and_docker_removes_it_later(
 
 @pytest.mark.parametrize("reason", ["out of sight", "a kernel of its own", "Docker is behind"])
 def test_a_place_is_free_when_docker_has_removed_its_sandbox(
-    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, slow_removals: threading.Event, reason: str
+    make_node: MakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+    slow_removals: threading.Event,
+    reason: str,
 ) -> None:
-    node, old = full(make_node, monkeypatch, runtime="runsc" if reason == "a kernel of its own" else "runc")
+    node, old = full(
+        make_node, monkeypatch, runtime="runsc" if reason == "a kernel of its own" else "runc"
+    )
     if reason == "out of sight":
         monkeypatch.setattr(process, "kill", Mock(side_effect=ProcessLookupError))
     if reason == "Docker is behind":
@@ -348,7 +374,9 @@ def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
     loaded(node.load("AUTH_b"))
     node.stop()
     node.start()
-    assert greeting(loaded(node.load("AUTH_c")))  # b was idle, for all that the new sandboxd knows since a moment
+    assert greeting(
+        loaded(node.load("AUTH_c"))
+    )  # b was idle, for all that the new sandboxd knows since a moment
     assert [s.account for s in node.status().sandboxes] == ["AUTH_c"]
 
 
@@ -357,7 +385,9 @@ def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
 ) -> None:
     removed: list[set[str]] = []
     monkeypatch.setattr(Cgroups, "sandboxes", lambda _self, _name: {"left"})
-    monkeypatch.setattr(Cgroups, "remove_sandboxes", lambda _self, _name, groups: removed.append(set(groups)))
+    monkeypatch.setattr(
+        Cgroups, "remove_sandboxes", lambda _self, _name, groups: removed.append(set(groups))
+    )
     make_node()
     until(lambda: removed == [{"left"}])
 
@@ -426,7 +456,9 @@ def test_the_next_sandboxd_adopts_running_sandboxes_with_their_groups(node: Fake
         assert greeting(path) == before
         assert node.docker.starts == 1
         connection.setblocking(False)
-        with pytest.raises(BlockingIOError):  # neither an answer nor an end: the running invocation was not disturbed
+        with pytest.raises(
+            BlockingIOError
+        ):  # neither an answer nor an end: the running invocation was not disturbed
             connection.recv(10)
 
 
@@ -473,14 +505,18 @@ def test_an_outdated_sandbox_finishes_its_work_beside_the_new_one(node: FakeNode
     assert greeting(loaded(node.load()))[1] == new
 
 
-def test_an_outdated_sandbox_finishes_its_work_however_often_sandboxd_restarts(node: FakeNode) -> None:
+def test_an_outdated_sandbox_finishes_its_work_however_often_sandboxd_restarts(
+    node: FakeNode,
+) -> None:
     with work(loaded(node.load())) as connection:
         for pids in (7, 8, 9):
             node.stop()
             node.limits["pids"] = pids
             node.start()
             assert greeting(loaded(node.load()))
-            until(lambda: sorted(s.state for s in node.status().sandboxes) == ["draining", "running"])
+            until(
+                lambda: sorted(s.state for s in node.status().sandboxes) == ["draining", "running"]
+            )
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(10)
@@ -559,7 +595,9 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
     assert {sandbox.account for sandbox in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
 
 
-def test_removals_that_take_long_hold_up_no_start(make_node: MakeNode, slow_removals: threading.Event) -> None:
+def test_removals_that_take_long_hold_up_no_start(
+    make_node: MakeNode, slow_removals: threading.Event
+) -> None:
     node = make_node()
     for number in range(7):
         loaded(node.load(f"AUTH_{number}"))

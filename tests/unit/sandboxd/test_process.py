@@ -29,7 +29,9 @@ def test_its_end_is_told_when_it_has_ended(child: subprocess.Popen[bytes]) -> No
     asyncio.run(kill())
 
 
-def test_one_that_has_taken_the_pid_of_another_is_left_alone(child: subprocess.Popen[bytes]) -> None:
+def test_one_that_has_taken_the_pid_of_another_is_left_alone(
+    child: subprocess.Popen[bytes],
+) -> None:
     async def kill() -> None:
         with pytest.raises(ProcessLookupError):
             process.kill(child.pid, lambda: False, lambda: None)

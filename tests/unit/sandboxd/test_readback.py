@@ -144,7 +144,9 @@ WEAKER = [
 
 
 @pytest.mark.parametrize(("path", "old", "new", "row", "text"), WEAKER)
-def test_a_weaker_sandbox_is_named_with_the_row(path: str, old: str, new: str, row: str, text: str) -> None:
+def test_a_weaker_sandbox_is_named_with_the_row(
+    path: str, old: str, new: str, row: str, text: str
+) -> None:
     found = readback.faults(FACTS, changed(path, old, new), HOST)
     assert [fault.partition(": ")[0] for fault in found] == [row]
     assert text in found[0]
@@ -161,7 +163,9 @@ def test_nothing_at_all_is_a_fault_of_nearly_every_check() -> None:
     assert rows == {check.row for check in readback.CHECKS} - {"HostConfig.MaskedPaths"}
 
 
-@pytest.mark.parametrize("files", [dict.fromkeys(GOOD, "\x00garbage �\n" * 9), dict.fromkeys(GOOD, ":"), {"": ""}])
+@pytest.mark.parametrize(
+    "files", [dict.fromkeys(GOOD, "\x00garbage �\n" * 9), dict.fromkeys(GOOD, ":"), {"": ""}]
+)
 def test_garbage_is_a_fault_and_no_error(files: dict[str, str]) -> None:
     assert readback.faults(FACTS, files, HOST)
 
@@ -174,7 +178,9 @@ def test_what_is_not_masked_is_named() -> None:
 
 def test_swap_of_version_2_is_off() -> None:
     files = {**COMMON, **V2, f"{CGROUP}/memory.swap.max": "max\n"}
-    assert readback.faults(FACTS, files, HOST) == ["HostConfig.MemorySwap: swap is without limit, should be 0"]
+    assert readback.faults(FACTS, files, HOST) == [
+        "HostConfig.MemorySwap: swap is without limit, should be 0"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,10 +203,17 @@ def test_no_quota_is_asked_for_when_none_is_configured() -> None:
 
 
 def test_a_class_may_write_where_its_operator_said_so_and_have_its_network() -> None:
-    mounts = (Mount("/srv/out", "/out", is_writable=True), Mount("/srv/in", "/in", is_writable=False))
+    mounts = (
+        Mount("/srv/out", "/out", is_writable=True),
+        Mount("/srv/in", "/in", is_writable=False),
+    )
     facts = dataclasses.replace(FACTS, mounts=mounts, network="storage")
     lines = "170 148 254:0 /srv/out /out rw - ext4 /dev/vda rw\n171 148 254:0 /srv/in /in ro - ext4 /dev/vda rw\n"
-    files = {**GOOD, "/proc/self/mountinfo": MOUNTS + lines, "/proc/net/dev": INTERFACES + "  eth0: 1\n"}
+    files = {
+        **GOOD,
+        "/proc/self/mountinfo": MOUNTS + lines,
+        "/proc/net/dev": INTERFACES + "  eth0: 1\n",
+    }
     assert readback.faults(facts, files, HOST) == []
     files["/proc/self/mountinfo"] = files["/proc/self/mountinfo"].replace("/in ro", "/in rw")
     assert readback.faults(facts, files, HOST) == ["HostConfig.Mounts: /in is writable"]
@@ -211,7 +224,9 @@ def test_a_spare_is_root_with_three_capabilities_until_it_is_assigned() -> None:
     status = STATUS.replace("200000", "0")
     for name in ("CapPrm", "CapEff", "CapBnd"):
         status = status.replace(f"{name}:\t0000000000000000", f"{name}:\t00000000000001c0")
-    mounts = "".join(line + "\n" for line in MOUNTS.splitlines() if " /var/lib/storlets " not in line)
+    mounts = "".join(
+        line + "\n" for line in MOUNTS.splitlines() if " /var/lib/storlets " not in line
+    )
     files = {**GOOD, "/proc/self/status": status, "/proc/self/mountinfo": mounts}
     assert readback.faults(spare, files, HOST) == []
     assert {fault.partition(":")[0] for fault in readback.faults(FACTS, files, HOST)} == {
@@ -231,11 +246,14 @@ def test_a_runtime_with_a_kernel_of_its_own_is_asked_less(runtime: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "is_fine"), [("docker-default (enforce)\n", True), ("unconfined\n", False), ("", False)]
+    ("profile", "is_fine"),
+    [("docker-default (enforce)\n", True), ("unconfined\n", False), ("", False)],
 )
 def test_app_armor_is_compared_where_the_host_has_it(profile: str, *, is_fine: bool) -> None:
     host = {**HOST, "SecurityOptions": ["name=apparmor", "name=seccomp,profile=default"]}
-    assert (readback.faults(FACTS, {**GOOD, "/proc/self/attr/current": profile}, host) == []) is is_fine
+    assert (
+        readback.faults(FACTS, {**GOOD, "/proc/self/attr/current": profile}, host) == []
+    ) is is_fine
 
 
 #: Rows that no file inside can show, each with what shows it instead.
@@ -273,7 +291,11 @@ def test_every_row_of_the_table_is_read_back_or_has_a_reason() -> None:
 
 def test_a_sandbox_tells_its_own_kernels_files() -> None:
     files = inspection.read()
-    assert {"/proc/self/status", "/proc/self/limits", "/proc/self/cgroup"} <= set(files) <= set(inspection.FILES)
+    assert (
+        {"/proc/self/status", "/proc/self/limits", "/proc/self/cgroup"}
+        <= set(files)
+        <= set(inspection.FILES)
+    )
 
 
 @pytest.mark.parametrize("content", [b"\n", b"\xff", b"\0", b"x"])

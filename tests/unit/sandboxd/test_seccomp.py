@@ -27,7 +27,15 @@ SEEN = """
     write
 """
 #: Asked for by honest programs, which do without.
-REFUSED_YET_FINE = {"clone3", "flistxattr", "getxattr", "lgetxattr", "listxattr", "setxattr", "mbind"}
+REFUSED_YET_FINE = {
+    "clone3",
+    "flistxattr",
+    "getxattr",
+    "lgetxattr",
+    "listxattr",
+    "setxattr",
+    "mbind",
+}
 #: Of the groups that Docker's profile allows to everybody, these at least are not for sandboxes.
 ALLOWED_BY_DOCKER = """
     io_cancel io_destroy io_getevents io_setup io_submit memfd_secret mq_open msgget msgsnd msgrcv name_to_handle_at
@@ -83,10 +91,14 @@ def test_clone_makes_no_namespaces_and_clone3_is_not_there() -> None:
     assert (match["index"], match["valueTwo"], match["op"]) == (0, 0, "SCMP_CMP_MASKED_EQ")
     for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
         assert match["value"] & flag
-    assert match["value"] & 0x8000  # CLONE_PARENT: a child beside its maker, whom nobody could blame for it
+    assert (
+        match["value"] & 0x8000
+    )  # CLONE_PARENT: a child beside its maker, whom nobody could blame for it
     threads, fork = 0x3D0F00, 0x1200011
     assert not match["value"] & (threads | fork)
-    assert [(rule["action"], rule["errnoRet"]) for rule in of("clone3")] == [("SCMP_ACT_ERRNO", errno.ENOSYS)]
+    assert [(rule["action"], rule["errnoRet"]) for rule in of("clone3")] == [
+        ("SCMP_ACT_ERRNO", errno.ENOSYS)
+    ]
 
 
 def test_sockets_are_local_unless_there_is_a_network() -> None:
@@ -98,25 +110,34 @@ def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
     """The kernel takes 32 bits of these; whoever sets one above must neither get around a rule nor be refused."""
     for name in ("socket", "socketpair", "ioctl", "personality", "prlimit64", "setpriority"):
         for rule in of(name):
-            assert {(match["op"], match["value"]) for match in rule["args"]} == {("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)}
+            assert {(match["op"], match["value"]) for match in rule["args"]} == {
+                ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
+            }
 
 
 def test_limits_and_priorities_are_set_of_the_caller_only() -> None:
     for indexes, names in seccomp.OWN_ONLY.items():
         for name in names.split():
             (rule,) = of(name)
-            assert [(match["index"], match["valueTwo"]) for match in rule["args"]] == [(index, 0) for index in indexes]
+            assert [(match["index"], match["valueTwo"]) for match in rule["args"]] == [
+                (index, 0) for index in indexes
+            ]
 
 
 def test_a_priority_is_not_set_for_all_of_a_user() -> None:
     """``setpriority(PRIO_USER, 0, 19)`` names nobody and reaches the supervisor."""
     (rule,) = of("setpriority")
-    assert {match["index"]: match["valueTwo"] for match in rule["args"]} == {0: os.PRIO_PROCESS, 1: 0}
+    assert {match["index"]: match["valueTwo"] for match in rule["args"]} == {
+        0: os.PRIO_PROCESS,
+        1: 0,
+    }
 
 
 def test_attributes_of_files_are_as_on_a_file_system_without_them() -> None:
     for name in ("getxattr", "fgetxattr", "listxattr", "setxattr"):
-        assert [(rule["action"], rule["errnoRet"]) for rule in of(name)] == [("SCMP_ACT_ERRNO", errno.ENOTSUP)]
+        assert [(rule["action"], rule["errnoRet"]) for rule in of(name)] == [
+            ("SCMP_ACT_ERRNO", errno.ENOTSUP)
+        ]
 
 
 def test_the_text_is_always_the_same() -> None:

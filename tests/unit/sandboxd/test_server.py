@@ -77,7 +77,9 @@ def test_a_client_that_never_reads_or_sends_holds_up_nobody(node: FakeNode) -> N
         assert node.status().sandboxes == ()
 
 
-def test_the_connection_that_was_silent_longest_makes_room(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_that_was_silent_longest_makes_room(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "CLIENTS_MAX", 3)
     connections = [node.connect() for _ in range(3)]
     for connection in connections:
@@ -90,10 +92,16 @@ def test_the_connection_that_was_silent_longest_makes_room(node: FakeNode, monke
 
 
 def test_all_faults_of_a_load_are_told_at_once(node: FakeNode) -> None:
-    answer = node.ask(messages.Acquire("AUTH_a", make_storlet(name="-rf", main="a\nb", language="cobol")))
+    answer = node.ask(
+        messages.Acquire("AUTH_a", make_storlet(name="-rf", main="a\nb", language="cobol"))
+    )
     assert isinstance(answer, messages.NodeRefused)
     assert answer.code == "bad_request"
-    for part in ("storlet.name begins with '-'", "storlet.main has control characters", "storlet.language"):
+    for part in (
+        "storlet.name begins with '-'",
+        "storlet.main has control characters",
+        "storlet.language",
+    ):
         assert part in answer.message
 
 
@@ -114,7 +122,8 @@ def test_a_version_directory_that_is_a_link_is_refused(node: FakeNode) -> None:
 def test_a_status_too_long_for_a_message_is_cut_and_says_so() -> None:
     group = messages.Group("a" * 64, "storlet", 1, 0, 1, 0, 0.5)
     sandboxes = [
-        messages.Sandbox(f"AUTH_{n}" + 200 * "x", "k", "running", uid=1, groups=20 * (group,)) for n in range(400)
+        messages.Sandbox(f"AUTH_{n}" + 200 * "x", "k", "running", uid=1, groups=20 * (group,))
+        for n in range(400)
     ]
     cut = server.fitting(messages.NodeStatus(sandboxes, {"image": {}}))
     assert len(framing.encode(cut)) <= messages.MESSAGE_MAX

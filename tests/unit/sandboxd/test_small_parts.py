@@ -115,22 +115,35 @@ def test_another_uid_or_gid_is_a_stranger() -> None:
 def test_a_process_that_is_not_process_1_of_a_sandbox_is_a_stranger() -> None:
     identity = Identity("AUTH_a", "user", 200000)
     assert "not process 1" in control.stranger(control.Peer(os.getpid(), 200000, 200000), identity)
-    assert "not process 1" in control.stranger(control.Peer(1, 200000, 200000), identity), "the host's init is none"
+    assert "not process 1" in control.stranger(control.Peer(1, 200000, 200000), identity), (
+        "the host's init is none"
+    )
     assert "gone" in control.stranger(control.Peer(2**22 + 1, 200000, 200000), identity)
 
 
 def test_a_pid_out_of_sight_is_accepted_by_its_uid() -> None:
-    assert control.stranger(control.Peer(0, 200000, 200000), Identity("AUTH_a", "user", 200000)) == ""
+    assert (
+        control.stranger(control.Peer(0, 200000, 200000), Identity("AUTH_a", "user", 200000)) == ""
+    )
 
 
-@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="makes a pid namespace, as root")
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("unshare") is None, reason="makes a pid namespace, as root"
+)
 def test_process_1_of_a_pid_namespace_is_accepted() -> None:
     command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo; read line"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(
+            encoding="ascii"
+        )
         child = int(children.split()[0])
-        assert control.stranger(control.Peer(child, 200000, 200000), Identity("AUTH_a", "user", 200000)) == ""
+        assert (
+            control.stranger(
+                control.Peer(child, 200000, 200000), Identity("AUTH_a", "user", 200000)
+            )
+            == ""
+        )
         process.stdin.close()

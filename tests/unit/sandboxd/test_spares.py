@@ -66,7 +66,9 @@ def test_a_spare_waits_as_root_of_nobody_and_sees_no_code(one: FakeNode) -> None
     assert not list((one.home / "run" / "e").iterdir())
 
 
-def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place(one: FakeNode) -> None:
+def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place(
+    one: FakeNode,
+) -> None:
     (spare,) = waiting(one)
     code_dir = one.put_code("AUTH_a", V1)
     assert greeting(loaded(one.load("AUTH_a", V1)))[0] == V1
@@ -110,7 +112,9 @@ def test_a_given_sandbox_is_removed_with_its_end_and_never_given_again(one: Fake
 
 
 def test_another_class_or_image_gets_no_spare(with_options: MakeNode) -> None:
-    node = with_options("[class:admin]\naccounts = AUTH_a\n[image:AUTH_b]\nimage = example/special:1", prewarmed=1)
+    node = with_options(
+        "[class:admin]\naccounts = AUTH_a\n[image:AUTH_b]\nimage = example/special:1", prewarmed=1
+    )
     await_spares(node, 1)
     (spare,) = waiting(node)
     node.load("AUTH_a", V1)
@@ -158,7 +162,9 @@ def test_a_spare_that_ends_is_replaced(one: FakeNode) -> None:
     assert spare.container not in one.docker.containers
 
 
-def test_a_spare_that_ends_before_it_is_ready_is_none(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spare_that_ends_before_it_is_ready_is_none(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     docker = FakeDocker()
     dead: list[str | None] = []
 
@@ -175,7 +181,9 @@ def test_a_spare_that_ends_before_it_is_ready_is_none(make_node: MakeNode, monke
     await_spares(node, 1)
 
 
-def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(one: FakeNode) -> None:
+def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(
+    one: FakeNode,
+) -> None:
     path = loaded(one.load("AUTH_a", V1))
     before = greeting(path)
     await_spares(one, 1)
@@ -237,7 +245,9 @@ def test_spares_that_nobody_wants_any_more_are_removed_and_given_ones_stay(one: 
     assert loaded(one.load("AUTH_a", V1)) == path
 
 
-def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_work(one: FakeNode) -> None:
+def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_work(
+    one: FakeNode,
+) -> None:
     path = loaded(one.load("AUTH_a", V1))
     await_spares(one, 1)
     (spare,) = waiting(one)

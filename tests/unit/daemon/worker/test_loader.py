@@ -27,7 +27,9 @@ def load_error(folder: Path, text: str, main: str = "faulty.Faulty") -> BaseExce
 
 def test_the_class_of_a_module_is_found_and_its_folder_importable(folder: Path) -> None:
     (folder / "helper_of_it.py").write_text("VALUE = 5\n")
-    (folder / "it.py").write_text("import helper_of_it\nclass It:\n    value = helper_of_it.VALUE\n")
+    (folder / "it.py").write_text(
+        "import helper_of_it\nclass It:\n    value = helper_of_it.VALUE\n"
+    )
     found = load_class(config(folder, "it.It", "it.py"))
     assert getattr(found, "value") == 5  # noqa: B009
     assert sys.path[0] == str(folder)

@@ -55,7 +55,9 @@ def spin(admission: Admission, seconds: float, accounts: list[str], *groups: str
         while time.monotonic() < end:
             claims = [admission.claim(account, group, 1048576) for group in groups]
             waiting = (
-                admission.acquire_together(claims, None) if len(claims) > 1 else admission.acquire(claims[0], None)
+                admission.acquire_together(claims, None)
+                if len(claims) > 1
+                else admission.acquire(claims[0], None)
             )
             try:
                 next(waiting)

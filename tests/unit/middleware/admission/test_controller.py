@@ -103,8 +103,15 @@ def test_waiters_of_a_tenant_go_first_come_first_served(run_dir: Path) -> None:
     assert order == list(range(6))
 
 
-def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(run_dir: Path) -> None:
-    one = new(run_dir, admission__queue="2048", admission__queue_per_tenant="2048", admission__invocations="100")
+def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(
+    run_dir: Path,
+) -> None:
+    one = new(
+        run_dir,
+        admission__queue="2048",
+        admission__queue_per_tenant="2048",
+        admission__invocations="100",
+    )
     before = [take(one) for _ in range(50)]
 
     def refused(number: int) -> StorletError | None:
@@ -218,7 +225,9 @@ def test_a_wait_ends_in_429_at_the_own_share_and_else_in_503(run_dir: Path) -> N
 
 
 def test_queues_are_bounded_for_a_tenant_and_for_the_node(run_dir: Path) -> None:
-    one = new(run_dir, admission__invocations="1", admission__queue_per_tenant="2", admission__queue="3")
+    one = new(
+        run_dir, admission__invocations="1", admission__queue_per_tenant="2", admission__queue="3"
+    )
     slot = take(one)
     tasks = [spawn(take, one, name) for name in ("a", "a", "b")]
     eventlet.sleep(0.01)
@@ -256,7 +265,11 @@ def test_retry_after_grows_with_the_queue_and_with_what_runs_take(
 
 def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:
     one = new(run_dir, node__memory="100M", limits__memory_bytes="100M")
-    held = [take(one, "a", "x", 40 * MIB), take(one, "a", "x", 40 * MIB), take(one, "b", "x", 40 * MIB)]
+    held = [
+        take(one, "a", "x", 40 * MIB),
+        take(one, "a", "x", 40 * MIB),
+        take(one, "b", "x", 40 * MIB),
+    ]
     assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None
     held[1].release()
     assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None, "the group still runs"
@@ -293,7 +306,11 @@ def test_a_table_that_is_right_is_left_as_it_is(run_dir: Path) -> None:
     slot = take(new(run_dir))
     shared_table.create(path, os.getgid())
     after = path.stat()
-    assert (after.st_ino, after.st_mode & 0o777, after.st_size) == (before.st_ino, 0o660, shared_table.SIZE)
+    assert (after.st_ino, after.st_mode & 0o777, after.st_size) == (
+        before.st_ino,
+        0o660,
+        shared_table.SIZE,
+    )
     assert usage(run_dir) == {"a": (1, 0)}
     slot.release()
 
@@ -333,7 +350,9 @@ def test_without_a_table_a_process_counts_for_itself_and_says_so_once(tmp_path: 
     waiting.wait().release()
 
 
-def test_a_table_that_comes_later_or_anew_has_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_comes_later_or_anew_has_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("storlet_middleware.admission.controller._REOPEN_SECONDS", 0.0)
     one, path = new(tmp_path), tmp_path / shared_table.FILE_NAME
     slot = take(one)
@@ -348,7 +367,9 @@ def test_a_table_that_comes_later_or_anew_has_what_runs(tmp_path: Path, monkeypa
     assert open_descriptors() == before + 2, "the file and its mapping, once"
 
 
-def test_a_locked_table_does_not_stop_anybody_for_long(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_table_does_not_stop_anybody_for_long(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its holder was stopped at the worst moment."""
     monkeypatch.setattr("storlet_middleware.admission.controller._LOCKED_OUT_SECONDS", 0.2)
     one, stopped = new(run_dir), Table.claim(run_dir / shared_table.FILE_NAME)
@@ -366,7 +387,10 @@ def test_a_locked_table_does_not_stop_anybody_for_long(run_dir: Path, monkeypatc
 
 def test_garbage_in_a_region_is_no_error(run_dir: Path) -> None:
     """What a process was about to write when it was killed, and worse."""
-    other, one = Table.claim(run_dir / shared_table.FILE_NAME), new(run_dir, invocation__queue_seconds="0.01")
+    other, one = (
+        Table.claim(run_dir / shared_table.FILE_NAME),
+        new(run_dir, invocation__queue_seconds="0.01"),
+    )
     for seed in range(200):
         garbage = random.Random(seed).randbytes(shared_table._ROW.size * 3)  # noqa: S311 - the same each time
         other._bytes[4096 + 64 : 4096 + 64 + len(garbage)] = garbage
@@ -377,7 +401,9 @@ def test_garbage_in_a_region_is_no_error(run_dir: Path) -> None:
     take(one).release()
 
 
-def test_a_region_is_free_again_when_its_owner_lets_go(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_is_free_again_when_its_owner_lets_go(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shared_table, "REGIONS", 2)
     path = run_dir / shared_table.FILE_NAME
     tables = [Table.claim(path), Table.claim(path)]
@@ -430,7 +456,9 @@ def test_all_are_taken_or_none(run_dir: Path) -> None:
     assert (usage(run_dir), one._groups) == ({}, {})
 
 
-def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(run_dir: Path) -> None:
+def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(
+    run_dir: Path,
+) -> None:
     one, order = new(run_dir), []
     slots = take_together(one, 4)
 
@@ -474,7 +502,8 @@ def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path
 def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:
     one = new(run_dir)
     with pytest.raises(
-        TenantBusy, match=r"share of this node's invocations, 4,.*for 5 storlets that run at the same time"
+        TenantBusy,
+        match=r"share of this node's invocations, 4,.*for 5 storlets that run at the same time",
     ):
         take_together(one, 5)
     assert usage(run_dir) == {}
@@ -488,7 +517,14 @@ class Process:
 
     def __init__(self, conf: Path) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.unit.middleware.admission.admission_process", str(conf)],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "tests.unit.middleware.admission.admission_process",
+                str(conf),
+            ],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
             stdin=subprocess.PIPE,
@@ -528,8 +564,12 @@ def processes(run_dir: Path) -> Iterator[Callable[..., list[Process]]]:
 
     def start(count: int, **options: Any) -> list[Process]:
         conf = run_dir / "storlet.conf"
-        section = "\n".join(f"{key} = {value}" for key, value in {"invocations": 8, **options}.items())
-        conf.write_text(f"[sandbox]\nrun_dir = {run_dir}\n[admission]\n{section}\n[invocation]\nqueue_seconds = 20\n")
+        section = "\n".join(
+            f"{key} = {value}" for key, value in {"invocations": 8, **options}.items()
+        )
+        conf.write_text(
+            f"[sandbox]\nrun_dir = {run_dir}\n[admission]\n{section}\n[invocation]\nqueue_seconds = 20\n"
+        )
         made.extend(Process(conf) for _ in range(count))
         return made
 
@@ -540,7 +580,9 @@ def processes(run_dir: Path) -> Iterator[Callable[..., list[Process]]]:
 
 def test_processes_count_together(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
     one, two = processes(2)
-    assert [one.ask("try a"), two.ask("try a"), one.ask("try a"), two.ask("try a")] == ["taken a"] * 4
+    assert [one.ask("try a"), two.ask("try a"), one.ask("try a"), two.ask("try a")] == [
+        "taken a"
+    ] * 4
     assert [one.ask("try a"), two.ask("try a")] == ["full a"] * 2
     assert two.ask("try b") == "taken b"
     assert usage(run_dir) == {"a": (4, 0), "b": (1, 0)}
@@ -566,7 +608,9 @@ def test_a_slot_goes_to_whoever_waits_longest_in_any_process(
     assert usage(run_dir) == {}
 
 
-def test_what_a_killed_process_held_comes_back(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+def test_what_a_killed_process_held_comes_back(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
     one, two = processes(2, invocations=2)
     assert [one.ask("try a"), one.ask("try b")] == ["taken a", "taken b"]
     one.tell("take c")
@@ -580,7 +624,9 @@ def test_what_a_killed_process_held_comes_back(run_dir: Path, processes: Callabl
     assert two.ask("try a") == "taken a"
 
 
-def test_waiters_of_a_stopped_process_hold_up_nobody(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+def test_waiters_of_a_stopped_process_hold_up_nobody(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
     one, two = processes(2, invocations=1)
     assert two.ask("try a") == "taken a"
     one.tell("take b")
@@ -596,7 +642,9 @@ def test_waiters_of_a_stopped_process_hold_up_nobody(run_dir: Path, processes: C
     assert one.hear(2) == "taken b"
 
 
-def test_never_more_than_the_bounds_whoever_comes(run_dir: Path, processes: Callable[..., list[Process]]) -> None:
+def test_never_more_than_the_bounds_whoever_comes(
+    run_dir: Path, processes: Callable[..., list[Process]]
+) -> None:
     """Three processes take and free as quickly as they can; the table never shows more than the node runs."""
     started = processes(3, invocations=6)
     for process in started:
@@ -628,7 +676,9 @@ def test_who_needs_two_at_a_time_gets_them_beside_others_who_need_one(
     assert usage(run_dir) == {}
 
 
-def test_a_flood_of_long_runs_does_not_hold_up_a_newcomer(processes: Callable[..., list[Process]]) -> None:
+def test_a_flood_of_long_runs_does_not_hold_up_a_newcomer(
+    processes: Callable[..., list[Process]],
+) -> None:
     flood, other = processes(2, invocations=64)
     flood.tell(*(["take a"] * 200))
     assert [flood.hear() for _ in range(32)] == ["taken a"] * 32

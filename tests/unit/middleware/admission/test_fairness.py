@@ -82,7 +82,9 @@ def test_the_last_eighth_is_for_those_who_have_nothing() -> None:
 
 @pytest.mark.parametrize("invocations", [1, 2, 3, 8])
 def test_small_nodes_run_as_many_as_they_may(invocations: int) -> None:
-    made = load(*(row(chr(97 + index), 1) for index in range(invocations - 1)), invocations=invocations)
+    made = load(
+        *(row(chr(97 + index), 1) for index in range(invocations - 1)), invocations=invocations
+    )
     assert made.obstacle(claim("z")) is None
     made.count([row("z", 1)])
     assert made.obstacle(claim("y")) is Obstacle.NODE
@@ -103,7 +105,9 @@ def test_memory_is_shared_like_places() -> None:
 
 
 def test_the_last_eighth_of_the_memory_is_kept_too() -> None:
-    made = load(row("a", 1, group="1", memory=7 * GIB), row("b", 1, group="1", weight=9), memory=8 * GIB)
+    made = load(
+        row("a", 1, group="1", memory=7 * GIB), row("b", 1, group="1", weight=9), memory=8 * GIB
+    )
     assert made.obstacle(claim("b", "2", memory=GIB // 2, weight=9)) is Obstacle.NODE
     made = load(row("a", 1, group="1", memory=7 * GIB), memory=8 * GIB)
     assert made.obstacle(claim("c")) is None
@@ -111,19 +115,34 @@ def test_the_last_eighth_of_the_memory_is_kept_too() -> None:
 
 def test_a_group_larger_than_the_node_runs_alone() -> None:
     assert load(memory=GIB).obstacle(claim("a", memory=2 * GIB)) is None
-    assert load(row("b", 1, memory=1), memory=GIB).obstacle(claim("a", memory=2 * GIB)) is Obstacle.NODE
-    assert load(row("a", 1, memory=2 * GIB), memory=GIB).obstacle(claim("b", memory=1)) is Obstacle.NODE
+    assert (
+        load(row("b", 1, memory=1), memory=GIB).obstacle(claim("a", memory=2 * GIB))
+        is Obstacle.NODE
+    )
+    assert (
+        load(row("a", 1, memory=2 * GIB), memory=GIB).obstacle(claim("b", memory=1))
+        is Obstacle.NODE
+    )
 
 
 def test_who_has_least_for_its_weight_goes_first_then_who_came_first() -> None:
-    made = load(row("a", 3, 5, oldest=1), row("b", 1, 2, oldest=3), row("c", 0, 2, oldest=4), row("d", 0, 1, oldest=2))
+    made = load(
+        row("a", 3, 5, oldest=1),
+        row("b", 1, 2, oldest=3),
+        row("c", 0, 2, oldest=4),
+        row("d", 0, 1, oldest=2),
+    )
     assert order(made) == "dcbcbaaaaa"
     made = load(row("a", 2, 9, weight=4), row("b", 1, 9, oldest=1), invocations=16)
     assert order(made).startswith("aab")
 
 
 def test_within_a_tenant_the_oldest_goes_first_whatever_its_group_and_process() -> None:
-    made = load(row("a", 0, 1, group="1", oldest=3), row("a", 0, 1, group="2", oldest=1), row("a", 0, 1, oldest=2))
+    made = load(
+        row("a", 0, 1, group="1", oldest=3),
+        row("a", 0, 1, group="2", oldest=1),
+        row("a", 0, 1, oldest=2),
+    )
     groups = []
     while (turn := made.next()) is not None:
         groups.append(turn.claim.group[:1])
@@ -132,7 +151,11 @@ def test_within_a_tenant_the_oldest_goes_first_whatever_its_group_and_process() 
 
 
 def test_who_cannot_go_holds_up_nobody_else() -> None:
-    made = load(row("a", 32, 5, oldest=1), row("b", 0, 1, oldest=9, memory=100 * GIB), row("c", 0, 2, oldest=10))
+    made = load(
+        row("a", 32, 5, oldest=1),
+        row("b", 0, 1, oldest=9, memory=100 * GIB),
+        row("c", 0, 2, oldest=10),
+    )
     assert order(made) == "cc"
 
 
@@ -158,7 +181,10 @@ def test_shares_hold_and_nothing_stands_idle_whoever_comes() -> None:
     running = dict.fromkeys(weights, 0)
     served = dict.fromkeys(weights, 0)
     for _ in range(3000):
-        made = load(*(row(letter, running[letter], 50, weight=weights[letter]) for letter in weights), invocations=32)
+        made = load(
+            *(row(letter, running[letter], 50, weight=weights[letter]) for letter in weights),
+            invocations=32,
+        )
         for letter in order(made):
             running[letter] += 1
             served[letter] += 1
@@ -171,9 +197,18 @@ def test_shares_hold_and_nothing_stands_idle_whoever_comes() -> None:
 
 @pytest.mark.parametrize(
     ("mean", "waiting", "running", "seconds"),
-    [(0.0, 0, 32, 1), (5.0, 0, 32, 1), (5.0, 63, 32, 10), (5.0, 511, 32, 60), (0.2, 31, 32, 1), (20.0, 1, 1, 40)],
+    [
+        (0.0, 0, 32, 1),
+        (5.0, 0, 32, 1),
+        (5.0, 63, 32, 10),
+        (5.0, 511, 32, 60),
+        (0.2, 31, 32, 1),
+        (20.0, 1, 1, 40),
+    ],
 )
-def test_retry_after_is_what_the_queue_will_take(mean: float, waiting: int, running: int, seconds: int) -> None:
+def test_retry_after_is_what_the_queue_will_take(
+    mean: float, waiting: int, running: int, seconds: int
+) -> None:
     made = load(row("a", running, waiting, mean=mean))
     assert made.retry_after(name("a"), Obstacle.SHARE, NOW) == seconds
 
@@ -182,5 +217,8 @@ def test_what_still_runs_tells_how_long_it_takes() -> None:
     made = load(row("a", 2, 1, began=NOW - 8))
     assert made.retry_after(name("a"), Obstacle.SHARE, NOW) == 8
     assert (
-        load(row("a", 1, began=NOW - 9), row("b", 1, 3, began=NOW - 3)).retry_after(name("c"), Obstacle.NODE, NOW) == 12
+        load(row("a", 1, began=NOW - 9), row("b", 1, 3, began=NOW - 3)).retry_after(
+            name("c"), Obstacle.NODE, NOW
+        )
+        == 12
     )

@@ -56,13 +56,22 @@ def read(*pieces: bytes) -> bytes:
 
 def test_every_split_of_the_bytes_decodes_to_the_same_frames() -> None:
     encoder = frames.Encoder(64)
-    body = encoder.pad() + encoder.message(frames.START, START) + encoder.data(b"") + encoder.data(b"abc")
+    body = (
+        encoder.pad()
+        + encoder.message(frames.START, START)
+        + encoder.data(b"")
+        + encoder.data(b"abc")
+    )
     body += encoder.pad() + encoder.data(b"log", frames.LOG) + encoder.message(frames.DONE, OK)
     whole = decode([body])
     assert [kind for kind, _ in whole] == [frames.START, frames.DATA, frames.LOG, frames.DONE]
     for at in range(len(body) + 1):
         assert decode([body[:at], body[at:]]) == whole
-    assert [event for event in decode([body[at : at + 1] for at in range(len(body))]) if event[0] == frames.DONE]
+    assert [
+        event
+        for event in decode([body[at : at + 1] for at in range(len(body))])
+        if event[0] == frames.DONE
+    ]
 
 
 @pytest.mark.parametrize("pending", [0, 1, 5, 58, 59, 60, 63, 64, 65, 1000])

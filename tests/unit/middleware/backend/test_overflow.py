@@ -103,7 +103,9 @@ def result_of(answer: Any) -> tuple[bytes, RemoteResult]:
 
 
 @pytest.mark.usefixtures("full")
-def test_a_full_node_answers_with_plain_data_in_mode_proxy(send_request: Callable[..., Any], node: Node) -> None:
+def test_a_full_node_answers_with_plain_data_in_mode_proxy(
+    send_request: Callable[..., Any], node: Node
+) -> None:
     assert send_request("proxy").body == b"hello"
     before = open_descriptors()
     answer = send_request("proxy")
@@ -219,11 +221,15 @@ def full_nodes(swift: FakeSwift, times: int, answer: Callable[[Any], Any]) -> li
 
 
 def plain(request: Any) -> Any:
-    return Response(status=200, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"hello")
+    return Response(
+        status=200, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"hello"
+    )
 
 
 def refused(request: Any) -> Any:
-    return Response(status=409, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"full")
+    return Response(
+        status=409, request=request, headers={"X-Backend-Storlet-Refusal": "full"}, body=b"full"
+    )
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Storlet-Range": "bytes=1-2"}])
@@ -251,7 +257,9 @@ def test_an_invocation_is_queued_at_a_replica_if_all_are_full(
         if len(given) == 1:
             return refused(request)
         headers = {"X-Backend-Storlet-Run": "1", "Content-Type": "text/plain"}
-        return Response(status=200, request=request, headers=headers, app_iter=iter([frame(b"HELLO", done=OK)]))
+        return Response(
+            status=200, request=request, headers=headers, app_iter=iter([frame(b"HELLO", done=OK)])
+        )
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = nodes
     answer = proxy.call("GET", "c/o", RUN)
@@ -300,7 +308,9 @@ def test_an_invocation_at_the_proxy_is_queued_at_the_proxys_node(
 
 
 @pytest.mark.usefixtures("full")
-def test_a_put_without_a_slot_stores_nothing(make_proxy: Callable[..., Proxy], swift: FakeSwift) -> None:
+def test_a_put_without_a_slot_stores_nothing(
+    make_proxy: Callable[..., Proxy], swift: FakeSwift
+) -> None:
     proxy = make_proxy(upper, **SMALL)
     answer = proxy.call("PUT", "c/new", RUN, body=b"hello")
     assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "node.busy", "1")
@@ -330,8 +340,14 @@ def test_tasks_killed_while_queued_leave_nothing_counted(
     make_proxy: Callable[..., Proxy], full: Full, short_dir: Path, swift: FakeSwift
 ) -> None:
     proxy = make_proxy(upper, **SMALL | {"invocation__queue_seconds": "20"})
-    waiting = [spawn(proxy.call, "GET", "c/o", RUN | {"X-Storlet-Run-On-Proxy": ""}) for _ in range(3)]
-    assert wait_until(lambda: eventlet.sleep(0.01) or sum(one.waiting for one in snapshot(short_dir).values()) == 3)
+    waiting = [
+        spawn(proxy.call, "GET", "c/o", RUN | {"X-Storlet-Run-On-Proxy": ""}) for _ in range(3)
+    ]
+    assert wait_until(
+        lambda: (
+            eventlet.sleep(0.01) or sum(one.waiting for one in snapshot(short_dir).values()) == 3
+        )
+    )
     for task in waiting:
         task.kill()
     assert sum(one.waiting for one in snapshot(short_dir).values()) == 0

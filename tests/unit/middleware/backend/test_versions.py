@@ -34,7 +34,9 @@ def description(**changes: Any) -> dict[str, str]:
     """The headers of a description; a change to ``None`` removes a key."""
     headers = BackendInvocation("tx-1", VERSION, {}, (), False, GULP).to_headers() or {}
     count, text = headers[HEADER].split(" ", 1)
-    message = {key: value for key, value in (json.loads(text) | changes).items() if value is not None}
+    message = {
+        key: value for key, value in (json.loads(text) | changes).items() if value is not None
+    }
     return {HEADER: f"{count} {json.dumps(message)}"}
 
 
@@ -57,7 +59,9 @@ def send(node: Node, short_dir: Path) -> Iterator[Callable[..., Any]]:
 
     def send(of_node: type[ObjectNode], changes: dict[str, Any], **headers: str) -> Any:
         at = of_node(ObjectServer(path), make_config(short_dir), logger)
-        given = description(**changes) | {key.replace("_", "-"): text for key, text in headers.items()}
+        given = description(**changes) | {
+            key.replace("_", "-"): text for key, text in headers.items()
+        }
         return Request.blank("/sda/1/AUTH_test/c/o", headers=given).get_response(at)
 
     yield send

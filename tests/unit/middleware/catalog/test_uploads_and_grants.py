@@ -14,7 +14,15 @@ from storlet_middleware.errors import BadRequest
 from storlet_middleware.filter import filter_factory
 from storlet_middleware.wsgi import caller, grants
 from storlet_middleware.wsgi.context import AuthorizationChain
-from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Memcache, Node, Proxy, authorize
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    STORLET_HEADERS,
+    FakeSwift,
+    Memcache,
+    Node,
+    Proxy,
+    authorize,
+)
 
 Make = Callable[..., Proxy]
 RUN = {"X-Run-Storlet": "up.py"}
@@ -49,7 +57,9 @@ def test_all_faults_of_an_upload_come_in_one_answer(proxy: Proxy, swift: FakeSwi
     assert "bad.py" not in swift.containers["storlet"].objects
 
 
-@pytest.mark.parametrize("name", ["sub/up.py", "..%2Fup.py", ".up.py", "-up.py", "a%2Cb.py", "a%0Ab.py"])
+@pytest.mark.parametrize(
+    "name", ["sub/up.py", "..%2Fup.py", ".up.py", "-up.py", "a%2Cb.py", "a%0Ab.py"]
+)
 def test_names_that_could_leave_a_directory_are_refused(proxy: Proxy, name: str) -> None:
     assert proxy.call("PUT", f"storlet/{name}", STORLET_HEADERS, body=b"x").status == 400
 
@@ -59,11 +69,17 @@ def test_names_that_could_leave_a_directory_are_refused(proxy: Proxy, name: str)
     [
         ({}, "Dependency-Version"),
         (
-            {"X-Object-Meta-Storlet-Dependency-Version": "1", "X-Object-Meta-Storlet-Dependency-Permissions": "9"},
+            {
+                "X-Object-Meta-Storlet-Dependency-Version": "1",
+                "X-Object-Meta-Storlet-Dependency-Permissions": "9",
+            },
             "octal",
         ),
         (
-            {"X-Object-Meta-Storlet-Dependency-Version": "1", "X-Object-Meta-Storlet-Dependency-Permissions": "0077"},
+            {
+                "X-Object-Meta-Storlet-Dependency-Version": "1",
+                "X-Object-Meta-Storlet-Dependency-Permissions": "0077",
+            },
             "rw",
         ),
     ],
@@ -93,11 +109,15 @@ def test_what_arrives_as_a_copy_is_checked_too(
 @pytest.mark.parametrize("link", [{"X-Symlink-Target": "c/o"}, {"X-Object-Manifest": "c/o"}])
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_code_cannot_be_uploaded_as_a_link(proxy: Proxy, method: str, link: dict[str, str]) -> None:
-    assert proxy.call(method, "storlet/up.py", {**STORLET_HEADERS, **link}).error == "registration.invalid"
+    assert (
+        proxy.call(method, "storlet/up.py", {**STORLET_HEADERS, **link}).error
+        == "registration.invalid"
+    )
 
 
 @pytest.mark.parametrize(
-    "link", [{"Content_Location": "/v1/AUTH_other/storlet/up.py"}, {"X_Object_Manifest": "secret/part"}]
+    "link",
+    [{"Content_Location": "/v1/AUTH_other/storlet/up.py"}, {"X_Object_Manifest": "secret/part"}],
 )
 @pytest.mark.parametrize("is_dependency", [False, True])
 def test_code_is_not_read_through_a_link_with_rights_that_the_tenant_does_not_have(
@@ -105,12 +125,20 @@ def test_code_is_not_read_through_a_link_with_rights_that_the_tenant_does_not_ha
 ) -> None:
     swift.put("c", "o", b"hello")
     swift.put(
-        "dependency", "d.bin", b"d", X_Object_Meta_Storlet_Dependency_Version="1", **(link if is_dependency else {})
+        "dependency",
+        "d.bin",
+        b"d",
+        X_Object_Meta_Storlet_Dependency_Version="1",
+        **(link if is_dependency else {}),
     )
     swift.put_storlet(X_Object_Meta_Storlet_Dependency="d.bin", **({} if is_dependency else link))
     answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "up.py"})
     assert (answer.status, answer.error) == (422, "storlet.load")
-    assert not [seen for seen in swift.requests("GET") if "/storlet/" in seen.path or "/dependency/" in seen.path]
+    assert not [
+        seen
+        for seen in swift.requests("GET")
+        if "/storlet/" in seen.path or "/dependency/" in seen.path
+    ]
 
 
 def test_code_in_a_container_with_versions_is_no_link(proxy: Proxy, swift: FakeSwift) -> None:
@@ -123,7 +151,9 @@ def test_code_in_a_container_with_versions_is_no_link(proxy: Proxy, swift: FakeS
 def test_a_copy_inherits_the_declaration_of_its_source_unless_it_is_fresh(proxy: Proxy) -> None:
     headers = {"Destination": "/storlet/up.py"}
     assert proxy.call("COPY", "storlet/up.py", headers).status == 204
-    assert proxy.call("COPY", "storlet/up.py", {**headers, "X-Fresh-Metadata": "true"}).status == 400
+    assert (
+        proxy.call("COPY", "storlet/up.py", {**headers, "X-Fresh-Metadata": "true"}).status == 400
+    )
 
 
 @pytest.mark.parametrize("copy_from", ["nocontainer", "c/none", "%ff/x"])
@@ -169,7 +199,12 @@ def test_one_round_trip_reads_what_is_known_of_a_storlet_and_of_its_container(
     remembering.memcache.on_get.append(lambda: trips.append(1))
     # What Swift remembers of the container says that nobody but the owner may read it.
     key = f"container/{ACCOUNT}/storlet"
-    remembering.memcache.values[key] = {"status": 200, "read_acl": "somebody", "meta": {}, "sysmeta": {}}
+    remembering.memcache.values[key] = {
+        "status": 200,
+        "read_acl": "somebody",
+        "meta": {},
+        "sysmeta": {},
+    }
     swift.containers["c"].read = "somebody"
     assert remembering.call("GET", "c/o", RUN, user="somebody").status == 200
     assert remembering.call("GET", "c/o", RUN, user="stranger").error == "access.denied"
@@ -183,7 +218,10 @@ def test_where_there_is_one_server_the_objects_container_is_read_with_the_storle
     """Of several the one that is asked may have what it took while another was away."""
     remembering.memcache.memcache_servers = servers
     remembering.call("GET", "c/o", RUN)
-    key, known = f"container/{ACCOUNT}/c", {"status": 200, "read_acl": "", "meta": {}, "sysmeta": {}}
+    key, known = (
+        f"container/{ACCOUNT}/c",
+        {"status": 200, "read_acl": "", "meta": {}, "sysmeta": {}},
+    )
     remembering.memcache.values[key] = known
     seen: dict[str, Any] = {}
     remembering.call("GET", "c/o", RUN, environ={"swift.infocache": seen})
@@ -191,7 +229,9 @@ def test_where_there_is_one_server_the_objects_container_is_read_with_the_storle
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
-def test_a_write_forgets_what_was_remembered(remembering: Proxy, swift: FakeSwift, method: str) -> None:
+def test_a_write_forgets_what_was_remembered(
+    remembering: Proxy, swift: FakeSwift, method: str
+) -> None:
     remembering.call("GET", "c/o", RUN)
     remembering.call(method, "storlet/up.py", STORLET_HEADERS)
     remembering.call("GET", "c/o", RUN)
@@ -206,9 +246,13 @@ def test_a_copy_onto_a_storlet_forgets_too(remembering: Proxy, swift: FakeSwift)
     assert heads(swift) == 2
 
 
-def test_a_header_of_another_account_does_not_hide_a_write_from_its_own(remembering: Proxy, swift: FakeSwift) -> None:
+def test_a_header_of_another_account_does_not_hide_a_write_from_its_own(
+    remembering: Proxy, swift: FakeSwift
+) -> None:
     remembering.call("GET", "c/o", RUN)
-    remembering.call("PUT", "storlet/up.py", {**STORLET_HEADERS, "Destination-Account": "AUTH_other"}, body=b"x")
+    remembering.call(
+        "PUT", "storlet/up.py", {**STORLET_HEADERS, "Destination-Account": "AUTH_other"}, body=b"x"
+    )
     remembering.call("GET", "c/o", RUN)
     assert heads(swift) == 2
 
@@ -228,7 +272,9 @@ def test_a_write_during_a_look_up_is_never_remembered(remembering: Proxy, swift:
     assert heads(swift) == before + 1
 
 
-def test_while_a_write_is_under_way_nothing_is_remembered(remembering: Proxy, swift: FakeSwift) -> None:
+def test_while_a_write_is_under_way_nothing_is_remembered(
+    remembering: Proxy, swift: FakeSwift
+) -> None:
     path = f"/v1/{ACCOUNT}/storlet/up.py"
     seen: list[int] = []
 
@@ -260,7 +306,9 @@ def test_a_write_that_swift_does_while_its_answer_is_read_counts_until_then(
     assert heads(swift) == 2
 
 
-def test_a_changed_storlet_or_dependency_is_another_version(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+def test_a_changed_storlet_or_dependency_is_another_version(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Dependency="a.txt")
     dependency = swift.put("dependency", "a.txt", b"one")
     dependency.headers["X-Object-Meta-Storlet-Dependency-Version"] = "1"
@@ -272,7 +320,9 @@ def test_a_changed_storlet_or_dependency_is_another_version(proxy: Proxy, swift:
 
 
 @pytest.mark.parametrize("fault", ["missing", "invalid"])
-def test_a_dependency_that_cannot_be_used_is_the_tenants_fault(proxy: Proxy, swift: FakeSwift, fault: str) -> None:
+def test_a_dependency_that_cannot_be_used_is_the_tenants_fault(
+    proxy: Proxy, swift: FakeSwift, fault: str
+) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Dependency="a.txt,b.txt")
     if fault == "invalid":
         swift.put("dependency", "a.txt", b"one")
@@ -289,12 +339,16 @@ def test_a_dependency_that_cannot_be_used_is_the_tenants_fault(proxy: Proxy, swi
 def granted(proxy: Proxy, swift: FakeSwift) -> Proxy:
     """test:bob may read c through up.py, and may run the storlets."""
     swift.containers["storlet"].read = "test:bob"
-    answer = proxy.call("POST", "c", {"X-Storlet-Container-Read": "test:bob", "X-Storlet-Name": "up.py"})
+    answer = proxy.call(
+        "POST", "c", {"X-Storlet-Container-Read": "test:bob", "X-Storlet-Name": "up.py"}
+    )
     assert answer.status == 204
     return proxy
 
 
-def test_a_grant_opens_the_container_through_the_storlet_only(granted: Proxy, swift: FakeSwift) -> None:
+def test_a_grant_opens_the_container_through_the_storlet_only(
+    granted: Proxy, swift: FakeSwift
+) -> None:
     swift.put_storlet("other.py")
     swift.containers["c"].objects["o"].headers["X-Object-Meta-Secret"] = "x"
     assert granted.call("GET", "c/o", user="test:bob").status == 403
@@ -305,7 +359,9 @@ def test_a_grant_opens_the_container_through_the_storlet_only(granted: Proxy, sw
     assert "X-Object-Meta-Secret" not in answer.headers
 
 
-def test_a_grant_is_listed_for_the_owner_only_and_can_be_taken_back(granted: Proxy, swift: FakeSwift) -> None:
+def test_a_grant_is_listed_for_the_owner_only_and_can_be_taken_back(
+    granted: Proxy, swift: FakeSwift
+) -> None:
     swift.containers["c"].read = "test:bob"
     assert granted.call("HEAD", "c").headers["X-Storlet-Container-Read"] == "test:bob=up.py"
     assert "X-Storlet-Container-Read" not in granted.call("HEAD", "c", user="test:bob").headers
@@ -316,13 +372,17 @@ def test_a_grant_is_listed_for_the_owner_only_and_can_be_taken_back(granted: Pro
     assert swift.containers["c"].sysmeta == {}
 
 
-def test_who_reads_through_a_grant_learns_nothing_of_the_object_from_a_refusal(granted: Proxy) -> None:
+def test_who_reads_through_a_grant_learns_nothing_of_the_object_from_a_refusal(
+    granted: Proxy,
+) -> None:
     answer = granted.call("GET", "c/o", {**RUN, "If-None-Match": "*"}, user="test:bob")
     assert answer.status == 304
     assert not {"Etag", "Last-Modified"} & set(answer.headers)
 
 
-def test_a_grant_does_not_let_write_or_open_another_container(granted: Proxy, swift: FakeSwift) -> None:
+def test_a_grant_does_not_let_write_or_open_another_container(
+    granted: Proxy, swift: FakeSwift
+) -> None:
     swift.put("d", "o", b"secret")
     extra = {**RUN, "X-Storlet-Extra-Resources": "/d/o"}
     assert granted.call("GET", "c/o", extra, user="test:bob").status == 403
@@ -373,9 +433,16 @@ def test_a_manifest_or_symlink_opens_only_what_was_granted_for_this_accounts_sto
         ({"X-Storlet-Name": "x"}, "missing a mandatory header"),
         ({"X-Storlet-Container-Read": "a,b", "X-Storlet-Name": "x"}, "mulformed"),
         ({"X-Storlet-Container-Read": "a b", "X-Storlet-Name": "x"}, "mulformed"),
-        ({"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x", "X-Storlet-Foo": "1"}, "X-Storlet-Foo: unknown"),
         (
-            {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x", "X-Remove-Storlet-Container-Read": "b"},
+            {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x", "X-Storlet-Foo": "1"},
+            "X-Storlet-Foo: unknown",
+        ),
+        (
+            {
+                "X-Storlet-Container-Read": "a",
+                "X-Storlet-Name": "x",
+                "X-Remove-Storlet-Container-Read": "b",
+            },
             "both gives and takes back",
         ),
     ],
@@ -391,12 +458,16 @@ def test_storlet_containers_take_no_grants(proxy: Proxy) -> None:
     assert b"cannot be a storlet container" in proxy.call("POST", "storlet", headers).data
 
 
-def test_only_an_owner_gives_grants_although_swift_lets_others_post(proxy: Proxy, swift: FakeSwift) -> None:
+def test_only_an_owner_gives_grants_although_swift_lets_others_post(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     def lets_all(request: Any) -> None:
         """As an account ACL of read-write: may post, is no owner."""
 
     headers = {"X-Storlet-Container-Read": "test:eve", "X-Storlet-Name": "up.py"}
-    answer = proxy.call("POST", "c", headers, user="test:eve", environ={"swift.authorize": lets_all})
+    answer = proxy.call(
+        "POST", "c", headers, user="test:eve", environ={"swift.authorize": lets_all}
+    )
     assert (answer.status, answer.error) == (403, "access.denied")
     assert swift.containers["c"].sysmeta == {}
 
@@ -408,7 +479,11 @@ def test_a_grant_on_a_container_that_is_missing_is_404_with_a_whole_answer(proxy
 
 
 def test_other_settings_of_the_same_post_are_kept(proxy: Proxy, swift: FakeSwift) -> None:
-    headers = {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x", "X-Container-Read": "test:bob"}
+    headers = {
+        "X-Storlet-Container-Read": "a",
+        "X-Storlet-Name": "x",
+        "X-Container-Read": "test:bob",
+    }
     assert proxy.call("POST", "c", headers).status == 204
     assert swift.containers["c"].read == "test:bob"
 
@@ -419,7 +494,12 @@ def test_a_container_takes_only_so_many_grants(proxy: Proxy) -> None:
         assert proxy.call("POST", "c", grant).status == 204
     more = {"X-Storlet-Container-Read": "one", "X-Storlet-Name": "more"}
     assert proxy.call("POST", "c", more).status == 400
-    assert proxy.call("POST", "c", {"X-Remove-Storlet-Container-Read": "u0", "X-Storlet-Name": "s"}).status == 204
+    assert (
+        proxy.call(
+            "POST", "c", {"X-Remove-Storlet-Container-Read": "u0", "X-Storlet-Name": "s"}
+        ).status
+        == 204
+    )
     assert proxy.call("POST", "c", more).status == 204
 
 
@@ -428,7 +508,9 @@ def test_a_grant_that_no_header_can_hold_is_refused() -> None:
         grants.stored(("u" * 4000, "s"), is_given=True)
 
 
-@pytest.mark.parametrize("value", ["", "{", "[1]", '{"a": 1}', "[1,2,3]", "null", '["test:eve", "up.py"]'])
+@pytest.mark.parametrize(
+    "value", ["", "{", "[1]", '{"a": 1}', "[1,2,3]", "null", '["test:eve", "up.py"]']
+)
 def test_a_value_that_is_not_the_grant_grants_nothing(value: str) -> None:
     grant = ("test:bob", "up.py")
     (header,) = grants.stored(grant, is_given=True)
@@ -461,7 +543,9 @@ def test_the_user_is_who_the_auth_middleware_says(environ: dict[str, Any], user:
 
 
 def test_a_signed_url_runs_no_storlet(proxy: Proxy, node: Node) -> None:
-    answer = proxy.call("GET", "c/o", RUN, user=".wsgi.tempurl", environ={"swift.authorize": lambda _: None})
+    answer = proxy.call(
+        "GET", "c/o", RUN, user=".wsgi.tempurl", environ={"swift.authorize": lambda _: None}
+    )
     assert answer.status == 401
     assert node.workers.runs == []
 
@@ -474,7 +558,12 @@ def test_every_fault_of_the_paste_section_and_the_file_is_told_at_start(tmp_path
     path.write_text("[limits]\nmemori_bytes = 1\npids = x\n")
     with pytest.raises(ConfigError) as caught:
         filter_factory({}, role="proxi", rol="x", storlet_conf_path=str(path))
-    for part in ("unknown option rol; did you mean role?", "role = proxi", "did you mean memory_bytes?", "pids = x"):
+    for part in (
+        "unknown option rol; did you mean role?",
+        "role = proxi",
+        "did you mean memory_bytes?",
+        "pids = x",
+    ):
         assert part in str(caught.value)
 
 

@@ -15,7 +15,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from swift.common.middleware import listing_formats, slo, staticweb, symlink, tempauth, versioned_writes
+from swift.common.middleware import (
+    listing_formats,
+    slo,
+    staticweb,
+    symlink,
+    tempauth,
+    versioned_writes,
+)
 from swift.common.middleware.s3api import etree
 from swift.common.middleware.s3api.s3api import ListingEtagMiddleware, S3ApiMiddleware
 from swift.common.swob import Request, Response
@@ -34,7 +41,13 @@ SHOWN: Final = {"hash": "", "bytes": 0, "content_type": "application/octet-strea
 
 def entry(name: str, **more: Any) -> dict[str, Any]:
     """As a container server lists it."""
-    return {"name": name, "hash": SECRET, "bytes": 4711, "content_type": "secret/type", "last_modified": DATE} | more
+    return {
+        "name": name,
+        "hash": SECRET,
+        "bytes": 4711,
+        "content_type": "secret/type",
+        "last_modified": DATE,
+    } | more
 
 
 class Containers:
@@ -74,7 +87,9 @@ class Containers:
 class Asked:
     """``hides`` that keeps what it is asked."""
 
-    def __init__(self, covers: Callable[[Entry], bool] = lambda entry: entry.name.startswith("secret")) -> None:
+    def __init__(
+        self, covers: Callable[[Entry], bool] = lambda entry: entry.name.startswith("secret")
+    ) -> None:
         self.entries: list[Entry] = []
         self._covers = covers
 
@@ -143,7 +158,9 @@ def formats(app: Any) -> Any:
 
 def ask(app: Any, path: str = "/v1/a/c", method: str = "GET", **headers: str) -> Any:
     request = Request.blank(
-        path, method=method, headers={key.replace("_", "-"): value for key, value in headers.items()}
+        path,
+        method=method,
+        headers={key.replace("_", "-"): value for key, value in headers.items()},
     )
     return request.get_response(app)
 
@@ -167,7 +184,9 @@ def test_a_covered_entry_keeps_its_name_and_date_and_loses_all_else() -> None:
 
 
 def test_a_listing_with_nothing_to_hide_passes_byte_by_byte() -> None:
-    swift = Containers(c=b'[ {"name": "open", "hash": "h", "bytes": 1, "content_type": "t", "last_modified": "d"} ]')
+    swift = Containers(
+        c=b'[ {"name": "open", "hash": "h", "bytes": 1, "content_type": "t", "last_modified": "d"} ]'
+    )
     answer = ask(ours(swift, Asked()))
     assert answer.body == swift.listings["c"]
     assert answer.headers["Content-Length"] == str(len(swift.listings["c"]))
@@ -203,7 +222,9 @@ def test_a_link_tells_where_it_leads_and_nothing_of_it_when_it_is_hidden() -> No
     target = "symlink_target=faraway/secret%20%C3%BC; symlink_target_account=b"
     far = f"{EMPTY}; {target}; symlink_target_etag={SECRET}; symlink_target_bytes=4711"
     asked = Asked(lambda entry: entry.leads_to == ("b", "faraway", "secret \u00fc"))
-    hidden, shown = filtered_listing([entry("l", hash=far, bytes=0), entry("m", hash=near, bytes=0)], asked)
+    hidden, shown = filtered_listing(
+        [entry("l", hash=far, bytes=0), entry("m", hash=near, bytes=0)], asked
+    )
     assert hidden == {"name": "l", "last_modified": DATE, **SHOWN}
     assert shown["symlink_path"] == "/v1/a/c/o"
     assert asked.entries[1].leads_to == ("a", "c", "o")
@@ -263,7 +284,15 @@ def test_versions_of_a_covered_object_keep_what_names_them() -> None:
             continue
         assert SECRET not in json.dumps(item)
         assert item["bytes"] == 0
-        assert item.keys() == {"name", "hash", "bytes", "content_type", "last_modified", "version_id", "is_latest"}
+        assert item.keys() == {
+            "name",
+            "hash",
+            "bytes",
+            "content_type",
+            "last_modified",
+            "version_id",
+            "is_latest",
+        }
     kinds = {item["content_type"] for item in listing if item["name"] == "secret"}
     assert kinds == {"application/octet-stream", "application/x-deleted;swift_versions_deleted=1"}
     assert {each.version_id for each in asked.entries if each.name == "secret null"} == {"null"}
@@ -410,7 +439,9 @@ def test_every_format_hides_wherever_listing_formats_stands(kind: str, is_left: 
     assert answer.status_int == 200
     assert answer.content_length == len(answer.body)
     text = answer.body.decode()
-    assert text.count(SECRET) == text.count("secret/type") == text.count("4711") == (kind != "plain")
+    assert (
+        text.count(SECRET) == text.count("secret/type") == text.count("4711") == (kind != "plain")
+    )
     if kind == "json":
         assert [item.get("name") for item in json.loads(text)] == ["a", None, "secret \u00fc&"]
     elif kind == "plain":
@@ -476,7 +507,9 @@ def s3(path: str, swift: Containers, hides: Callable[[Entry], bool]) -> Any:
     """A request to ``s3api tempauth ours slo ...``, signed by its rules (version 2)."""
     app = over(_s3, ours(right_of_us(swift), hides))
     resource, _, query = path.partition("?")
-    signed = [word for word in query.split("&") if word.partition("=")[0] in ("versions", "uploadId")]
+    signed = [
+        word for word in query.split("&") if word.partition("=")[0] in ("versions", "uploadId")
+    ]
     date = formatdate(time.time(), usegmt=True)
     words = f"GET\n\n\n{date}\n{resource}" + ("?" + "&".join(signed) if signed else "")
     signature = base64.b64encode(hmac.digest(b"testing", words.encode(), "sha1")).decode()
@@ -505,13 +538,19 @@ def test_s3_lists_a_covered_object_without_etag_and_size(query: str) -> None:
     root = elements(s3(f"/bucket{query}", Containers(c=S3_LISTING), Asked()), "ListBucketResult")
     first, second = root.findall("./Contents")
     assert (first.find("./ETag").text, first.find("./Size").text) == (f'"{SECRET}"', "4711")
-    assert (second.find("./Key").text, second.find("./ETag").text, second.find("./Size").text) == ("secret", '""', "0")
+    assert (second.find("./Key").text, second.find("./ETag").text, second.find("./Size").text) == (
+        "secret",
+        '""',
+        "0",
+    )
     assert second.find("./LastModified").text == "2024-05-06T07:08:10.000Z"
 
 
 def test_s3_pages_go_on_after_a_covered_object() -> None:
     listing = [entry(f"secret{number}") for number in range(3)]
-    root = elements(s3("/bucket?list-type=2&max-keys=2", Containers(c=listing), Asked()), "ListBucketResult")
+    root = elements(
+        s3("/bucket?list-type=2&max-keys=2", Containers(c=listing), Asked()), "ListBucketResult"
+    )
     assert root.find("./IsTruncated").text == "true"
     assert base64.b64decode(root.find("./NextContinuationToken").text) == b"secret1"
 
@@ -522,7 +561,11 @@ def test_s3_lists_versions_and_delete_markers() -> None:
         (each.find("./Key").text, each.find("./ETag").text, each.find("./Size").text)
         for each in root.findall("./Version")
     }
-    assert versions == {("open", f'"{SECRET}"', "4711"), ("secret", '""', "0"), ("secret null", '""', "0")}
+    assert versions == {
+        ("open", f'"{SECRET}"', "4711"),
+        ("secret", '""', "0"),
+        ("secret null", '""', "0"),
+    }
     (marker,) = root.findall("./DeleteMarker")
     assert marker.find("./Key").text == "secret"
     assert marker.find("./IsLatest").text == "false"

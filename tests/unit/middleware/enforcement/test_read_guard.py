@@ -16,7 +16,13 @@ from storlet_middleware.enforcement.read_guard import moves_bytes
 from storlet_middleware.enforcement.segments import own_request
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
 from storlet_middleware.wsgi.operation import parse
-from storlet_middleware.wsgi.swift_paths import Read, archived_name, may_be_archived, of_path, of_url
+from storlet_middleware.wsgi.swift_paths import (
+    Read,
+    archived_name,
+    may_be_archived,
+    of_path,
+    of_url,
+)
 from tests.unit.middleware.rules_pipeline import Judge, Pipeline, allows_but
 
 COVERED = "AUTH_a/closed/o"
@@ -50,7 +56,9 @@ def assert_given(answer: Any, body: bytes | None = None) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_the_filter_decided_about_is_not_asked_about_again(swift: Pipeline, method: str) -> None:
+def test_what_the_filter_decided_about_is_not_asked_about_again(
+    swift: Pipeline, method: str
+) -> None:
     judge = Judge(COVERED)
     assert_given(swift.guarded(judge, method, "closed/o"))
     assert judge.asked == []
@@ -97,18 +105,26 @@ def test_rules_that_cannot_be_known_refuse(swift: Pipeline) -> None:
     judge = Judge()
     judge.error = RulesUnavailable("the rules cannot be read")
     answer = swift.guarded(judge, "GET", "open/link")
-    assert (answer.status, answer.refusal, answer.guard.refused) == (503, judge.error, [judge.error])
+    assert (answer.status, answer.refusal, answer.guard.refused) == (
+        503,
+        judge.error,
+        [judge.error],
+    )
     assert dict(answer.headers)["Retry-After"] == "5"
 
 
 def test_what_the_same_rules_storlet_reads_is_not_refused(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     assert_given(swift.guarded(Judge(COVERED), "GET", "open/link", under="hide"), SECRET)
-    assert_refused(swift.guarded(Judge(COVERED, rule="other"), "GET", "open/link", under="hide"), "other")
+    assert_refused(
+        swift.guarded(Judge(COVERED, rule="other"), "GET", "open/link", under="hide"), "other"
+    )
 
 
 def test_a_rule_of_the_same_name_in_another_account_is_another_rule(swift: Pipeline) -> None:
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"})
+    swift.request(
+        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
+    )
     assert_refused(swift.guarded(Judge("AUTH_b/closed/o"), "GET", "open/link", under="hide"))
 
 
@@ -116,8 +132,12 @@ def test_a_rule_of_the_same_name_in_another_account_is_another_rule(swift: Pipel
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-1"}, {"If-None-Match": ETAG}, {"If-Match": "other"}])
-def test_a_link_to_a_covered_object_is_refused(swift: Pipeline, method: str, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers", [{}, {"Range": "bytes=0-1"}, {"If-None-Match": ETAG}, {"If-Match": "other"}]
+)
+def test_a_link_to_a_covered_object_is_refused(
+    swift: Pipeline, method: str, headers: dict[str, str]
+) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     assert_refused(swift.guarded(Judge(COVERED), method, "open/link", headers))
 
@@ -130,7 +150,9 @@ def test_a_link_to_what_is_not_covered_is_followed(swift: Pipeline) -> None:
 
 
 def test_a_link_to_a_link_and_to_another_account_is_refused(swift: Pipeline) -> None:
-    swift.request("PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"})
+    swift.request(
+        "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
+    )
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/first"})
     judge = Judge("AUTH_b/closed/o")
     assert_refused(swift.guarded(judge, "GET", "open/link"))
@@ -144,7 +166,9 @@ def test_names_in_any_script_are_asked_about_as_text(swift: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("etag", [ETAG, "0" * 32])
-def test_a_static_link_to_a_covered_object_is_not_made_and_its_etag_not_told(swift: Pipeline, etag: str) -> None:
+def test_a_static_link_to_a_covered_object_is_not_made_and_its_etag_not_told(
+    swift: Pipeline, etag: str
+) -> None:
     headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": etag}
     answer = swift.guarded(Judge(COVERED), "PUT", "open/link", headers)
     assert_refused(answer)
@@ -154,20 +178,28 @@ def test_a_static_link_to_a_covered_object_is_not_made_and_its_etag_not_told(swi
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline, method: str) -> None:
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG})
+    swift.request(
+        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
+    )
     shown = swift.guarded(Judge(), method, "open/link?symlink=get")
     assert dict(shown.headers)["X-Symlink-Target-Etag"] == ETAG
     assert_refused(swift.guarded(Judge(COVERED), method, "open/link?symlink=get"))
 
 
 def test_a_static_link_to_a_static_link_does_not_tell_the_last_ones_etag(swift: Pipeline) -> None:
-    swift.request("PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG})
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "open/first", "X-Symlink-Target-Etag": ETAG})
+    swift.request(
+        "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
+    )
+    swift.request(
+        "PUT", "open/link", {"X-Symlink-Target": "open/first", "X-Symlink-Target-Etag": ETAG}
+    )
     assert_refused(swift.guarded(Judge(COVERED), "GET", "open/link?symlink=get"))
 
 
 def test_a_post_to_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline) -> None:
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG})
+    swift.request(
+        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
+    )
     answer = swift.guarded(Judge(), "POST", "open/link")
     assert (answer.status, dict(answer.headers)["X-Symlink-Target-Etag"]) == (307, ETAG)
     assert_refused(swift.guarded(Judge(COVERED), "POST", "open/link"))
@@ -182,7 +214,14 @@ def make_slo(swift: Pipeline) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(
-    "query", ["", "?multipart-manifest=get", "?multipart-manifest=get&format=raw", "?part-number=1", "?part-number=2"]
+    "query",
+    [
+        "",
+        "?multipart-manifest=get",
+        "?multipart-manifest=get&format=raw",
+        "?part-number=1",
+        "?part-number=2",
+    ],
 )
 def test_a_large_object_with_a_covered_segment_is_refused_before_its_first_byte(
     swift: Pipeline, method: str, query: str
@@ -196,7 +235,13 @@ def test_a_large_object_with_a_covered_segment_is_refused_before_its_first_byte(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(
-    "headers", [{"Range": "bytes=0-1"}, {"Range": "bytes=90-"}, {"If-Match": "x"}, {"If-None-Match": '"ETAG"'}]
+    "headers",
+    [
+        {"Range": "bytes=0-1"},
+        {"Range": "bytes=90-"},
+        {"If-Match": "x"},
+        {"If-None-Match": '"ETAG"'},
+    ],
 )
 def test_parts_and_conditions_of_a_large_object_tell_nothing(
     swift: Pipeline, method: str, headers: dict[str, str]
@@ -250,7 +295,9 @@ def test_a_part_that_is_no_manifest_any_more_may_have_held_anything(swift: Pipel
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
 
 
-def test_more_than_can_be_looked_through_is_refused(swift: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_looked_through_is_refused(
+    swift: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
     assert_given(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
@@ -262,7 +309,9 @@ def test_more_than_can_be_looked_through_is_refused(swift: Pipeline, monkeypatch
     assert answer.refusal.code == "backend.failed"
 
 
-def test_a_manifest_that_is_replaced_meanwhile_is_not_taken_for_the_one_that_leaves(swift: Pipeline) -> None:
+def test_a_manifest_that_is_replaced_meanwhile_is_not_taken_for_the_one_that_leaves(
+    swift: Pipeline,
+) -> None:
     make_slo(swift)
 
     class Replacing(Judge):
@@ -310,7 +359,9 @@ def test_a_manifest_in_a_covered_objects_place_is_no_way_to_learn_its_etag(
 def test_a_manifest_with_heartbeats_names_the_rule_in_swifts_own_words(swift: Pipeline) -> None:
     """202 has gone out before anything is looked at."""
     manifest = json.dumps([{"path": "/closed/o"}]).encode()
-    answer = swift.guarded(Judge(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest)
+    answer = swift.guarded(
+        Judge(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest
+    )
     assert answer.status == 202
     assert b"closed/o, 403 Forbidden (hide)" in answer.body
     assert "slo" not in swift.store.boxes["AUTH_a/open"].objects
@@ -346,7 +397,9 @@ def test_a_dynamic_large_object_of_what_is_not_covered_is_given(swift: Pipeline)
     assert judge.asked == ["AUTH_a/open/*", "AUTH_a/open/seg-1", "AUTH_a/open/seg-2"]
 
 
-def test_a_dynamic_large_object_of_what_may_be_archived_versions_is_refused(swift: Pipeline) -> None:
+def test_a_dynamic_large_object_of_what_may_be_archived_versions_is_refused(
+    swift: Pipeline,
+) -> None:
     swift.request("PUT", "open/001o/1640995200.00000", body=SECRET)
     for prefix in ("0", "001o", "001o/1640995200.00000"):
         swift.request("PUT", "open/dlo", {"X-Object-Manifest": f"open/{prefix}"})
@@ -387,7 +440,9 @@ def test_a_body_of_which_nothing_was_read_is_closed(swift: Pipeline) -> None:
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
-def copies(source: str, target: str, query: str = "") -> list[tuple[str, str, dict[str, str], tuple[str, str, str]]]:
+def copies(
+    source: str, target: str, query: str = ""
+) -> list[tuple[str, str, dict[str, str], tuple[str, str, str]]]:
     """Both ways to ask for a copy, with what the filter decides about."""
     container, name = source.split("/", 1)
     decided = ("AUTH_a", container, name)
@@ -417,13 +472,17 @@ def test_a_copy_of_what_leads_to_a_covered_object_is_refused(swift: Pipeline, ki
 
 def test_a_copy_of_a_manifest_that_names_a_covered_object_is_refused(swift: Pipeline) -> None:
     make_slo(swift)
-    for method, path, headers, decided in copies("open/slo", "open/copy", "?multipart-manifest=get"):
+    for method, path, headers, decided in copies(
+        "open/slo", "open/copy", "?multipart-manifest=get"
+    ):
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
         assert "copy" not in swift.store.boxes["AUTH_a/open"].objects
 
 
 def test_a_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline) -> None:
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG})
+    swift.request(
+        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
+    )
     for method, path, headers, decided in copies("open/link", "open/copy", "?symlink=get"):
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
 
@@ -431,10 +490,19 @@ def test_a_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline)
 def test_the_target_of_a_copy_is_no_way_to_learn_its_sources_etag(swift: Pipeline) -> None:
     """The filter lets a storlet read the source; a HEAD of it is for the link that the target would be."""
     swift.request("PUT", "open/empty")
-    headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": "0" * 32, "X-Copy-From": "open/empty"}
+    headers = {
+        "X-Symlink-Target": "closed/o",
+        "X-Symlink-Target-Etag": "0" * 32,
+        "X-Copy-From": "open/empty",
+    }
     for under in (None, "hide"):
         answer = swift.guarded(
-            Judge(COVERED), "PUT", "open/link", headers, decided=("AUTH_a", "closed", "o"), under=under
+            Judge(COVERED),
+            "PUT",
+            "open/link",
+            headers,
+            decided=("AUTH_a", "closed", "o"),
+            under=under,
         )
         assert_refused(answer)
         assert ETAG.encode() not in answer.body
@@ -470,12 +538,16 @@ def test_a_link_to_a_covered_object_with_versions_is_refused(versioned: Pipeline
     assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", "open/link"))
 
 
-def test_an_old_version_is_decided_about_and_not_the_current_one_that_it_consists_of(versioned: Pipeline) -> None:
+def test_an_old_version_is_decided_about_and_not_the_current_one_that_it_consists_of(
+    versioned: Pipeline,
+) -> None:
     """The version that is asked for is an SLO of the object in its own place."""
     versioned.slo("closed/v", "open/o")
     old = version_of(versioned.request("HEAD", "closed/v"))
     versioned.request("PUT", "closed/v", body=b"public")
-    assert_given(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"), b"public")
+    assert_given(
+        versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"), b"public"
+    )
     hidden = next(
         kept
         for kept in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects.values()
@@ -485,7 +557,9 @@ def test_an_old_version_is_decided_about_and_not_the_current_one_that_it_consist
     assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"))
 
 
-def test_a_part_that_is_read_as_a_version_of_its_own_is_asked_about_as_anything(versioned: Pipeline) -> None:
+def test_a_part_that_is_read_as_a_version_of_its_own_is_asked_about_as_anything(
+    versioned: Pipeline,
+) -> None:
     """Swift reads manifests in a version's manifest with the client's ``version-id``."""
     versioned.slo("closed/v", "open/o")
     version = version_of(versioned.request("HEAD", "closed/v"))
@@ -505,7 +579,9 @@ def test_a_part_that_is_read_as_a_version_of_its_own_is_asked_about_as_anything(
 def test_a_version_made_the_current_one_does_not_tell_its_etag(versioned: Pipeline) -> None:
     old = version_of(versioned.request("PUT", "closed/v", body=SECRET))
     versioned.request("PUT", "closed/v", body=b"new")
-    answer = versioned.guarded(Judge("AUTH_a/closed/v"), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"})
+    answer = versioned.guarded(
+        Judge("AUTH_a/closed/v"), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
+    )
     assert_refused(answer)
     assert versioned.request("GET", "closed/v").body == b"new"
     told = versioned.guarded(Judge(), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"})
@@ -551,7 +627,9 @@ def test_a_hidden_version_behind_a_version_is_asked_about(versioned: Pipeline) -
     """A link can name what no request can, and what Swift follows with its own right it may read."""
     versioned.request("PUT", "closed/w", body=SECRET)
     hidden = next(
-        name for name in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects if name.startswith("\0w\0")
+        name
+        for name in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects
+        if name.startswith("\0w\0")
     )
     target = quote(f"\0versions\0closed/{hidden}")
     versioned.request("PUT", "open/second", {"X-Symlink-Target": target})
@@ -574,7 +652,9 @@ def test_a_version_behind_a_version_of_what_may_be_read_is_read(versioned: Pipel
 # --- archived versions (X-Versions-Location) --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["o", "a/b c", "é", "x" * 200, "y" * 4095, "z" * 5000, "1640995200.00000"])
+@pytest.mark.parametrize(
+    "name", ["o", "a/b c", "é", "x" * 200, "y" * 4095, "z" * 5000, "1640995200.00000"]
+)
 def test_names_of_archived_versions_are_recognised(name: str) -> None:
     raw = name.encode().decode("latin-1")
     made = VersionedWritesContext(None, None)._build_versions_object_name(raw, 1640995200)
@@ -614,10 +694,14 @@ def test_an_archived_version_is_asked_about_as_of_any_container(swift: Pipeline)
     assert_given(swift.guarded(Judge("AUTH_a/closed/other"), "GET", "open/slo"), SECRET)
 
 
-@pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"])
+@pytest.mark.parametrize(
+    "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
+)
 def test_settings_that_move_bytes_are_named(header: str) -> None:
     def found(method: str, value: str) -> str | None:
-        operation = parse(Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ)
+        operation = parse(
+            Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ
+        )
         assert operation is not None
         return moves_bytes(operation)
 

@@ -45,7 +45,9 @@ class Seen:
         return caller_of(self.environ)
 
 
-def send(app: Any, seen: Seen, headers: Mapping[str, str] | None = None, path: str = PATH, **more: Any) -> Caller:
+def send(
+    app: Any, seen: Seen, headers: Mapping[str, str] | None = None, path: str = PATH, **more: Any
+) -> Caller:
     environ = {"swift.infocache": {}, **more.pop("environ", {})}
     request = Request.blank(path, environ=environ, headers=headers or {}, **more)
     answer = request.get_response(app)
@@ -82,7 +84,9 @@ def without(*names: str) -> dict[str, str]:
 
 def test_keystone_says_user_project_domain_and_roles() -> None:
     caller = keystone(IDENTITY)
-    assert caller == Caller(user="ada", project="ward", domain="Default", roles=frozenset({"Researcher", "member"}))
+    assert caller == Caller(
+        user="ada", project="ward", domain="Default", roles=frozenset({"Researcher", "member"})
+    )
 
 
 def test_a_token_of_version_2_has_its_domain_in_its_header() -> None:
@@ -101,7 +105,9 @@ def test_a_token_of_version_2_has_its_domain_in_its_header() -> None:
         (("X-Roles",), "roles", frozenset()),
     ],
 )
-def test_what_keystone_does_not_say_is_missing(missing: tuple[str, ...], fact: str, value: Any) -> None:
+def test_what_keystone_does_not_say_is_missing(
+    missing: tuple[str, ...], fact: str, value: Any
+) -> None:
     caller = keystone(without(*missing))
     assert getattr(caller, fact) == value
     assert not caller.is_anonymous
@@ -121,7 +127,9 @@ def test_roles_of_a_service_token_are_not_the_callers() -> None:
 
 
 def test_with_a_bad_service_token_nobody_is_logged_in() -> None:
-    assert keystone(IDENTITY | {"X-Service-Identity-Status": "Invalid"}) == Caller(is_anonymous=True)
+    assert keystone(IDENTITY | {"X-Service-Identity-Status": "Invalid"}) == Caller(
+        is_anonymous=True
+    )
 
 
 @pytest.mark.parametrize("status", [None, "Invalid", "confirmed"])
@@ -171,7 +179,9 @@ def test_without_a_token_nobody_is_logged_in() -> None:
     assert temp_auth({}) == Caller(is_anonymous=True)
 
 
-@pytest.mark.parametrize("headers", [IDENTITY, {"X-Remote-User": "test:ada"}, {"Remote-User": "test:ada"}])
+@pytest.mark.parametrize(
+    "headers", [IDENTITY, {"X-Remote-User": "test:ada"}, {"Remote-User": "test:ada"}]
+)
 def test_headers_of_keystone_are_nothing_to_tempauth(headers: dict[str, str]) -> None:
     assert temp_auth(headers) == Caller(is_anonymous=True)
     caller = temp_auth(headers | {"X-Auth-Token": "AUTH_tk1"})
@@ -198,9 +208,19 @@ def test_a_signed_url() -> None:
 def test_a_form() -> None:
     seen = Seen()
     expires, folder = int(time.time()) + 60, f"/v1/{ACCOUNT}/c/"
-    signature = hmac.new(b"key", f"{folder}\n\n1000\n1\n{expires}".encode(), hashlib.sha256).hexdigest()
-    fields = {"max_file_size": "1000", "max_file_count": "1", "expires": str(expires), "signature": signature}
-    parts = [f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
+    signature = hmac.new(
+        b"key", f"{folder}\n\n1000\n1\n{expires}".encode(), hashlib.sha256
+    ).hexdigest()
+    fields = {
+        "max_file_size": "1000",
+        "max_file_count": "1",
+        "expires": str(expires),
+        "signature": signature,
+    }
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in fields.items()
+    ]
     file = '--x\r\nContent-Disposition: form-data; name="f"; filename="o.csv"\r\nContent-Type: text/csv\r\n\r\ndata\r\n--x--\r\n'
     body = "".join([*parts, file]).encode()
     app = formpost.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
@@ -219,7 +239,10 @@ def test_container_sync(tmp_path: Any) -> None:
     app = right(tempauth.filter_factory({}, user_test_ada="key")(seen))
     headers = {"X-Container-Sync-Auth": f"REALM nonce {signature}", "X-Auth-Token": "AUTH_tk1"}
     assert send(app, seen, headers, method="PUT") == Caller(is_signed=True)
-    assert "x-container-sync-auth" not in request_facts.of_request(seen.environ, "PUT", "c", "o").headers
+    assert (
+        "x-container-sync-auth"
+        not in request_facts.of_request(seen.environ, "PUT", "c", "o").headers
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,7 +259,9 @@ def test_container_sync(tmp_path: Any) -> None:
         ({"HTTP_X_CONTAINER_SYNC_AUTH": "a b c", "swift.source": "FP"}, False, False),
     ],
 )
-def test_who_is_signed_and_who_is_swift_itself(environ: dict[str, Any], is_signed: bool, is_own: bool) -> None:
+def test_who_is_signed_and_who_is_swift_itself(
+    environ: dict[str, Any], is_signed: bool, is_own: bool
+) -> None:
     assert (is_signed_request(environ), is_swifts_own(environ)) == (is_signed, is_own)
     caller = caller_of(environ)
     assert caller.is_signed == is_signed
@@ -259,7 +284,14 @@ def test_nothing_is_looked_up() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["X-Auth-Token", "X-Storage-Token", "X-Service-Token", "Authorization", "Cookie", "X-Amz-Security-Token"],
+    [
+        "X-Auth-Token",
+        "X-Storage-Token",
+        "X-Service-Token",
+        "Authorization",
+        "Cookie",
+        "X-Amz-Security-Token",
+    ],
 )
 def test_rules_do_not_see_what_would_log_somebody_in(name: str) -> None:
     facts = facts_of(headers={name: "a secret", "X-Wanted": "yes"})
@@ -267,7 +299,9 @@ def test_rules_do_not_see_what_would_log_somebody_in(name: str) -> None:
     assert facts.headers["x-wanted"] == "yes"
 
 
-@pytest.mark.parametrize("name", ["temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature"])
+@pytest.mark.parametrize(
+    "name", ["temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature"]
+)
 def test_rules_do_not_see_signatures(name: str) -> None:
     facts = facts_of(f"{PATH}?{name}=a-secret&format=json")
     assert "a-secret" not in repr(facts)
@@ -276,7 +310,11 @@ def test_rules_do_not_see_signatures(name: str) -> None:
 
 def test_headers_by_name_in_any_case_and_language() -> None:
     facts = facts_of(
-        headers={"X-CoLour": "grün".encode().decode("latin-1"), "Content-Type": "Text/CSV", "Content-Length": "7"}
+        headers={
+            "X-CoLour": "grün".encode().decode("latin-1"),
+            "Content-Type": "Text/CSV",
+            "Content-Length": "7",
+        }
     )
     read = TABLE["header"].read
     assert read(facts, "x-colour") == "grün"
@@ -299,7 +337,9 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     # A Monday, 00:01:59 UTC.
     moment = calendar.timegm((2024, 1, 1, 0, 1, 59))
     real = time.gmtime
-    monkeypatch.setattr(time, "gmtime", lambda seconds=None: real(moment if seconds is None else seconds))
+    monkeypatch.setattr(
+        time, "gmtime", lambda seconds=None: real(moment if seconds is None else seconds)
+    )
     assert facts_of().minute_of_week == 1
     moment += 6 * 24 * 3600 + 23 * 3600
     assert facts_of().minute_of_week == 6 * 1440 + 23 * 60 + 1
@@ -313,7 +353,9 @@ def test_what_is_not_text_stays_different_from_all_text() -> None:
 # --- what is stored ---------------------------------------------------------------------------------------------------
 
 
-def incoming(headers: Mapping[str, str], path: str = PATH, body: bytes | None = b"data") -> ObjectFacts:
+def incoming(
+    headers: Mapping[str, str], path: str = PATH, body: bytes | None = b"data"
+) -> ObjectFacts:
     request = Request.blank(path, method="PUT", headers=headers)
     if body is not None:
         request.body = body
@@ -329,12 +371,18 @@ def incoming(headers: Mapping[str, str], path: str = PATH, body: bytes | None = 
         ("o", {}, "application/octet-stream"),
         ("o.csv", {"Content-Type": "image/png", "X-Detect-Content-Type": "true"}, "text/csv"),
         ("o.csv", {"Content-Type": "image/png", "X-Detect-Content-Type": "no"}, "image/png"),
-        ("o", {"Content-Type": "image/png", "X-Detect-Content-Type": "true"}, "application/octet-stream"),
+        (
+            "o",
+            {"Content-Type": "image/png", "X-Detect-Content-Type": "true"},
+            "application/octet-stream",
+        ),
         ("gr%C3%BCn.html", {}, "text/html"),
         ("archive.tar.gz", {}, "application/x-tar"),
     ],
 )
-def test_the_type_of_an_upload_is_what_swift_would_store(name: str, headers: dict[str, str], expected: str) -> None:
+def test_the_type_of_an_upload_is_what_swift_would_store(
+    name: str, headers: dict[str, str], expected: str
+) -> None:
     assert incoming(headers, f"/v1/{ACCOUNT}/c/{name}").content_type == expected
     request = Request.blank(f"/v1/{ACCOUNT}/c/{name}", method="PUT", headers=headers)
     # Swift's own way of finding it, which is the proxy server's and cannot be asked from outside.
@@ -343,7 +391,13 @@ def test_the_type_of_an_upload_is_what_swift_would_store(name: str, headers: dic
 
 
 def test_size_and_metadata_of_an_upload() -> None:
-    stored = incoming({"X-Object-Meta-Study": "7", "X-Object-Meta-Gone": "", "X-Object-Meta-Two-Words": "gr\xc3\xbcn"})
+    stored = incoming(
+        {
+            "X-Object-Meta-Study": "7",
+            "X-Object-Meta-Gone": "",
+            "X-Object-Meta-Two-Words": "gr\xc3\xbcn",
+        }
+    )
     assert (stored.exists, stored.size_bytes) == (True, 4)
     # Swift stores an empty value.
     assert stored.metadata == {"study": "7", "gone": "", "two-words": "grün"}
@@ -356,7 +410,9 @@ def test_an_upload_of_unknown_length(length: str) -> None:
     assert request_facts.incoming(request.environ).size_bytes is None
 
 
-SOURCE = ObjectFacts(exists=True, content_type="text/csv", size_bytes=9, metadata={"study": "7", "kept": "yes"})
+SOURCE = ObjectFacts(
+    exists=True, content_type="text/csv", size_bytes=9, metadata={"study": "7", "kept": "yes"}
+)
 
 
 @pytest.mark.parametrize(
@@ -369,11 +425,17 @@ SOURCE = ObjectFacts(exists=True, content_type="text/csv", size_bytes=9, metadat
         ({"Content-Type": "image/png"}, "image/png", {"study": "7", "kept": "yes"}),
         # Swift guesses of a copy's own name then, too.
         ({"X-Detect-Content-Type": "true"}, "text/html", {"study": "7", "kept": "yes"}),
-        ({"X-Detect-Content-Type": "true", "Content-Type": "image/png"}, "text/html", {"study": "7", "kept": "yes"}),
+        (
+            {"X-Detect-Content-Type": "true", "Content-Type": "image/png"},
+            "text/html",
+            {"study": "7", "kept": "yes"},
+        ),
         ({"X-Object-Meta-Study": ""}, "text/csv", {"study": "", "kept": "yes"}),
     ],
 )
-def test_what_a_copy_will_be(headers: dict[str, str], content_type: str, metadata: dict[str, str]) -> None:
+def test_what_a_copy_will_be(
+    headers: dict[str, str], content_type: str, metadata: dict[str, str]
+) -> None:
     request = Request.blank(PATH, method="PUT", headers=headers)
     made = request_facts.copied(request.environ, SOURCE, "o.html")
     assert (made.content_type, made.size_bytes, made.metadata) == (content_type, 9, metadata)
@@ -382,7 +444,12 @@ def test_what_a_copy_will_be(headers: dict[str, str], content_type: str, metadat
 def test_an_object_is_looked_up_with_our_own_right() -> None:
     swift = FakeSwift()
     swift.put(
-        "c", "o", b"data", Content_Type="Text/CSV; charset=utf-8", X_Object_Meta_Study="7", X_Object_Sysmeta_A="b"
+        "c",
+        "o",
+        b"data",
+        Content_Type="Text/CSV; charset=utf-8",
+        X_Object_Meta_Study="7",
+        X_Object_Sysmeta_A="b",
     )
     request = Request.blank(PATH, environ={"swift.authorize": lambda _: Response(status=403)})
     stored = request_facts.head(swift, request.environ, PATH + "?")
@@ -404,6 +471,8 @@ def test_an_object_of_which_swift_does_not_tell_is_not_taken_for_missing(status:
 @pytest.mark.parametrize("status", [403, 500, 503])
 def test_a_container_of_which_swift_does_not_tell_is_not_taken_for_missing(status: int) -> None:
     swift = FakeSwift()
-    swift.hooks["HEAD", f"/v1/{ACCOUNT}/c"] = lambda request: Response(status=status, request=request)
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}/c"] = lambda request: Response(
+        status=status, request=request
+    )
     with pytest.raises(BackendFailed):
         request_facts.container_facts(swift, Request.blank(PATH).environ, "v1", ACCOUNT, "c")

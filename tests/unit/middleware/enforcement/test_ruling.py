@@ -49,7 +49,9 @@ class Ruled:
         """Put rules in force, without the checks of an upload."""
         body = f"version: 1\nrules:\n{text}".encode()
         is_mandatory = b"mandatory: true" in body
-        pointer = Pointer.to(hashlib.sha256(body).hexdigest(), is_mandatory=is_mandatory, after=None)
+        pointer = Pointer.to(
+            hashlib.sha256(body).hexdigest(), is_mandatory=is_mandatory, after=None
+        )
         for name in ("rules.yaml", pointer.name):
             self.swift.put("storlet_rules", name, body)
         self.swift.replicas[0][names.ACCOUNT_RULES] = pointer.text
@@ -60,7 +62,9 @@ class Ruled:
 
     def seen(self) -> list[str]:
         """Method and path of what Swift was asked, without the account."""
-        found = [f"{one.method} {one.path.removeprefix(f'/v1/{ACCOUNT}/')}" for one in self.swift.seen]
+        found = [
+            f"{one.method} {one.path.removeprefix(f'/v1/{ACCOUNT}/')}" for one in self.swift.seen
+        ]
         self.swift.seen.clear()
         return found
 
@@ -86,7 +90,11 @@ def rule(name: str, when: str, action: str, mandatory: bool = True) -> str:
 
 
 def assert_closed(answer: Answer, name: str = "hide") -> None:
-    assert (answer.status, answer.error, answer.headers.get(names.RULE)) == (403, "access.rule", name), answer.data
+    assert (answer.status, answer.error, answer.headers.get(names.RULE)) == (
+        403,
+        "access.rule",
+        name,
+    ), answer.data
     assert b"secret" not in answer.data
     assert "secret" not in str(answer.headers)
 
@@ -127,7 +135,9 @@ def test_what_the_request_itself_decides_is_not_looked_up(ruled: Ruled, when: st
     assert ruled.seen() == ["GET c/o"]
 
 
-@pytest.mark.parametrize("facts", ["metadata: {study: '8'}", "content-type: image/png", "size: {at-least: 1M}"])
+@pytest.mark.parametrize(
+    "facts", ["metadata: {study: '8'}", "content-type: image/png", "size: {at-least: 1M}"]
+)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_the_object_is_looked_up_once_for_all_rules(ruled: Ruled, facts: str, method: str) -> None:
     rules = "".join(rule(f"r{number}", f"method: GET, object: {{glob: '*{'?' * (number % 2)}'}}, {facts}", "deny: closed")
@@ -138,13 +148,21 @@ def test_the_object_is_looked_up_once_for_all_rules(ruled: Ruled, facts: str, me
 
 
 def test_a_refusal_asks_for_the_object_once_and_never_for_its_bytes(ruled: Ruled) -> None:
-    ruled.rule(rule("hide", "method: GET, metadata: {study: '7'}, content-type: text/csv", "deny: it is closed"))
+    ruled.rule(
+        rule(
+            "hide",
+            "method: GET, metadata: {study: '7'}, content-type: text/csv",
+            "deny: it is closed",
+        )
+    )
     assert_closed(ruled.get())
     assert [one for one in ruled.seen() if one.endswith("c/o")] == ["HEAD c/o"]
 
 
 def test_container_metadata_are_asked_without_the_object(ruled: Ruled) -> None:
-    ruled.rule(rule("hide", "method: GET, container-metadata: {closed: 'yes'}", "deny: it is closed"))
+    ruled.rule(
+        rule("hide", "method: GET, container-metadata: {closed: 'yes'}", "deny: it is closed")
+    )
     assert ruled.get().status == 200
     assert [one for one in ruled.seen() if one.startswith("HEAD c/")] == []
 
@@ -155,7 +173,9 @@ ABOUT_METADATA = rule("hide", "method: GET, metadata: {closed: 'yes'}", "deny: i
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_an_object_that_changes_while_its_rules_are_asked_is_not_given(ruled: Ruled, method: str) -> None:
+def test_an_object_that_changes_while_its_rules_are_asked_is_not_given(
+    ruled: Ruled, method: str
+) -> None:
     ruled.rule(ABOUT_METADATA)
     stored = ruled.swift.containers["c"].objects["o"]
 
@@ -233,7 +253,9 @@ def test_mandatory_rules_that_cannot_be_read_close_everything(
 
 
 @pytest.mark.parametrize("how", ["gone", "other", "unavailable"])
-def test_ordinary_rules_that_cannot_be_read_close_nothing(ruled: Ruled, short_dir: Path, how: str) -> None:
+def test_ordinary_rules_that_cannot_be_read_close_nothing(
+    ruled: Ruled, short_dir: Path, how: str
+) -> None:
     ruled.rule(rule("soft", "method: GET, container: c", "deny: it is closed", mandatory=False))
     assert_closed(ruled.get(), "soft")
     damage(ruled, how)
@@ -275,7 +297,9 @@ def test_swifts_own_refusal_comes_first(ruled: Ruled) -> None:
         {"X-Run-Storlet": "up.py", "X-Storlet-Range": "bytes=0-3"},
     ],
 )
-def test_what_asks_for_less_than_the_result_is_refused(ruled: Ruled, headers: dict[str, str]) -> None:
+def test_what_asks_for_less_than_the_result_is_refused(
+    ruled: Ruled, headers: dict[str, str]
+) -> None:
     ruled.rule(rule("hide", f"method: GET, user: '{BOB}'", "run: up.py"))
     assert_closed(ruled.get(headers=headers, user=BOB))
 
@@ -312,7 +336,13 @@ JSON = EXPLAIN | {"Accept": "application/json"}
 
 
 def test_explain_runs_nothing_and_gives_nothing(ruled: Ruled, node: Node) -> None:
-    ruled.rule(rule("hide", "method: GET, object: o", "run: {storlet: up.py, on: proxy, limits: {memory: 64M}}"))
+    ruled.rule(
+        rule(
+            "hide",
+            "method: GET, object: o",
+            "run: {storlet: up.py, on: proxy, limits: {memory: 64M}}",
+        )
+    )
     answer = ruled.get(headers=EXPLAIN)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
     text = answer.data.decode()
@@ -327,7 +357,11 @@ def test_explain_runs_nothing_and_gives_nothing(ruled: Ruled, node: Node) -> Non
 def test_explain_in_json(ruled: Ruled) -> None:
     ruled.rule(
         rule("other", "method: PUT", "deny: not this", mandatory=False)
-        + rule("hide", "method: GET, metadata: {study: '7'}", "run: {storlet: up.py, parameters: {p: '{object}'}}")
+        + rule(
+            "hide",
+            "method: GET, metadata: {study: '7'}",
+            "run: {storlet: up.py, parameters: {p: '{object}'}}",
+        )
     )
     answer = ruled.get(headers=JSON)
     (told,) = json.loads(answer.data)
@@ -342,7 +376,9 @@ def test_explain_in_json(ruled: Ruled) -> None:
 def test_explain_of_a_copy_is_about_both_ends(ruled: Ruled) -> None:
     ruled.rule(
         rule("read", "method: COPY, container: c, object: o", "deny: not this", mandatory=False)
-        + rule("write", "method: PUT, container: c, object: copy", "deny: nor this", mandatory=False)
+        + rule(
+            "write", "method: PUT, container: c, object: copy", "deny: nor this", mandatory=False
+        )
     )
     told = json.loads(ruled.proxy.call("COPY", "c/o", JSON | {"Destination": "c/copy"}).data)
     assert [each["rule"] for each in told] == ["read", "write"]
@@ -423,7 +459,9 @@ class HandedOn:
         self.environ = Request.blank(OBJECT).environ
         operation = parse(self.environ)
         assert operation is not None
-        self.guard = ReadGuard(operation, lambda _: Judge(), operation.subject, None, app, "storlet-rules")
+        self.guard = ReadGuard(
+            operation, lambda _: Judge(), operation.subject, None, app, "storlet-rules"
+        )
         self.started: list[tuple[str, Any]] = []
 
     def start(self, status: str, headers: Any, exc_info: Any = None) -> None:

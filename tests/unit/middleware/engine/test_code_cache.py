@@ -23,7 +23,14 @@ from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError
-from tests.unit.middleware.support import Logger, Node, Workers, make_config, open_descriptors, wait_until
+from tests.unit.middleware.support import (
+    Logger,
+    Node,
+    Workers,
+    make_config,
+    open_descriptors,
+    wait_until,
+)
 
 BODY = b"class Up: pass"
 
@@ -35,7 +42,9 @@ def version(body: bytes = BODY, **changes: Any) -> StorletVersion:
 
 
 class Fetcher:
-    def __init__(self, body: bytes = BODY, pause: float = 0.0, error: BaseException | None = None) -> None:
+    def __init__(
+        self, body: bytes = BODY, pause: float = 0.0, error: BaseException | None = None
+    ) -> None:
         self.body, self.pause, self.error, self.count = body, pause, error, 0
 
     def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
@@ -74,7 +83,9 @@ def test_whoever_asks_at_the_same_time_waits_for_one_fetch(tmp_path: Path) -> No
 
 def test_one_that_is_killed_leaves_the_fetch_to_the_next(tmp_path: Path) -> None:
     fetcher, cache = Fetcher(pause=60), CodeCache(1000, Logger())
-    first, second = (eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(2))
+    first, second = (
+        eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(2)
+    )
     eventlet.sleep(0.05)
     fetcher.pause = 0.0
     first.kill()
@@ -175,16 +186,21 @@ def test_a_socket_that_has_gone_is_asked_for_again(node: Node, short_dir: Path) 
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("sandbox.unavailable", 503), ("node.busy", 503), ("bad_request", 400), ("internal", 500)]
+    ("code", "status"),
+    [("sandbox.unavailable", 503), ("node.busy", 503), ("bad_request", 400), ("internal", 500)],
 )
-def test_what_sandboxd_refuses_becomes_that_error(node: Node, short_dir: Path, code: str, status: int) -> None:
+def test_what_sandboxd_refuses_becomes_that_error(
+    node: Node, short_dir: Path, code: str, status: int
+) -> None:
     node.answer = lambda _: messages.NodeRefused(code, "why", 9)
     with pytest.raises(StorletError) as caught:
         start(Launcher(make_config(short_dir), Logger()), Fetcher())
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (status, code, 9)
 
 
-def test_code_that_sandboxd_has_just_removed_is_fetched_once_more(node: Node, short_dir: Path) -> None:
+def test_code_that_sandboxd_has_just_removed_is_fetched_once_more(
+    node: Node, short_dir: Path
+) -> None:
     usual, fetcher, refused = node.answer, Fetcher(), []
 
     def answer(request: Any) -> Any:
@@ -200,7 +216,9 @@ def test_code_that_sandboxd_has_just_removed_is_fetched_once_more(node: Node, sh
 
 
 @pytest.mark.parametrize("answer", [None, messages.NodeStatus(), messages.Prepared("/x")])
-def test_an_answer_that_makes_no_sense_is_an_error(node: Node, short_dir: Path, answer: Any) -> None:
+def test_an_answer_that_makes_no_sense_is_an_error(
+    node: Node, short_dir: Path, answer: Any
+) -> None:
     node.answer = lambda _: answer
     before = open_descriptors()
     with pytest.raises(StorletError) as caught:
@@ -211,7 +229,9 @@ def test_an_answer_that_makes_no_sense_is_an_error(node: Node, short_dir: Path, 
     assert wait_until(lambda: open_descriptors() <= before)
 
 
-def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path: Path, node: Node) -> None:
+def test_a_sandboxd_that_does_not_run_or_answer_is_503(
+    short_dir: Path, tmp_path: Path, node: Node
+) -> None:
     with pytest.raises(StorletError) as caught:
         SandboxClient(str(tmp_path), 1).prepare("AUTH_test", "up.py")
     assert (caught.value.code, caught.value.retry_after) == ("sandbox.unavailable", 5)
@@ -229,7 +249,9 @@ def test_a_sandboxd_that_does_not_run_or_answer_is_503(short_dir: Path, tmp_path
 
 def test_who_waits_for_a_cold_start_may_say_so_and_may_leave(node: Node, short_dir: Path) -> None:
     launcher = Launcher(make_config(short_dir), Logger())
-    invocation = Invocation(launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), [])
+    invocation = Invocation(
+        launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), []
+    )
     before = open_descriptors()
     waiting = launcher.start_patiently(invocation, version(), Fetcher(pause=5), (0.05, 0.05))
     next(waiting)

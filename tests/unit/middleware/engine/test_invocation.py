@@ -85,7 +85,9 @@ def test_output_of_a_stream_arrives_whole_with_metadata_and_usage(workers: Worke
     assert invocation.bytes_out == 2 * len(data)
 
 
-def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(workers: Workers, short_dir: Path) -> None:
+def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(
+    workers: Workers, short_dir: Path
+) -> None:
     path = short_dir / "o"
     path.write_bytes(b"0123456789")
     with path.open("rb") as file:
@@ -137,7 +139,9 @@ def test_no_source_is_touched_before_there_is_a_connection() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 200_000])
-def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(workers: Workers, size: int) -> None:
+def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(
+    workers: Workers, size: int
+) -> None:
     given = b"x" * size
 
     def script(worker: WorkerRun) -> None:
@@ -175,7 +179,9 @@ def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
     invocation.close()
 
 
-def test_what_is_written_after_the_end_is_no_output(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_after_the_end_is_no_output(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A child that a storlet leaves behind, or a lying worker, could else keep the filter reading into memory for hours."""
     has_come, has_written = threading.Event(), threading.Event()
 
@@ -248,7 +254,11 @@ def test_a_failure_of_the_storlet_carries_its_message_and_traceback(workers: Wor
 
     workers.script = script
     error = failure(make(), workers)
-    assert (error.status, error.code, str(error)) == (422, "storlet.failed", "ValueError: no X-Evil: 1")
+    assert (error.status, error.code, str(error)) == (
+        422,
+        "storlet.failed",
+        "ValueError: no X-Evil: 1",
+    )
     assert len(error.detail) <= 16384
 
 
@@ -265,7 +275,9 @@ def test_a_storlet_that_stops_reading_early_may_still_succeed(workers: Workers) 
     assert source.taken < 1000
 
 
-def test_a_source_that_drains_is_read_to_its_end_although_the_storlet_wants_no_more(workers: Workers) -> None:
+def test_a_source_that_drains_is_read_to_its_end_although_the_storlet_wants_no_more(
+    workers: Workers,
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(os.read(worker.inputs[0], 3))
@@ -277,7 +289,9 @@ def test_a_source_that_drains_is_read_to_its_end_although_the_storlet_wants_no_m
     assert source.taken == 50
 
 
-def test_a_check_at_the_end_of_a_drained_source_fails_a_storlet_that_was_already_done(workers: Workers) -> None:
+def test_a_check_at_the_end_of_a_drained_source_fails_a_storlet_that_was_already_done(
+    workers: Workers,
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"out")
@@ -288,11 +302,18 @@ def test_a_check_at_the_end_of_a_drained_source_fails_a_storlet_that_was_already
         raise StorletError("wrong hash", status=422, code="input.etag_mismatch")
 
     workers.script = script
-    assert failure(make([StreamInput(Source(chunks()), {}, drains=True)]), workers).code == "input.etag_mismatch"
+    assert (
+        failure(make([StreamInput(Source(chunks()), {}, drains=True)]), workers).code
+        == "input.etag_mismatch"
+    )
 
 
-@pytest.mark.parametrize("error", [OSError("gone"), eventlet.Timeout(None)], ids=["exception", "timeout"])
-def test_a_source_that_breaks_off_cancels_before_its_pipe_is_closed(workers: Workers, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError("gone"), eventlet.Timeout(None)], ids=["exception", "timeout"]
+)
+def test_a_source_that_breaks_off_cancels_before_its_pipe_is_closed(
+    workers: Workers, error: BaseException
+) -> None:
     saw: list[str] = []
 
     def script(worker: WorkerRun) -> None:
@@ -318,7 +339,9 @@ def test_a_source_that_breaks_off_cancels_before_its_pipe_is_closed(workers: Wor
     assert saw == ["cancelled"]
 
 
-def test_a_timeout_of_swifts_while_the_storlet_takes_nothing_is_the_storlets_stall(workers: Workers) -> None:
+def test_a_timeout_of_swifts_while_the_storlet_takes_nothing_is_the_storlets_stall(
+    workers: Workers,
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.wait_for_cancel()
@@ -329,7 +352,9 @@ def test_a_timeout_of_swifts_while_the_storlet_takes_nothing_is_the_storlets_sta
                 yield b"x" * 65536
 
     workers.script = script
-    assert failure(make([StreamInput(Source(chunks()), {})]), workers).code == "storlet.timeout.idle"
+    assert (
+        failure(make([StreamInput(Source(chunks()), {})]), workers).code == "storlet.timeout.idle"
+    )
 
 
 # --- deadlines
@@ -411,7 +436,9 @@ def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: 
         assert run(make([FileInput(file.fileno(), {})], deadlines=(9, 1, 1, 9)), workers) == b"done"
 
 
-def test_what_was_read_before_the_last_output_is_no_progress_after_it(workers: Workers, short_dir: Path) -> None:
+def test_what_was_read_before_the_last_output_is_no_progress_after_it(
+    workers: Workers, short_dir: Path
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.read()
@@ -424,7 +451,9 @@ def test_what_was_read_before_the_last_output_is_no_progress_after_it(workers: W
     path.write_bytes(b"0123456789")
     with path.open("rb") as file:
         began = time.monotonic()
-        assert failure(make([FileInput(file.fileno(), {})], deadlines=(9, 9, 1.5, 9)), workers).code.endswith("idle")
+        assert failure(
+            make([FileInput(file.fileno(), {})], deadlines=(9, 9, 1.5, 9)), workers
+        ).code.endswith("idle")
         assert time.monotonic() - began < 3, "one deadline, not two"
 
 
@@ -470,7 +499,9 @@ def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short
     ],
     ids=lambda events: "-".join(type(event).__name__ for event in events),
 )
-def test_events_out_of_order_never_make_a_success(workers: Workers, events: list[messages.Message]) -> None:
+def test_events_out_of_order_never_make_a_success(
+    workers: Workers, events: list[messages.Message]
+) -> None:
     def script(worker: WorkerRun) -> None:
         for event in events:
             worker.send(event)
@@ -580,7 +611,10 @@ def test_the_log_ends_at_its_limit_and_cannot_be_enlarged(workers: Workers) -> N
     def script(worker: WorkerRun) -> None:
         assert worker.invoke.log is not None
         tried.append(os.write(worker.log, b"x" * 64))
-        for enlarge in (lambda: os.write(worker.log, b"x"), lambda: os.ftruncate(worker.log, 1 << 20)):
+        for enlarge in (
+            lambda: os.write(worker.log, b"x"),
+            lambda: os.ftruncate(worker.log, 1 << 20),
+        ):
             try:
                 enlarge()
             except PermissionError:

@@ -19,7 +19,14 @@ from storlet_middleware.engine import limits
 from storlet_middleware.engine.limits import TABLE, Row
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.proxy.result import Usage
-from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Node, Proxy, WorkerRun
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    STORLET_HEADERS,
+    FakeSwift,
+    Node,
+    Proxy,
+    WorkerRun,
+)
 
 Make = Callable[..., Proxy]
 RUN = {"X-Run-Storlet": "up.py"}
@@ -62,7 +69,9 @@ def test_the_table_has_every_limit_and_the_reference_page_every_row() -> None:
 def test_a_value_is_read_as_it_is_shown(row: Row) -> None:
     for value in (row.floor("java"), row.most(USER), 3 * row.least):
         shown = row.form.show(value).removesuffix(" bytes")
-        assert row.form.read(shown) == pytest.approx(int(value) if row.form in (limits.SIZE, limits.COUNT) else value)
+        assert row.form.read(shown) == pytest.approx(
+            int(value) if row.form in (limits.SIZE, limits.COUNT) else value
+        )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +129,9 @@ def test_less_than_the_least_is_refused_with_the_least_named(row: Row) -> None:
     assert f"less than {row.form.show(row.least)}" in faults[0]
     if row.least_java > row.least:
         _, faults = limits.declared({META + row.name: text}, "java")
-        assert f"less than {row.form.show(row.least_java)}, the least for a java storlet" in faults[0]
+        assert (
+            f"less than {row.form.show(row.least_java)}, the least for a java storlet" in faults[0]
+        )
 
 
 @ROWS
@@ -152,11 +163,15 @@ def level(factor: float) -> dict[str, float]:
 
 @ROWS
 @pytest.mark.parametrize("factors", list(itertools.product((None, 0.25, 0.5, 1.0, 4.0), repeat=2)))
-def test_the_lowest_of_all_levels_holds(row: Row, factors: tuple[float | None, float | None]) -> None:
+def test_the_lowest_of_all_levels_holds(
+    row: Row, factors: tuple[float | None, float | None]
+) -> None:
     declared, requested = (level(factor) if factor else {} for factor in factors)
     lowest = row.most(USER) * min(1.0, *(factor for factor in factors if factor), 1.0)
     whole = row.form in (limits.SIZE, limits.COUNT)
-    assert flat(limits.effective(USER, declared, requested))[row.name] == (int(lowest) if whole else lowest)
+    assert flat(limits.effective(USER, declared, requested))[row.name] == (
+        int(lowest) if whole else lowest
+    )
 
 
 @ROWS
@@ -185,7 +200,10 @@ def test_a_group_is_its_code_and_its_resources() -> None:
     groups += [limits.group_of("a" * 64, other) for other in others]
     assert len(set(groups)) == len(groups)
     assert all(len(group) == 64 and int(group, 16) for group in groups)
-    assert limits.group_of("a" * 64, limits.effective(USER, {"Output": 5}, {"Log": 300}).resources) == groups[0]
+    assert (
+        limits.group_of("a" * 64, limits.effective(USER, {"Output": 5}, {"Log": 300}).resources)
+        == groups[0]
+    )
 
 
 # --- what is said
@@ -193,7 +211,9 @@ def test_a_group_is_its_code_and_its_resources() -> None:
 
 def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
     file = CodeFile("storlet", "up.py", "e", "1", 1, 0o444)
-    version = StorletVersion("AUTH_a", "up.py", "python", "", "up.Up", (file,), {"Memory": 1 << 24, "Cpu": 0.5})
+    version = StorletVersion(
+        "AUTH_a", "up.py", "python", "", "up.Up", (file,), {"Memory": 1 << 24, "Cpu": 0.5}
+    )
     wanted = BackendInvocation("tx-1", version, {}, (), False, 65536, {"Timeout-Idle": 0.5})
     headers = wanted.to_headers() or {}
     environ = {"HTTP_" + key.upper().replace("-", "_"): value for key, value in headers.items()}
@@ -202,7 +222,9 @@ def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
     count, text = headers["X-Backend-Storlet-Invocation"].split(" ", 1)
     odd = json.dumps({**json.loads(text), "limits": {"Memory": "x"}})
     with pytest.raises(ValueError, match="X-Backend-Storlet-Invocation"):
-        BackendInvocation.from_environ({**environ, "HTTP_X_BACKEND_STORLET_INVOCATION": f"{count} {odd}"})
+        BackendInvocation.from_environ(
+            {**environ, "HTTP_X_BACKEND_STORLET_INVOCATION": f"{count} {odd}"}
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,40 +234,72 @@ def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
         ("Open-File", "Open-Files"), ("Outputs", "Output"), ("Limit-Nonsense", ""),
     ],
 )  # fmt: skip
-def test_what_was_probably_meant_to_be_a_limit_is_refused(proxy: Proxy, header: str, meant: str) -> None:
-    answer = proxy.call("PUT", "storlet/up.py", {**STORLET_HEADERS, META + header: "256M"}, body=b"x")
+def test_what_was_probably_meant_to_be_a_limit_is_refused(
+    proxy: Proxy, header: str, meant: str
+) -> None:
+    answer = proxy.call(
+        "PUT", "storlet/up.py", {**STORLET_HEADERS, META + header: "256M"}, body=b"x"
+    )
     assert (answer.status, answer.error) == (400, "registration.invalid")
     assert META + header in said(answer)
     assert META + meant in said(answer)
 
 
-@pytest.mark.parametrize("header", ["Author", "Bucket", "Library-Dependency", "Language-Version", "Description"])
+@pytest.mark.parametrize(
+    "header", ["Author", "Bucket", "Library-Dependency", "Language-Version", "Description"]
+)
 def test_other_metadata_of_a_storlet_is_its_own_business(header: str) -> None:
     assert limits.misspelt([META + header]) == []
 
 
 def test_limits_are_checked_at_upload_all_faults_at_once(proxy: Proxy, swift: FakeSwift) -> None:
-    bad = {META + "Memory": "64G", META + "Timeout-Total": "soon", META + "Log": "1", META + "Cpuu": "1"}
+    bad = {
+        META + "Memory": "64G",
+        META + "Timeout-Total": "soon",
+        META + "Log": "1",
+        META + "Cpuu": "1",
+    }
     for method in ("PUT", "POST"):
         answer = proxy.call(method, "storlet/up.py", {**STORLET_HEADERS, **bad}, body=b"x")
         assert (answer.status, answer.error) == (400, "registration.invalid")
-        for part in ("Memory: 64G is more than 512M", "Timeout-Total: 'soon'", "Log: 1 bytes is less than 256", "Cpuu"):
+        for part in (
+            "Memory: 64G is more than 512M",
+            "Timeout-Total: 'soon'",
+            "Log: 1 bytes is less than 256",
+            "Cpuu",
+        ):
             assert part in said(answer), part
         assert swift.requests(method, "storlet/up.py") == []
-    java = {**STORLET_HEADERS, META + "Language": "java", META + "Main": "a.B", META + "Memory": "16M"}
+    java = {
+        **STORLET_HEADERS,
+        META + "Language": "java",
+        META + "Main": "a.B",
+        META + "Memory": "16M",
+    }
     answer = proxy.call("PUT", "storlet/up-1.jar", java, body=b"x")
     assert "the least for a java storlet" in said(answer)
 
 
 def test_the_maximum_at_upload_is_that_of_the_storlets_class(make_proxy: Make) -> None:
-    proxy = make_proxy(**{"class:user__storlet_memory_bytes": "64M", "class:admin__storlets": f"{ACCOUNT}/trusted.py"})
+    proxy = make_proxy(
+        **{
+            "class:user__storlet_memory_bytes": "64M",
+            "class:admin__storlets": f"{ACCOUNT}/trusted.py",
+        }
+    )
     for name, status in (("up", 400), ("trusted", 201)):
         headers = {**STORLET_HEADERS, META + "Main": f"{name}.Up", META + "Memory": "128M"}
         assert proxy.call("PUT", f"storlet/{name}.py", headers, body=b"x").status == status
 
 
 def test_the_faults_of_a_requests_limits_come_with_all_others(proxy: Proxy, node: Node) -> None:
-    headers = {**RUN, ASK + "Memory": "64G", ASK + "Timeout-Totl": "1s", ASK + "Cpu": "fast", "X-Storlet-Rnge": "x"}
+    headers = {
+        **RUN,
+        ASK + "Memory": "64G",
+        ASK + "Timeout-Totl": "1s",
+        ASK + "Cpu": "fast",
+        "X-Storlet-Rnge": "x",
+    }
     answer = proxy.call("GET", "c/o", headers)
     assert (answer.status, answer.error) == (400, "bad_request")
     for part in (
@@ -258,13 +312,21 @@ def test_the_faults_of_a_requests_limits_come_with_all_others(proxy: Proxy, node
     assert node.workers.runs == []
 
 
-def test_a_request_lowers_what_the_storlet_declares_and_never_raises_it(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_request_lowers_what_the_storlet_declares_and_never_raises_it(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Memory="64M", X_Object_Meta_Storlet_Timeout_Idle="10s")
     answer = proxy.call("GET", "c/o", {**RUN, ASK + "Memory": "65M", ASK + "Timeout-Idle": "11s"})
     assert (answer.status, answer.error) == (400, "bad_request")
-    for part in ("Memory: 65M is more than 64M, which the storlet declares", "Timeout-Idle: 11s is more than 10s"):
+    for part in (
+        "Memory: 65M is more than 64M, which the storlet declares",
+        "Timeout-Idle: 11s is more than 10s",
+    ):
         assert part in said(answer), part
-    assert proxy.call("GET", "c/o", {**RUN, ASK + "Memory": "32M", ASK + "Timeout-Idle": "1s"}).data == b"HELLO"
+    assert (
+        proxy.call("GET", "c/o", {**RUN, ASK + "Memory": "32M", ASK + "Timeout-Idle": "1s"}).data
+        == b"HELLO"
+    )
 
 
 def test_a_limit_header_without_a_storlet_is_refused(proxy: Proxy) -> None:
@@ -304,7 +366,9 @@ def test_a_maximum_that_was_lowered_after_the_upload_clamps_and_refuses_nothing(
     assert acquired(node)[0].limits.memory_bytes == 48 << 20
 
 
-def test_a_limit_that_cannot_be_read_runs_nothing(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+def test_a_limit_that_cannot_be_read_runs_nothing(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Memory="plenty")  # from before it was checked
     answer = proxy.call("GET", "c/o", RUN)
     assert (answer.status, answer.error) == (422, "storlet.load")
@@ -365,7 +429,10 @@ def test_usage_says_what_is_known() -> None:
 def test_a_put_a_copy_and_a_failure_say_what_they_used(make_proxy: Make, proxy: Proxy) -> None:
     used = "cpu=0.250000;peak-memory=4096;in=5;out=5"
     assert proxy.call("PUT", "c/new", RUN, body=b"fifth").headers["X-Storlet-Usage"] == used
-    assert proxy.call("COPY", "c/o", {**RUN, "Destination": "c/copy"}).headers["X-Storlet-Usage"] == used
+    assert (
+        proxy.call("COPY", "c/o", {**RUN, "Destination": "c/copy"}).headers["X-Storlet-Usage"]
+        == used
+    )
 
     def fail(worker: WorkerRun) -> None:
         worker.begin()
@@ -374,7 +441,10 @@ def test_a_put_a_copy_and_a_failure_say_what_they_used(make_proxy: Make, proxy: 
         worker.send(messages.Done.error(messages.FAILED, "no", usage=messages.Usage(0.5, 8192)))
 
     answer = make_proxy(fail).call("GET", "c/o", RUN)
-    assert (answer.status, answer.headers["X-Storlet-Usage"]) == (422, "cpu=0.500000;peak-memory=8192;in=5;out=0")
+    assert (answer.status, answer.headers["X-Storlet-Usage"]) == (
+        422,
+        "cpu=0.500000;peak-memory=8192;in=5;out=0",
+    )
 
 
 def test_what_did_not_run_used_nothing(proxy: Proxy, swift: FakeSwift) -> None:
@@ -394,5 +464,8 @@ def test_a_get_says_what_it_used_when_that_is_known_in_time(make_proxy: Make) ->
     for _ in range(20):
         answer = proxy.call("GET", "c/o", RUN)
         assert answer.data == b"HELLO"
-        assert answer.headers.get("X-Storlet-Usage") in (None, "cpu=0.250000;peak-memory=4096;in=5;out=5")
+        assert answer.headers.get("X-Storlet-Usage") in (
+            None,
+            "cpu=0.250000;peak-memory=4096;in=5;out=5",
+        )
     assert proxy.logger.text.count("in=5 out=5 cpu=0.250000 peak-memory=4096") == 20

@@ -23,7 +23,14 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
-from tests.unit.middleware.support import Logger, Node, WorkerRun, make_config, open_descriptors, wait_until
+from tests.unit.middleware.support import (
+    Logger,
+    Node,
+    WorkerRun,
+    make_config,
+    open_descriptors,
+    wait_until,
+)
 
 GULP = 4096
 CODE = b"class Up: pass"
@@ -90,10 +97,14 @@ class Fixture:
         log: bool = False,
     ) -> Any:
         wanted = BackendInvocation("tx-1", VERSION, {"k": "ü"}, ranges, log, GULP)
-        request = Request.blank("/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})})
+        request = Request.blank(
+            "/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})}
+        )
         return request.get_response(self.filter)
 
-    def read(self, ranges: tuple[ByteRange, ...] = (), log: bool = False) -> tuple[bytes, RemoteResult]:
+    def read(
+        self, ranges: tuple[ByteRange, ...] = (), log: bool = False
+    ) -> tuple[bytes, RemoteResult]:
         result = RemoteResult(self.start(ranges, log=log))
         try:
             result.first()
@@ -200,7 +211,9 @@ def test_each_range_is_one_input(at: Fixture) -> None:
 
 
 @pytest.mark.parametrize("ranges", [((5, None),), ((0, 1), (9, 10))])
-def test_a_range_outside_the_object_runs_nothing(at: Fixture, ranges: tuple[ByteRange, ...]) -> None:
+def test_a_range_outside_the_object_runs_nothing(
+    at: Fixture, ranges: tuple[ByteRange, ...]
+) -> None:
     with pytest.raises(Exception, match="in the range"):
         at.read(ranges)
     assert at.node.workers.runs == []
@@ -287,7 +300,9 @@ def test_slow_output_is_padded_to_a_chunk_of_the_proxy(at: Fixture) -> None:
 
 
 @pytest.mark.parametrize("read", [0, 1, 2])
-def test_closing_the_answer_at_any_time_cancels_and_closes_all_descriptors(at: Fixture, read: int) -> None:
+def test_closing_the_answer_at_any_time_cancels_and_closes_all_descriptors(
+    at: Fixture, read: int
+) -> None:
     cancelled: list[bool] = []
 
     def script(worker: WorkerRun) -> None:
@@ -324,7 +339,9 @@ def test_a_description_survives_its_headers_unless_it_is_too_long() -> None:
     assert all(value.isascii() and len(value) < 8000 for value in headers.values())
     environ = {"HTTP_" + key.upper().replace("-", "_"): value for key, value in headers.items()}
     assert BackendInvocation.from_environ(environ) == wanted
-    assert BackendInvocation("tx-1", VERSION, {"k": "x" * 50000}, (), False, GULP).to_headers() is None
+    assert (
+        BackendInvocation("tx-1", VERSION, {"k": "x" * 50000}, (), False, GULP).to_headers() is None
+    )
     assert BackendInvocation.from_environ({}) is None
     with pytest.raises(ValueError, match="X-Backend-Storlet-Invocation"):
         BackendInvocation.from_environ({"HTTP_X_BACKEND_STORLET_INVOCATION": "1"})

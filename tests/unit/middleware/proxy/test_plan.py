@@ -58,7 +58,9 @@ class Ruled:
         self.logger = Logger()
         self.proxy = Proxy(swift, config, self.logger, 60.0)
 
-    def call(self, method: str, plan: Plan | None, steps: Iterable[str] = ("up.py",), **more: Any) -> Answer:
+    def call(
+        self, method: str, plan: Plan | None, steps: Iterable[str] = ("up.py",), **more: Any
+    ) -> Answer:
         answer = self.start(method, plan, steps, **more)
         chunks = []
         try:
@@ -85,7 +87,9 @@ class Ruled:
     ) -> Answer:
         here = ObjectPath("c", "o")
         environ = {"swift.trans_id": "txtest", "swift.authorize": guard, "REMOTE_USER": user}
-        request = Request.blank(f"/v1/{ACCOUNT}/c/o", method=method, headers=headers or {}, environ=environ)
+        request = Request.blank(
+            f"/v1/{ACCOUNT}/c/o", method=method, headers=headers or {}, environ=environ
+        )
         if isinstance(body, bytes):
             request.body = body
         elif body is not None:
@@ -93,7 +97,9 @@ class Ruled:
         target = {"GET": None, "PUT": here, "COPY": ObjectPath("c", "copy")}[method]
         requests = [
             replace(
-                StorletRequest(method, "v1", ACCOUNT, storlet, None if method == "PUT" else here, target, {}),
+                StorletRequest(
+                    method, "v1", ACCOUNT, storlet, None if method == "PUT" else here, target, {}
+                ),
                 **(changes if index == 0 else {}),
             )
             for index, storlet in enumerate(steps)
@@ -112,7 +118,9 @@ class Ruled:
             response = refusal
         except StorletError as error:
             response = Response(
-                status=f"{error.status} {REASONS[error.status]}", body=f"{error}\n{error.detail}", request=request
+                status=f"{error.status} {REASONS[error.status]}",
+                body=f"{error}\n{error.detail}",
+                request=request,
             )
             response.headers.update({**run.headers(), "X-Storlet-Error": error.code})
             if isinstance(error, RuleRefused):
@@ -132,7 +140,9 @@ def make(node: Node, swift: FakeSwift, short_dir: Any) -> Callable[..., Ruled]:
             node.workers.script = script
         elif script:
             by_name = script
-            node.workers.script = lambda worker: by_name[dict(worker.invoke.parameters)["script"]](worker)
+            node.workers.script = lambda worker: by_name[dict(worker.invoke.parameters)["script"]](
+                worker
+            )
         return Ruled(swift, make_config(short_dir, **options))
 
     return make
@@ -184,7 +194,11 @@ def failing(worker: WorkerRun) -> None:
 def test_every_answer_names_the_rule(ruled: Ruled, make: Any) -> None:
     assert ruled.call("GET", PLAN).headers["X-Storlet-Rule"] == "R"
     answer = make(failing).call("GET", PLAN)
-    assert (answer.status, answer.headers["X-Storlet-Rule"], answer.error) == (422, "R", "storlet.failed")
+    assert (answer.status, answer.headers["X-Storlet-Rule"], answer.error) == (
+        422,
+        "R",
+        "storlet.failed",
+    )
     assert "X-Storlet-Rule" not in ruled.call("GET", None).headers
 
 
@@ -197,10 +211,16 @@ def test_a_signed_url_may_run_a_rules_storlet_and_no_other(ruled: Ruled, swift: 
     assert (answer.status, answer.data) == (200, b"HELLO")
 
 
-def test_who_may_not_run_the_rules_storlet_is_refused_in_the_rules_name(ruled: Ruled, swift: FakeSwift) -> None:
+def test_who_may_not_run_the_rules_storlet_is_refused_in_the_rules_name(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     swift.containers["c"].read = BOB
     answer = ruled.call("GET", MANDATORY, user=BOB)
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "R")
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        "R",
+    )
     assert b"up.py" in answer.data
 
 
@@ -209,20 +229,35 @@ def test_who_may_not_read_the_object_learns_nothing_of_the_rules_storlet(ruled: 
     assert (answer.status, b"up.py" in answer.data) == (403, False)
 
 
-def test_the_last_storlet_that_the_client_asks_for_needs_the_clients_right(ruled: Ruled, swift: FakeSwift) -> None:
+def test_the_last_storlet_that_the_client_asks_for_needs_the_clients_right(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     swift.put_storlet("own.py")
     swift.containers["c"].read = BOB
-    answer = ruled.call("GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB)
+    answer = ruled.call(
+        "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
+    )
     assert answer.error == "access.rule"
     swift.containers["storlet"].read = BOB
-    answer = ruled.call("GET", replace(MANDATORY, explicit_last=True), ("up.py", "none.py"), user=BOB)
+    answer = ruled.call(
+        "GET", replace(MANDATORY, explicit_last=True), ("up.py", "none.py"), user=BOB
+    )
     assert (answer.status, answer.error) == (404, "storlet.not_found")
-    assert ruled.call("GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB).status == 200
+    assert (
+        ruled.call(
+            "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
+        ).status
+        == 200
+    )
 
 
 def test_a_storlet_that_a_rule_misses_is_no_missing_object(ruled: Ruled) -> None:
     answer = ruled.call("GET", MANDATORY, ("none.py",))
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (422, "storlet.not_found", "R")
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        422,
+        "storlet.not_found",
+        "R",
+    )
 
 
 # --- what leaves
@@ -263,17 +298,26 @@ def test_what_of_the_source_leaves(ruled: Ruled, plan: Plan, expected: set[str])
         (replace(MANDATORY, passes=Passes(headers=("content-type",))), "text/csv"),
     ],
 )
-def test_the_content_type_is_the_storlets_or_may_pass(make: Any, plan: Plan, content_type: str) -> None:
+def test_the_content_type_is_the_storlets_or_may_pass(
+    make: Any, plan: Plan, content_type: str
+) -> None:
     assert make().call("GET", plan).headers["Content-Type"] == content_type
     answer = make(setting(**{"Content-Type": "image/png", "color": "blue"})).call("GET", plan)
-    assert (answer.headers["Content-Type"], answer.headers["X-Object-Meta-Color"]) == ("image/png", "blue")
+    assert (answer.headers["Content-Type"], answer.headers["X-Object-Meta-Color"]) == (
+        "image/png",
+        "blue",
+    )
 
 
 @pytest.mark.usefixtures("rich")
 @pytest.mark.parametrize(
     ("plan", "stored", "modified"),
     [
-        (PLAN, {"Content-Type": "text/csv", "X-Object-Meta-Color": "red", "X-Object-Meta-Study": "7"}, True),
+        (
+            PLAN,
+            {"Content-Type": "text/csv", "X-Object-Meta-Color": "red", "X-Object-Meta-Study": "7"},
+            True,
+        ),
         (MANDATORY, {"Content-Type": "application/octet-stream"}, False),
         (
             replace(MANDATORY, passes=Passes(("study",), ("last-modified",))),
@@ -294,7 +338,10 @@ def test_a_copy_stores_what_may_leave(
 @pytest.mark.usefixtures("rich")
 def test_what_a_client_sets_on_a_copy_is_its_own(ruled: Ruled, swift: FakeSwift) -> None:
     ruled.call("COPY", MANDATORY, headers={"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"})
-    assert swift.containers["c"].objects["copy"].headers == {"Content-Type": "text/x-own", "X-Object-Meta-Mine": "1"}
+    assert swift.containers["c"].objects["copy"].headers == {
+        "Content-Type": "text/x-own",
+        "X-Object-Meta-Mine": "1",
+    }
 
 
 def test_a_put_keeps_what_the_client_says_of_its_own_bytes(ruled: Ruled, swift: FakeSwift) -> None:
@@ -313,16 +360,31 @@ def test_what_a_rule_can_undo_is_marked(ruled: Ruled, swift: FakeSwift) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 304, 412, 503])
-def test_a_source_that_swift_does_not_give_tells_its_status_only(ruled: Ruled, swift: FakeSwift, status: int) -> None:
-    told = {"Etag": "e", "Last-Modified": "x", "X-Object-Meta-Color": "red", "Content-Range": "bytes */5"}
-    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = lambda request: Response(status=status, headers=told, request=request)
+def test_a_source_that_swift_does_not_give_tells_its_status_only(
+    ruled: Ruled, swift: FakeSwift, status: int
+) -> None:
+    told = {
+        "Etag": "e",
+        "Last-Modified": "x",
+        "X-Object-Meta-Color": "red",
+        "Content-Range": "bytes */5",
+    }
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = lambda request: Response(
+        status=status, headers=told, request=request
+    )
     assert set(told) <= set(ruled.call("GET", PLAN).headers)
     answer = ruled.call("GET", MANDATORY)
-    assert (answer.status, set(told) & set(answer.headers), answer.headers["X-Storlet-Rule"]) == (status, set(), "R")
+    assert (answer.status, set(told) & set(answer.headers), answer.headers["X-Storlet-Rule"]) == (
+        status,
+        set(),
+        "R",
+    )
 
 
 def test_the_usage_of_a_mandatory_rule_is_the_owners(ruled: Ruled, swift: FakeSwift) -> None:
-    swift.containers["c"].read = swift.containers["c"].write = swift.containers["storlet"].read = BOB
+    swift.containers["c"].read = swift.containers["c"].write = swift.containers["storlet"].read = (
+        BOB
+    )
     assert "in=5" in ruled.call("COPY", MANDATORY).headers["X-Storlet-Usage"]
     assert "in=5" in ruled.call("COPY", PLAN, user=BOB).headers["X-Storlet-Usage"]
     for method in ("GET", "COPY"):
@@ -330,7 +392,9 @@ def test_the_usage_of_a_mandatory_rule_is_the_owners(ruled: Ruled, swift: FakeSw
     assert "X-Storlet-Usage" in ruled.call("PUT", MANDATORY, user=BOB, body=b"x").headers
 
 
-def test_the_text_of_an_error_does_not_tell_the_length_of_a_closed_source(ruled: Ruled, swift: FakeSwift) -> None:
+def test_the_text_of_an_error_does_not_tell_the_length_of_a_closed_source(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     swift.containers["c"].read = swift.containers["storlet"].read = BOB
     swift.containers["c"].objects["o"].chunks = lambda: [b"hel"]
     assert b"3 of 5" in ruled.call("GET", PLAN, user=BOB).data
@@ -355,7 +419,9 @@ class Closing:
         return None
 
 
-def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(ruled: Ruled, swift: FakeSwift) -> None:
+def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     rules = Closing()
 
     def large(request: Any) -> Any:
@@ -369,18 +435,30 @@ def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(ruled: Rul
     for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
         rules.refused.clear()
         answer = ruled.call("GET", plan, steps, rules=rules)
-        assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
+        assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+            403,
+            "access.rule",
+            "other",
+        )
     ruled.assert_idle()
 
 
-def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(ruled: Ruled, swift: FakeSwift) -> None:
+def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     swift.put("c", "closed", b"secret")
     rules = Closing("/c/closed")
     answer = ruled.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (403, "access.rule", "other")
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        "other",
+    )
 
 
-def test_a_grant_for_any_of_the_storlets_opens_the_source_and_no_rule_s_refusal(ruled: Ruled, swift: FakeSwift) -> None:
+def test_a_grant_for_any_of_the_storlets_opens_the_source_and_no_rule_s_refusal(
+    ruled: Ruled, swift: FakeSwift
+) -> None:
     swift.put_storlet("own.py")
     swift.containers["storlet"].read = BOB
     plan = replace(MANDATORY, explicit_last=True)
@@ -406,7 +484,9 @@ def by_number(*scripts: Script) -> Script:
 
 
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_each_step_reads_what_the_one_before_wrote(make: Any, swift: FakeSwift, method: str) -> None:
+def test_each_step_reads_what_the_one_before_wrote(
+    make: Any, swift: FakeSwift, method: str
+) -> None:
     ruled = make(by_number(setting(b"1"), setting(b"2"), upper))
     answer = ruled.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
     name = {"PUT": "o", "COPY": "copy"}.get(method)
@@ -415,8 +495,17 @@ def test_each_step_reads_what_the_one_before_wrote(make: Any, swift: FakeSwift, 
     ruled.assert_idle()
 
 
-def test_a_step_knows_what_the_ones_before_it_said_and_the_last_word_counts(make: Any, swift: FakeSwift) -> None:
-    swift.put("c", "o", b"hello", X_Object_Meta_Color="red", X_Object_Meta_Size="5", X_Object_Meta_Gone="1")
+def test_a_step_knows_what_the_ones_before_it_said_and_the_last_word_counts(
+    make: Any, swift: FakeSwift
+) -> None:
+    swift.put(
+        "c",
+        "o",
+        b"hello",
+        X_Object_Meta_Color="red",
+        X_Object_Meta_Size="5",
+        X_Object_Meta_Gone="1",
+    )
     seen = []
 
     def second(worker: WorkerRun) -> None:
@@ -447,7 +536,9 @@ def test_a_step_that_wants_one_has_a_log_of_its_own(make: Any, swift: FakeSwift)
             os.write(worker.log, b"of the second\n")
         upper(worker)
 
-    own = StorletRequest("GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True)
+    own = StorletRequest(
+        "GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True
+    )
     answer = make(script).call("GET", replace(PLAN, further=(own,), explicit_last=True))
     (name, log), *others = swift.containers["storletlog"].objects.items()
     assert (name, others) == (f"up.py/{answer.headers['X-Storlet-Invocation']}.2.log", [])
@@ -471,7 +562,9 @@ def test_a_step_that_fails_early_fails_the_whole_in_its_own_name(
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_a_step_that_fails_late_never_gives_a_whole_result(make: Any, swift: FakeSwift, step: int, method: str) -> None:
+def test_a_step_that_fails_late_never_gives_a_whole_result(
+    make: Any, swift: FakeSwift, step: int, method: str
+) -> None:
     go = threading.Event()
 
     def late(worker: WorkerRun) -> None:
@@ -546,7 +639,9 @@ def test_what_a_step_reads_no_more_of_has_to_end_well_all_the_same(make: Any) ->
 def test_a_source_that_breaks_off_fails_all_steps(make: Any, swift: FakeSwift, source: str) -> None:
     ruled = make(by_number(upper, upper))
     if source == "client":
-        answer = ruled.call("PUT", PLAN, TWO, body=BrokenInput(b"he"), headers={"Content-Length": "5"})
+        answer = ruled.call(
+            "PUT", PLAN, TWO, body=BrokenInput(b"he"), headers={"Content-Length": "5"}
+        )
         assert answer.status == 499
     else:
         swift.containers["c"].objects["o"].chunks = lambda: [b"hel"]
@@ -583,25 +678,44 @@ def test_a_client_that_leaves_ends_all_steps(make: Any) -> None:
     ruled.assert_idle()
 
 
-def test_the_first_step_runs_at_the_object_node_where_it_can(make: Any, swift: FakeSwift, node: Node) -> None:
+def test_the_first_step_runs_at_the_object_node_where_it_can(
+    make: Any, swift: FakeSwift, node: Node
+) -> None:
     def framed(request: Any) -> Any:
         encoder = frames.Encoder(65536)
         start = {"metadata": {"color": "green"}, "size": 5, "ranges": [], "sandbox_seconds": 0}
-        done = {"outcome": "ok", "usage": {"cpu_seconds": 1.0, "peak_memory_bytes": 1}, "bytes_in": 5, "has_run": True}
-        body = [encoder.message(frames.START, start), encoder.data(b"there"), encoder.message(frames.DONE, done)]
+        done = {
+            "outcome": "ok",
+            "usage": {"cpu_seconds": 1.0, "peak_memory_bytes": 1},
+            "bytes_in": 5,
+            "has_run": True,
+        }
+        body = [
+            encoder.message(frames.START, start),
+            encoder.data(b"there"),
+            encoder.message(frames.DONE, done),
+        ]
         return Response(
-            headers={names.BACKEND_RUN: frames.VERSION, "Content-Type": "a/b"}, app_iter=body, request=request
+            headers={names.BACKEND_RUN: frames.VERSION, "Content-Type": "a/b"},
+            app_iter=body,
+            request=request,
         )
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = framed
     answer = make().call("GET", PLAN, TWO)
-    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"THERE", "object,proxy")
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        b"THERE",
+        "object,proxy",
+    )
     assert (len(node.workers.runs), answer.headers["X-Object-Meta-Color"]) == (1, "green")
     usage = make().call("COPY", PLAN, TWO).headers["X-Storlet-Usage"]
     assert usage == "cpu=1.250000;peak-memory=4097;in=5;out=5"
 
 
-def test_a_second_step_that_cannot_start_cancels_the_first(make: Any, swift: FakeSwift, node: Node) -> None:
+def test_a_second_step_that_cannot_start_cancels_the_first(
+    make: Any, swift: FakeSwift, node: Node
+) -> None:
     cancelled = []
 
     def waiting(worker: WorkerRun) -> None:
@@ -669,7 +783,9 @@ def test_a_pipeline_waits_no_longer_than_others_and_holds_nothing_meanwhile(make
     ruled.assert_idle()
 
 
-def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, swift: FakeSwift) -> None:
+def test_a_full_object_node_is_not_waited_for_while_places_are_held(
+    make: Any, swift: FakeSwift
+) -> None:
     held = []
 
     def full_once(request: Any) -> Any:
@@ -782,7 +898,9 @@ def test_a_slow_writer_is_no_stall_of_the_step_after(make: Any) -> None:
     assert (answer.status, answer.data) == (200, b"X" * 12)
 
 
-@pytest.mark.parametrize(("step", "code"), [(1, "storlet.timeout.idle"), (2, "storlet.timeout.first_byte")])
+@pytest.mark.parametrize(
+    ("step", "code"), [(1, "storlet.timeout.idle"), (2, "storlet.timeout.first_byte")]
+)
 def test_a_step_that_stalls_is_named(make: Any, step: int, code: str) -> None:
     def much(worker: WorkerRun) -> None:
         worker.begin()

@@ -72,7 +72,9 @@ def test_a_request_that_is_not_ours_reaches_swift_as_it_is(proxy: Proxy, swift: 
 
 
 @pytest.mark.parametrize("path", ["/v1//c/o", "/v1/AUTH_test//o", "/v1", "/", "/info", "/v2/a/c/o"])
-def test_a_path_that_is_no_object_is_left_to_swift(proxy: Proxy, swift: FakeSwift, path: str) -> None:
+def test_a_path_that_is_no_object_is_left_to_swift(
+    proxy: Proxy, swift: FakeSwift, path: str
+) -> None:
     environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_X_RUN_STORLET": "up.py"}
     assert route_of(environ, parse_operation(environ), ("storlet", "dependency")) is Route.PASS
     assert swift.seen == []
@@ -107,7 +109,9 @@ def test_get_runs_the_storlet_on_plain_data(proxy: Proxy, swift: FakeSwift) -> N
     assert "code=ok" in proxy.logger.text
 
 
-def test_a_derived_answer_carries_nothing_that_describes_the_source(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_derived_answer_carries_nothing_that_describes_the_source(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     swift.put("c", "o", b"hello", X_Object_Meta_Color="red", X_Static_Large_Object="True", X_Object_Manifest="c/x",
               Content_Md5="abc", X_Object_Sysmeta_X="1", X_Object_Meta_Storlet_Main="x")  # fmt: skip
     answer = proxy.call("GET", "c/o", RUN)
@@ -132,7 +136,10 @@ def test_a_result_that_is_whole_before_its_answer_begins_has_its_length(
     original = LocalResult.has_ended
     monkeypatch.setattr(LocalResult, "has_ended", has_ended)
     answer = make_proxy().call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": log})
-    assert (answer.data, answer.headers.get("Content-Length")) == (b"HELLO", None if log == "true" else "5")
+    assert (answer.data, answer.headers.get("Content-Length")) == (
+        b"HELLO",
+        None if log == "true" else "5",
+    )
 
 
 def test_a_result_that_goes_on_has_no_length(make_proxy: Make) -> None:
@@ -151,7 +158,9 @@ def test_a_result_that_goes_on_has_no_length(make_proxy: Make) -> None:
     assert b"".join(answer.app_iter) == b"firstsecond"
 
 
-def test_the_storlets_metadata_is_in_the_answer_and_wins(make_proxy: Make, swift: FakeSwift) -> None:
+def test_the_storlets_metadata_is_in_the_answer_and_wins(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     def script(worker: WorkerRun) -> None:
         assert worker.invoke.inputs[0].metadata == {"Color": "grün"}
         worker.begin(**{"content-type": "text/csv", "color": "blau ü"})
@@ -169,17 +178,28 @@ def test_parameters_come_from_query_and_headers(make_proxy: Make) -> None:
         worker.write(json.dumps(dict(worker.invoke.parameters), sort_keys=True).encode())
         worker.succeed()
 
-    answer = make_proxy(script).call("GET", "c/o?a=1&b=%C3%BC", {**RUN, "X-Storlet-Parameter-1": "c:x%3Ay:z"})
+    answer = make_proxy(script).call(
+        "GET", "c/o?a=1&b=%C3%BC", {**RUN, "X-Storlet-Parameter-1": "c:x%3Ay:z"}
+    )
     assert json.loads(answer.data) == {"a": "1", "b": "ü", "c": "x:y:z"}
 
 
 @pytest.mark.parametrize(
     ("asked", "data", "span"),
-    [("1-3", b"ELL", "1-3/5"), ("2-", b"LLO", "2-4/5"), ("-2", b"LO", "3-4/5"), ("0-99", b"HELLO", "0-4/5")],
+    [
+        ("1-3", b"ELL", "1-3/5"),
+        ("2-", b"LLO", "2-4/5"),
+        ("-2", b"LO", "3-4/5"),
+        ("0-99", b"HELLO", "0-4/5"),
+    ],
 )
 def test_a_range_of_the_input(proxy: Proxy, asked: str, data: bytes, span: str) -> None:
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Range": f"bytes={asked}"})
-    assert (answer.status, answer.data, answer.headers["Storlet-Input-Range"]) == (200, data, f"bytes {span}")
+    assert (answer.status, answer.data, answer.headers["Storlet-Input-Range"]) == (
+        200,
+        data,
+        f"bytes {span}",
+    )
     assert "Content-Range" not in answer.headers
 
 
@@ -189,7 +209,9 @@ def test_a_range_outside_the_object_is_416(proxy: Proxy, asked: str) -> None:
     assert (answer.status, answer.error) == (416, "range.unsatisfiable")
 
 
-def test_several_inputs_are_opened_together_and_all_given_to_the_storlet(make_proxy: Make, swift: FakeSwift) -> None:
+def test_several_inputs_are_opened_together_and_all_given_to_the_storlet(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         import os  # noqa: PLC0415
@@ -224,7 +246,9 @@ def test_what_swift_says_of_the_source_reaches_the_client(proxy: Proxy, swift: F
 # --- GET that fails
 
 
-def test_a_storlet_that_fails_before_output_is_422_and_plain_data_never_leaves(make_proxy: Make, node: Node) -> None:
+def test_a_storlet_that_fails_before_output_is_422_and_plain_data_never_leaves(
+    make_proxy: Make, node: Node
+) -> None:
     proxy = make_proxy(failing())
     answer = proxy.call("GET", "c/o", RUN)
     assert (answer.status, answer.error) == (422, "storlet.failed")
@@ -237,7 +261,9 @@ def test_a_storlet_that_fails_before_output_is_422_and_plain_data_never_leaves(m
 
 def test_a_stranger_gets_no_traceback(make_proxy: Make, swift: FakeSwift) -> None:
     swift.containers["c"].read = swift.containers["storlet"].read = "test:bob"
-    answer = make_proxy(failing()).call("GET", "c/o", {**RUN, "Accept": "application/json"}, user="test:bob")
+    answer = make_proxy(failing()).call(
+        "GET", "c/o", {**RUN, "Accept": "application/json"}, user="test:bob"
+    )
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert b"secret" not in answer.data
     assert "detail" not in json.loads(answer.data)
@@ -255,8 +281,12 @@ def test_a_storlet_that_fails_after_output_breaks_the_body(make_proxy: Make) -> 
     assert "code=storlet.failed" in proxy.logger.text
 
 
-@pytest.mark.parametrize("error", [OSError("lost"), eventlet.Timeout(None)], ids=["exception", "timeout"])
-def test_a_source_that_breaks_off_never_gives_a_whole_answer(proxy: Proxy, swift: FakeSwift, error: Any) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError("lost"), eventlet.Timeout(None)], ids=["exception", "timeout"]
+)
+def test_a_source_that_breaks_off_never_gives_a_whole_answer(
+    proxy: Proxy, swift: FakeSwift, error: Any
+) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"hel"
         raise error
@@ -266,12 +296,16 @@ def test_a_source_that_breaks_off_never_gives_a_whole_answer(proxy: Proxy, swift
     assert (answer.status, answer.error) == (503, "backend.failed")
 
 
-def test_a_source_that_ends_early_without_an_error_never_gives_a_whole_answer(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_source_that_ends_early_without_an_error_never_gives_a_whole_answer(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     swift.put("c", "o", b"hello").chunks = lambda: iter([b"hel"])
     assert proxy.call("GET", "c/o", RUN).status == 503
 
 
-def test_a_client_that_leaves_cancels_the_storlet_and_releases_everything(make_proxy: Make, swift: FakeSwift) -> None:
+def test_a_client_that_leaves_cancels_the_storlet_and_releases_everything(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     cancelled: list[bool] = []
 
     def script(worker: WorkerRun) -> None:
@@ -312,10 +346,15 @@ def test_legacy_status_gives_the_old_codes_and_the_same_error(
 
 
 def test_legacy_status_of_a_put_is_500(make_proxy: Make) -> None:
-    assert make_proxy(failing(), legacy_status="true").call("PUT", "c/new", RUN, body=b"x").status == 500
+    assert (
+        make_proxy(failing(), legacy_status="true").call("PUT", "c/new", RUN, body=b"x").status
+        == 500
+    )
 
 
-def test_too_many_at_once_is_429_with_retry_after_and_gives_its_place_back(make_proxy: Make) -> None:
+def test_too_many_at_once_is_429_with_retry_after_and_gives_its_place_back(
+    make_proxy: Make,
+) -> None:
     proxy = make_proxy(invocation__max_inflight_per_tenant="1")
     first = proxy.start("GET", "c/o", RUN)
     second = proxy.call("GET", "c/o", RUN)
@@ -325,7 +364,9 @@ def test_too_many_at_once_is_429_with_retry_after_and_gives_its_place_back(make_
     assert proxy.call("GET", "c/o", RUN).status == 200
 
 
-def test_an_answer_that_fails_to_be_closed_keeps_no_place(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_fails_to_be_closed_keeps_no_place(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def close(self: Any) -> None:
         original(self)
         raise OSError("not now")
@@ -338,7 +379,9 @@ def test_an_answer_that_fails_to_be_closed_keeps_no_place(proxy: Proxy, monkeypa
     assert not proxy.filter._proxy._inflight
 
 
-def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(swift: FakeSwift) -> None:
+def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(
+    swift: FakeSwift,
+) -> None:
     proxy = SharedProxy(swift, parse(""), Logger(), 60, room=16)
     for _ in range(14):
         proxy.acquire("a")
@@ -354,19 +397,29 @@ def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts
         proxy.acquire("b")
 
 
-@pytest.mark.parametrize(("options", "room"), [({}, 512), ({"max_clients": "100"}, 50), ({"max_clients": "1"}, 1)])
+@pytest.mark.parametrize(
+    ("options", "room"), [({}, 512), ({"max_clients": "100"}, 50), ({"max_clients": "1"}, 1)]
+)
 def test_the_room_is_half_of_what_the_server_takes(
-    swift: FakeSwift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], room: int
+    swift: FakeSwift,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    room: int,
 ) -> None:
     monkeypatch.setattr("storlet_middleware.filter.get_logger", lambda *_, **__: Logger())
     (tmp_path / "storlet.conf").write_text("")
     for role in ("proxy", "object"):
-        app: Any = filter_factory(options, role=role, storlet_conf_path=str(tmp_path / "storlet.conf"))(swift)
+        app: Any = filter_factory(
+            options, role=role, storlet_conf_path=str(tmp_path / "storlet.conf")
+        )(swift)
         launcher = app._proxy.launcher if role == "proxy" else app._launcher
         assert launcher._admission._room == room
 
 
-def test_a_node_that_cannot_start_sandboxes_is_503_with_retry_after(proxy: Proxy, node: Node) -> None:
+def test_a_node_that_cannot_start_sandboxes_is_503_with_retry_after(
+    proxy: Proxy, node: Node
+) -> None:
     from storlet_daemon.protocol import messages  # noqa: PLC0415
 
     node.answer = lambda _: messages.NodeRefused("node.busy", "full", 7)
@@ -382,7 +435,9 @@ def test_an_error_is_json_for_who_asks_for_it(make_proxy: Make) -> None:
     assert answer.headers["Content-Type"].startswith("application/json")
 
 
-def test_our_own_defect_is_500_and_says_nothing_of_itself_to_the_client(proxy: Proxy, swift: FakeSwift) -> None:
+def test_our_own_defect_is_500_and_says_nothing_of_itself_to_the_client(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     def boom(request: Any) -> Any:
         raise RuntimeError("inner secret")
 
@@ -409,7 +464,9 @@ def test_our_own_defect_is_500_and_says_nothing_of_itself_to_the_client(proxy: P
         ({"X-Storlet-Generate-Log": "maybe"}, "want true or false"),
     ],
 )
-def test_a_malformed_request_is_400_and_names_the_fault(proxy: Proxy, headers: dict[str, str], part: str) -> None:
+def test_a_malformed_request_is_400_and_names_the_fault(
+    proxy: Proxy, headers: dict[str, str], part: str
+) -> None:
     answer = proxy.call("GET", "c/o", {**RUN, **headers})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert part in answer.data.decode()
@@ -426,7 +483,13 @@ def test_a_put_that_asks_to_store_something_else_than_the_body_is_refused_by_nam
 
 
 def test_all_faults_of_a_request_come_in_one_answer(proxy: Proxy) -> None:
-    headers = {**RUN, "X-Storlet-Rang": "1", "Range": "x", "X-Storlet-Parameter-2": "x", "X-Run-Storlet": "a/b"}
+    headers = {
+        **RUN,
+        "X-Storlet-Rang": "1",
+        "Range": "x",
+        "X-Storlet-Parameter-2": "x",
+        "X-Run-Storlet": "a/b",
+    }
     said = proxy.call("GET", "c/o", headers).data.decode()
     for part in ("X-Storlet-Rang:", "range header", "X-Storlet-Parameter-2", "X-Run-Storlet"):
         assert part in said
@@ -442,7 +505,9 @@ def test_headers_that_only_look_like_those_of_storlets_are_not_ours(proxy: Proxy
     assert proxy.call("GET", "c/o", {"X-Http-X-Storlet-Range": "bytes=0-1"}).status == 200
 
 
-@pytest.mark.parametrize(("method", "status"), [("HEAD", 405), ("DELETE", 405), ("POST", 401), ("OPTIONS", 405)])
+@pytest.mark.parametrize(
+    ("method", "status"), [("HEAD", 405), ("DELETE", 405), ("POST", 401), ("OPTIONS", 405)]
+)
 def test_other_methods_cannot_run_a_storlet(proxy: Proxy, method: str, status: int) -> None:
     assert proxy.call(method, "c/o", RUN).status == status
 
@@ -463,7 +528,9 @@ def test_who_may_not_read_the_storlet_cannot_run_it(
     assert node.workers.runs == []
 
 
-def test_who_may_not_read_the_object_cannot_run_a_storlet_on_it(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+def test_who_may_not_read_the_object_cannot_run_a_storlet_on_it(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
     swift.containers["storlet"].read = "test:bob"
     answer = proxy.call("GET", "c/o", RUN, user="test:bob")
     assert (answer.status, answer.error) == (403, "access.denied")
@@ -481,7 +548,11 @@ def framed(swift: FakeSwift, *answers: list[bytes]) -> list[Any]:
         if "X-Backend-Storlet-Invocation" not in request.headers or not left:
             return None
         given.append(request)
-        headers = {"X-Backend-Storlet-Run": "1", "Content-Type": "text/plain", "X-Object-Meta-A": "b"}
+        headers = {
+            "X-Backend-Storlet-Run": "1",
+            "Content-Type": "text/plain",
+            "X-Object-Meta-A": "b",
+        }
         return Response(status=200, request=request, headers=headers, app_iter=iter(left.pop(0)))
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = node
@@ -491,24 +562,39 @@ def framed(swift: FakeSwift, *answers: list[bytes]) -> list[Any]:
 def frame(*data: bytes, done: dict[str, Any] | None = None) -> bytes:
     encoder = frames.Encoder(65536)
     start = {"metadata": {"m": "1"}, "size": 5, "ranges": [], "sandbox_seconds": 0.0}
-    body = encoder.pad() + encoder.message(frames.START, start) + b"".join(encoder.data(piece) for piece in data)
+    body = (
+        encoder.pad()
+        + encoder.message(frames.START, start)
+        + b"".join(encoder.data(piece) for piece in data)
+    )
     return body + (encoder.message(frames.DONE, done) if done else b"")
 
 
 OK = {"outcome": "ok", "bytes_in": 5}
 
 
-@pytest.mark.parametrize("code", ["sandbox.unavailable", "code.missing", "node.busy", "backend.failed", "internal"])
+@pytest.mark.parametrize(
+    "code", ["sandbox.unavailable", "code.missing", "node.busy", "backend.failed", "internal"]
+)
 @pytest.mark.parametrize("method", ["GET", "COPY"])
 def test_a_node_that_cannot_run_anything_is_replaced_by_the_proxy(
     proxy: Proxy, swift: FakeSwift, code: str, method: str
 ) -> None:
     encoder = frames.Encoder(65536)
-    failed = encoder.message(frames.DONE, {"outcome": "error", "code": code, "message": "down", "has_run": False})
+    failed = encoder.message(
+        frames.DONE, {"outcome": "error", "code": code, "message": "down", "has_run": False}
+    )
     given = framed(swift, [failed])
-    answer = proxy.call(method, "c/o", {**RUN, **({"Destination": "c/copy"} if method == "COPY" else {})})
-    assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (200 if method == "GET" else 201, "proxy")
-    assert (answer.data if method == "GET" else swift.containers["c"].objects["copy"].body) == b"HELLO"
+    answer = proxy.call(
+        method, "c/o", {**RUN, **({"Destination": "c/copy"} if method == "COPY" else {})}
+    )
+    assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (
+        200 if method == "GET" else 201,
+        "proxy",
+    )
+    assert (
+        answer.data if method == "GET" else swift.containers["c"].objects["copy"].body
+    ) == b"HELLO"
     assert len(given) == 1
     assert "why=node-unable" in proxy.logger.text
     assert_idle(proxy)
@@ -533,42 +619,73 @@ def test_what_has_run_or_is_the_tenants_fault_is_not_repeated(
     assert_idle(proxy)
 
 
-def test_frames_of_a_version_that_this_proxy_cannot_decode_are_not_read(proxy: Proxy, swift: FakeSwift) -> None:
+def test_frames_of_a_version_that_this_proxy_cannot_decode_are_not_read(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     def node(request: Any) -> Any:
         if "X-Backend-Storlet-Invocation" not in request.headers:
             return None
-        return Response(status=200, request=request, headers={"X-Backend-Storlet-Run": "2"}, body=b"of version 2")
+        return Response(
+            status=200,
+            request=request,
+            headers={"X-Backend-Storlet-Run": "2"},
+            body=b"of version 2",
+        )
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = node
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"HELLO", "proxy")
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        b"HELLO",
+        "proxy",
+    )
     assert "why=node-version" in proxy.logger.text
 
 
 def test_a_framed_answer_is_unpacked(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
     framed(swift, [frame(b"HEL", b"LO", done=OK)])
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (200, b"HELLO", "object")
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        b"HELLO",
+        "object",
+    )
     assert answer.headers["X-Object-Meta-M"] == "1"
     assert "X-Backend-Storlet-Run" not in answer.headers
     assert node.workers.runs == []
 
 
-def test_an_end_that_came_with_the_first_bytes_tells_what_was_used(proxy: Proxy, swift: FakeSwift) -> None:
+def test_an_end_that_came_with_the_first_bytes_tells_what_was_used(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     done = {**OK, "usage": {"cpu_seconds": 0.5, "peak_memory_bytes": 7}, "has_run": True}
     framed(swift, [frame(b"HEL", b"LO", done=done)], [frame(b"HELLO"), done_frame(done)])
     answer = proxy.call("GET", "c/o", RUN)
     assert answer.headers["X-Storlet-Usage"] == "cpu=0.500000;peak-memory=7;in=5;out=5"
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.data, answer.broken, "X-Storlet-Usage" in answer.headers) == (b"HELLO", None, False)
+    assert (answer.data, answer.broken, "X-Storlet-Usage" in answer.headers) == (
+        b"HELLO",
+        None,
+        False,
+    )
     assert proxy.logger.text.count("in=5 out=5 cpu=0.500000 peak-memory=7") == 2
 
 
-def test_a_failure_that_came_with_the_first_bytes_is_an_error_status(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_failure_that_came_with_the_first_bytes_is_an_error_status(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     done = {"outcome": "error", **Unprocessable("no").to_message(), "bytes_in": 5, "has_run": True}
-    framed(swift, [frame(b"HEL", done=done)], [frame(b"HEL"), frames.Encoder(9).data(b"LO") + done_frame(done)])
+    framed(
+        swift,
+        [frame(b"HEL", done=done)],
+        [frame(b"HEL"), frames.Encoder(9).data(b"LO") + done_frame(done)],
+    )
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.error, answer.headers["X-Storlet-Usage"]) == (422, "storlet.failed", "in=5;out=3")
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Usage"]) == (
+        422,
+        "storlet.failed",
+        "in=5;out=3",
+    )
     answer = proxy.call("GET", "c/o", RUN)
     assert (answer.status, answer.data, answer.broken is not None) == (200, b"HELLO", True)
 
@@ -577,7 +694,9 @@ def done_frame(message: dict[str, Any]) -> bytes:
     return frames.Encoder(65536).message(frames.DONE, message)
 
 
-def test_an_answer_that_breaks_before_the_first_byte_is_run_again(proxy: Proxy, swift: FakeSwift) -> None:
+def test_an_answer_that_breaks_before_the_first_byte_is_run_again(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     given = framed(swift, [frame()], [b"\x09garbage"], [frame(b"HELLO", done=OK)])
     assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
     assert len(given) == 3
@@ -589,7 +708,9 @@ def test_it_is_run_again_at_most_twice(proxy: Proxy, swift: FakeSwift) -> None:
     assert (answer.status, answer.error, len(given)) == (503, "backend.failed", 3)
 
 
-def test_an_answer_that_breaks_after_the_first_byte_is_never_run_again(proxy: Proxy, swift: FakeSwift) -> None:
+def test_an_answer_that_breaks_after_the_first_byte_is_never_run_again(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     given = framed(swift, [frame(b"HEL")], [frame(b"HELLO", done=OK)])
     answer = proxy.call("GET", "c/o", RUN)
     assert (answer.data, answer.broken is not None, len(given)) == (b"HEL", True, 1)
@@ -599,12 +720,16 @@ def failed(error: StorletError) -> bytes:
     return frames.Encoder(65536).message(frames.DONE, {"outcome": "error", **error.to_message()})
 
 
-def test_a_storlet_that_failed_at_the_object_node_is_never_run_again(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_storlet_that_failed_at_the_object_node_is_never_run_again(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     given = framed(swift, [failed(Unprocessable("no"))], [frame(b"x", done=OK)])
     assert (proxy.call("GET", "c/o", RUN).status, len(given)) == (422, 1)
 
 
-def test_a_storlet_whose_code_was_replaced_meanwhile_is_resolved_again(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_storlet_whose_code_was_replaced_meanwhile_is_resolved_again(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     given = framed(swift, [failed(CodeReplaced("gone"))], [frame(b"HELLO", done=OK)])
     assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
     assert len(given) == 2
@@ -613,7 +738,11 @@ def test_a_storlet_whose_code_was_replaced_meanwhile_is_resolved_again(proxy: Pr
 def test_code_that_is_replaced_again_and_again_is_503(proxy: Proxy, swift: FakeSwift) -> None:
     given = framed(swift, *[[failed(CodeReplaced("gone"))]] * 20)
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "code.replaced", "5")
+    assert (answer.status, answer.error, answer.headers["Retry-After"]) == (
+        503,
+        "code.replaced",
+        "5",
+    )
     assert len(given) < 10
 
 
@@ -636,7 +765,9 @@ def test_run_on_proxy_sends_no_description_to_object_nodes(proxy: Proxy, swift: 
 # --- PUT and COPY
 
 
-def test_put_stores_the_result_under_what_the_client_and_the_storlet_said(make_proxy: Make, swift: FakeSwift) -> None:
+def test_put_stores_the_result_under_what_the_client_and_the_storlet_said(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin(**{"Content-Type": "text/csv", "rows": "2"})
         worker.write(worker.read().upper())
@@ -654,13 +785,21 @@ def test_put_stores_the_result_under_what_the_client_and_the_storlet_said(make_p
     assert answer.status == 201
     stored = swift.containers["c"].objects["new"]
     assert stored.body == b"SOME TEXT"
-    assert stored.headers == {"Content-Type": "text/csv", "X-Object-Meta-Color": "red", "X-Object-Meta-Rows": "2"}
+    assert stored.headers == {
+        "Content-Type": "text/csv",
+        "X-Object-Meta-Color": "red",
+        "X-Object-Meta-Rows": "2",
+    }
     sent = swift.requests("PUT", "c/new")[0]
-    assert not [key for key in sent.headers if key.startswith("X-Storlet") or key == "X-Run-Storlet"]
+    assert not [
+        key for key in sent.headers if key.startswith("X-Storlet") or key == "X-Run-Storlet"
+    ]
 
 
 @pytest.mark.parametrize("after", [b"", b"half"])
-def test_a_put_whose_storlet_fails_stores_nothing(make_proxy: Make, swift: FakeSwift, after: bytes) -> None:
+def test_a_put_whose_storlet_fails_stores_nothing(
+    make_proxy: Make, swift: FakeSwift, after: bytes
+) -> None:
     proxy = make_proxy(failing(after))
     answer = proxy.call("PUT", "c/o", RUN, body=b"new")
     assert (answer.status, answer.error) == (422, "storlet.failed")
@@ -668,7 +807,9 @@ def test_a_put_whose_storlet_fails_stores_nothing(make_proxy: Make, swift: FakeS
     assert_idle(proxy)
 
 
-def test_a_put_whose_worker_ends_without_done_stores_nothing(make_proxy: Make, swift: FakeSwift) -> None:
+def test_a_put_whose_worker_ends_without_done_stores_nothing(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(worker.read())
@@ -688,7 +829,11 @@ def test_a_put_whose_worker_ends_without_done_stores_nothing(make_proxy: Make, s
 def test_a_body_that_is_not_what_the_client_announced_stores_nothing(
     proxy: Proxy, swift: FakeSwift, headers: dict[str, str], body: Any, code: str
 ) -> None:
-    environ = {"CONTENT_LENGTH": "9"} if "Content-Length" in headers else {"HTTP_TRANSFER_ENCODING": "chunked"}
+    environ = (
+        {"CONTENT_LENGTH": "9"}
+        if "Content-Length" in headers
+        else {"HTTP_TRANSFER_ENCODING": "chunked"}
+    )
     import io  # noqa: PLC0415
 
     source = io.BytesIO(body) if isinstance(body, bytes) else body
@@ -699,7 +844,9 @@ def test_a_body_that_is_not_what_the_client_announced_stores_nothing(
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "gzip, chunked"])
-def test_a_body_whose_end_nobody_knows_is_refused_as_swift_does(proxy: Proxy, swift: FakeSwift, encoding: str) -> None:
+def test_a_body_whose_end_nobody_knows_is_refused_as_swift_does(
+    proxy: Proxy, swift: FakeSwift, encoding: str
+) -> None:
     answer = proxy.call("PUT", "c/new", {**RUN, "Transfer-Encoding": encoding})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert proxy.call("PUT", "c/new", RUN).status == 411
@@ -712,7 +859,9 @@ def test_swifts_answer_to_the_put_reaches_the_client(proxy: Proxy, swift: FakeSw
     assert "code=refused" in proxy.logger.text
 
 
-def test_a_stall_that_swift_ends_is_the_storlets_and_stores_nothing(make_proxy: Make, swift: FakeSwift) -> None:
+def test_a_stall_that_swift_ends_is_the_storlets_and_stores_nothing(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
     from swift.common.exceptions import ChunkReadTimeout  # noqa: PLC0415
 
     def script(worker: WorkerRun) -> None:
@@ -734,7 +883,9 @@ def test_a_stall_that_swift_ends_is_the_storlets_and_stores_nothing(make_proxy: 
     assert (answer.status, answer.error) == (422, "storlet.timeout.idle")
 
 
-@pytest.mark.parametrize(("container", "user", "status"), [("none", "test:tester", 404), ("c", "test:bob", 403)])
+@pytest.mark.parametrize(
+    ("container", "user", "status"), [("none", "test:tester", 404), ("c", "test:bob", 403)]
+)
 def test_a_target_that_cannot_be_written_is_refused_before_the_storlet_runs(
     proxy: Proxy, swift: FakeSwift, node: Node, container: str, user: str, status: int
 ) -> None:
@@ -769,7 +920,9 @@ def test_a_copy_stores_the_result_and_says_where_it_is_from(
     assert answer.headers["X-Storlet-Generated-From-Last-Modified"].startswith("Sat, 01 Jan 2022")
 
 
-def test_conditions_of_a_copy_are_the_sources_and_not_the_targets(proxy: Proxy, swift: FakeSwift) -> None:
+def test_conditions_of_a_copy_are_the_sources_and_not_the_targets(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     headers = {**RUN, "Destination": "c/new", "If-None-Match": '"other"'}
     assert proxy.call("COPY", "c/o", headers).status == 201
     assert "If-None-Match" not in swift.requests("PUT", "c/new")[0].headers
@@ -784,7 +937,9 @@ def test_conditions_of_a_copy_are_the_sources_and_not_the_targets(proxy: Proxy, 
         ({"Destination": "/c/x", "X-Fresh-Metadata": "true"}, 400),
     ],
 )
-def test_copies_that_are_not_supported_are_refused(proxy: Proxy, headers: dict[str, str], status: int) -> None:
+def test_copies_that_are_not_supported_are_refused(
+    proxy: Proxy, headers: dict[str, str], status: int
+) -> None:
     assert proxy.call("COPY", "c/o", {**RUN, **headers}).status == status
 
 
@@ -835,5 +990,8 @@ def test_names_that_need_quoting_arrive_as_they_are(proxy: Proxy, swift: FakeSwi
 
     assert proxy.call("GET", wsgi_quote(path), RUN).data == b"HELLO"
     target = f"/{container}/" + "neu ü".encode().decode("latin-1")
-    assert proxy.call("COPY", wsgi_quote(path), {**RUN, "Destination": wsgi_quote(target)}).status == 201
+    assert (
+        proxy.call("COPY", wsgi_quote(path), {**RUN, "Destination": wsgi_quote(target)}).status
+        == 201
+    )
     assert swift.containers[container].objects["neu ü".encode().decode("latin-1")].body == b"HELLO"

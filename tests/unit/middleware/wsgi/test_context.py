@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.wsgi.context import CONTEXT, AuthorizationChain, context_of, install, swift_authorize
+from storlet_middleware.wsgi.context import (
+    CONTEXT,
+    AuthorizationChain,
+    context_of,
+    install,
+    swift_authorize,
+)
 
 REFUSAL = object()
 RULED = object()
@@ -39,7 +45,9 @@ class Calls:
         (REFUSAL, [True, True], RULED, ["swift", "grant 0", "rules"], RULED),
     ],
 )
-def test_links_are_asked_in_order(swift: Any, grants: list[bool], rules: Any, asked: list[str], outcome: Any) -> None:
+def test_links_are_asked_in_order(
+    swift: Any, grants: list[bool], rules: Any, asked: list[str], outcome: Any
+) -> None:
     calls: list[str] = []
     links: Any = [Calls(f"grant {number}", calls, allows) for number, allows in enumerate(grants)]
     last: Any = Calls("rules", calls, rules)
@@ -58,7 +66,11 @@ def test_a_context_that_is_installed_again_wraps_swifts_check_only() -> None:
     def authorize(request: Any) -> None:
         """Allows."""
 
-    environ: dict[str, Any] = {"PATH_INFO": "/v1/a/c/o", "REQUEST_METHOD": "GET", "swift.authorize": authorize}
+    environ: dict[str, Any] = {
+        "PATH_INFO": "/v1/a/c/o",
+        "REQUEST_METHOD": "GET",
+        "swift.authorize": authorize,
+    }
     first = install(environ, None)
     second = install(environ, None)
     assert (first.chain.swift, second.chain.swift) == (authorize, authorize)

@@ -39,7 +39,11 @@ def serve() -> Iterator[Serve]:
 
         listener = eventlet.listen(("127.0.0.1", 0))
         listeners.append(listener)
-        tasks.append(eventlet.spawn(eventlet.wsgi.server, listener, app, log=QuietLog(), minimum_chunk_size=1))
+        tasks.append(
+            eventlet.spawn(
+                eventlet.wsgi.server, listener, app, log=QuietLog(), minimum_chunk_size=1
+            )
+        )
         port: int = listener.getsockname()[1]
         return port
 
@@ -54,7 +58,9 @@ class QuietLog(Logger):
     def write(self, text: str) -> None: ...
 
 
-def send_request(port: int, version: str = "1.1", method: str = "GET", more: str = "", body: bytes = b"") -> Any:
+def send_request(
+    port: int, version: str = "1.1", method: str = "GET", more: str = "", body: bytes = b""
+) -> Any:
     client = socket.create_connection(("127.0.0.1", port))
     client.setblocking(False)  # a green socket shows a reset as an orderly end
     head = f"{method} /v1/{ACCOUNT}/c/o HTTP/{version}\r\nHost: x\r\nX-Run-Storlet: up.py\r\n"
@@ -82,7 +88,9 @@ def read(client: socket.socket) -> tuple[bytes, bool]:
                     return data, False
 
 
-def test_a_complete_answer_ends_with_its_last_chunk(make_proxy: Callable[..., Proxy], serve: Serve) -> None:
+def test_a_complete_answer_ends_with_its_last_chunk(
+    make_proxy: Callable[..., Proxy], serve: Serve
+) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"HELLO")
@@ -118,7 +126,9 @@ def test_a_broken_answer_to_an_http_1_0_client_is_a_reset(make_proxy: Make, serv
 def test_an_early_failure_keeps_its_status_on_the_wire(make_proxy: Make, serve: Serve) -> None:
     data, _ = read(send_request(serve(make_proxy(failing())), "1.0"))
     assert data.startswith(b"HTTP/1.1 422 Unprocessable Entity")
-    assert b"X-Storlet-Error: storlet.failed" in data.replace(b"x-storlet-error", b"X-Storlet-Error")
+    assert b"X-Storlet-Error: storlet.failed" in data.replace(
+        b"x-storlet-error", b"X-Storlet-Error"
+    )
 
 
 @pytest.mark.parametrize("after", [b"", b"some"])

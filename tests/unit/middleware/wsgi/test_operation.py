@@ -18,20 +18,32 @@ from storlet_middleware.wsgi.swift_paths import Read
 HERE = Read("v1", "AUTH_a", "c", "o")
 
 
-def operation(method: str, headers: dict[str, str] | None = None, path: str = "/v1/AUTH_a/c/o") -> Any:
+def operation(
+    method: str, headers: dict[str, str] | None = None, path: str = "/v1/AUTH_a/c/o"
+) -> Any:
     return parse(Request.blank(path, method=method, headers=headers or {}).environ)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_read_has_a_source_only(method: str) -> None:
     parsed = operation(method)
-    assert (parsed.method, parsed.source, parsed.target, parsed.is_copy) == (method, HERE, None, False)
+    assert (parsed.method, parsed.source, parsed.target, parsed.is_copy) == (
+        method,
+        HERE,
+        None,
+        False,
+    )
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
 def test_a_write_has_a_target_only(method: str) -> None:
     parsed = operation(method)
-    assert (parsed.method, parsed.source, parsed.target, parsed.subject) == (method, None, HERE, HERE)
+    assert (parsed.method, parsed.source, parsed.target, parsed.subject) == (
+        method,
+        None,
+        HERE,
+        HERE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,10 +51,25 @@ def test_a_write_has_a_target_only(method: str) -> None:
     [
         ("COPY", {"Destination": "d/x"}, HERE, Read("v1", "AUTH_a", "d", "x")),
         ("COPY", {"Destination": "/d/x%20y/z"}, HERE, Read("v1", "AUTH_a", "d", "x y/z")),
-        ("COPY", {"Destination": "d/x", "Destination-Account": "AUTH_b"}, HERE, Read("v1", "AUTH_b", "d", "x")),
+        (
+            "COPY",
+            {"Destination": "d/x", "Destination-Account": "AUTH_b"},
+            HERE,
+            Read("v1", "AUTH_b", "d", "x"),
+        ),
         ("PUT", {"X-Copy-From": "d/x"}, Read("v1", "AUTH_a", "d", "x"), HERE),
-        ("PUT", {"X-Copy-From": "d/x", "X-Copy-From-Account": "AUTH_b"}, Read("v1", "AUTH_b", "d", "x"), HERE),
-        ("PUT", {"X-Copy-From": "d/x", "X-Copy-From-Account": ""}, Read("v1", "AUTH_a", "d", "x"), HERE),
+        (
+            "PUT",
+            {"X-Copy-From": "d/x", "X-Copy-From-Account": "AUTH_b"},
+            Read("v1", "AUTH_b", "d", "x"),
+            HERE,
+        ),
+        (
+            "PUT",
+            {"X-Copy-From": "d/x", "X-Copy-From-Account": ""},
+            Read("v1", "AUTH_a", "d", "x"),
+            HERE,
+        ),
     ],
 )
 def test_both_forms_of_a_copy_are_one_operation(
@@ -67,7 +94,9 @@ def test_both_forms_of_a_copy_are_one_operation(
         ("PUT", {"X-Copy-From": "d/"}),
     ],
 )
-def test_a_copy_that_swift_refuses_has_a_fault_and_no_other_object(method: str, headers: dict[str, str]) -> None:
+def test_a_copy_that_swift_refuses_has_a_fault_and_no_other_object(
+    method: str, headers: dict[str, str]
+) -> None:
     parsed = operation(method, headers)
     assert parsed.is_copy
     assert (parsed.source, parsed.target) == (None, None)
@@ -109,8 +138,14 @@ class RecordingSwift:
         request = Request(environ)
         self.seen.append((request.method, text(environ["PATH_INFO"])))
         if request.method == "GET":
-            return Response(body=b"x", headers={"X-Timestamp": "1"}, request=request)(environ, start_response)
-        for _ in FileLikeIter(environ["wsgi.input"]) if hasattr(environ["wsgi.input"], "__iter__") else ():
+            return Response(body=b"x", headers={"X-Timestamp": "1"}, request=request)(
+                environ, start_response
+            )
+        for _ in (
+            FileLikeIter(environ["wsgi.input"])
+            if hasattr(environ["wsgi.input"], "__iter__")
+            else ()
+        ):
             pass
         return Response(status=201, request=request)(environ, start_response)
 
@@ -123,7 +158,9 @@ PARTS = st.text(alphabet="ab/% \u00e9.?&", max_size=6)
     value=PARTS,
     account=st.none() | st.sampled_from(["", "AUTH_b", "a%20b", "x/y"]),
 )
-def test_every_copy_is_what_swifts_copy_middleware_makes_of_it(method: str, value: str, account: str | None) -> None:
+def test_every_copy_is_what_swifts_copy_middleware_makes_of_it(
+    method: str, value: str, account: str | None
+) -> None:
     """The invariant on which enforcement stands: no request is one thing to the rules and another to Swift."""
     name = "Destination" if method == "COPY" else "X-Copy-From"
     headers = {name: wsgi(value)}
