@@ -686,7 +686,9 @@ def test_archived_version_is_checked_as_an_object_of_any_container(swift: Pipeli
     swift.store.containers["AUTH_a/archive"] = swift.store.containers.pop("AUTH_b/closed")
     swift.request("POST", "closed", {"X-Versions-Location": "archive"})
     swift.request("PUT", "closed/o", body=b"new")
-    archived = next(name for name in swift.store.containers["AUTH_a/archive"].objects if name != "o")
+    archived = next(
+        name for name in swift.store.containers["AUTH_a/archive"].objects if name != "o"
+    )
     swift.request("PUT", "open/link", {"X-Symlink-Target": f"archive/{archived}"})
     judge = Judge(COVERED)
     assert_refused(swift.guarded(judge, "GET", "open/link"))
