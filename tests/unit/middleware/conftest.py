@@ -1,4 +1,4 @@
-"""Fixtures of the filter's and the engine's unit tests."""
+"""Fixtures for unit tests of the filter and the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.middleware.support import (
 
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
-    """Unix socket paths end at 107 bytes, and pytest's own directories are deep."""
+    """A directory with a short path: Unix socket paths have at most 107 bytes."""
     path = Path(tempfile.mkdtemp(prefix="st-"))
     yield path
     shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""An account with rules, for unit tests of what reads and changes them: Swift's account server and memcached, as far as they matter."""
+"""Test doubles for an account with rules: system metadata, memcached, a proxy's rule store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, aut
 
 RULES = "storlet_rules/rules.yaml"
 ORDINARY = b"version: 1\nrules:\n- name: night\n  when: {container: a}\n  deny: not now\n"
-MANDATORY = b"version: 1\nrules:\n- name: closed\n  when: {container: a}\n  mandatory: true\n  deny: never\n"
+MANDATORY = (
+    b"version: 1\nrules:\n"
+    b"- name: closed\n  when: {container: a}\n  mandatory: true\n  deny: never\n"
+)
 RUNS = b"version: 1\nrules:\n- name: thumb\n  when: {method: PUT, container: a}\n  run: up.py\n"
 
 
 class AccountSwift(FakeSwift):
-    """A Swift with system metadata of the account.
+    """A :class:`FakeSwift` with system metadata of the account.
 
-    Each of ``replicas`` has its own; ``asked`` says which one answers next.
+    Each of ``replicas`` has its own copy; ``asked`` selects the replica that answers next.
     """
 
     def __init__(self) -> None:
@@ -39,14 +42,14 @@ class AccountSwift(FakeSwift):
 
     @property
     def pointer(self) -> str | None:
-        """What is in force, as the account says."""
+        """The pointer to the ruleset in force, from the account's system metadata."""
         return self.replicas[0].get(names.ACCOUNT_RULES)
 
     @property
     def stored(self) -> dict[str, bytes]:
-        """The objects of the rules' container."""
+        """The objects of the rules container."""
         objects = self.containers["storlet_rules"].objects
-        return {name: one.body for name, one in objects.items() if name != ".keep"}
+        return {name: stored.body for name, stored in objects.items() if name != ".keep"}
 
     def respond(self, request: Any) -> Any:
         parts = request.environ["PATH_INFO"].split("/")
@@ -64,7 +67,7 @@ class AccountSwift(FakeSwift):
         return answer
 
     def _post_account(self, request: Any) -> Any:
-        # Swift forgets first and writes then.
+        # Swift clears its cache before it writes.
         clear_info_cache(request.environ, ACCOUNT)
         status = self.post_statuses.pop(0) if self.post_statuses else 204
         if status == 204:
@@ -80,7 +83,10 @@ class AccountSwift(FakeSwift):
 
 
 class InfoCache:
-    """memcached that keeps what Swift remembers of accounts; shared by proxies.  Values go through JSON as in the real one."""
+    """A memcached with Swift's account info, shared by proxies.
+
+    It serialises values as JSON, like the real client.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -148,10 +154,10 @@ class RulesProxy:
     def call(
         self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any
     ) -> Any:
-        """The answer to a request that changes rules; raises what the filter would make an answer of."""
+        """Send a request that changes rules; errors that the filter would answer are raised."""
         environ = self.environ(method, path, headers, **more)
         handler = self.handler(environ)
-        assert handler is not None, "not ours"
+        assert handler is not None, "the request does not change rules"
         answer = handler(environ)
         return answer if isinstance(answer, Response) else Request(environ).get_response(answer)
 
@@ -159,10 +165,10 @@ class RulesProxy:
         return self.call("PUT", RULES, headers, body=rules, **more)
 
     def of(self, path: str = "a/b") -> Any:
-        """The rules that a request meets that begins now."""
+        """Return the ruleset in force for a request of now."""
         return self.store.of(self.environ("GET", path), "v1", ACCOUNT)
 
     def names(self) -> list[str]:
-        """Of the rules in force."""
+        """Return the names of the rules in force."""
         loaded = self.of()
         return [rule.name for rule in loaded.compiled.rules.rules] if loaded else []

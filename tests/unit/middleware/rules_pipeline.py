@@ -1,7 +1,9 @@
-"""Swift's own middlewares to the right of our filter, wired as in a proxy's pipeline, over a store in memory.
+"""Swift's own middlewares to the right of the storlet filter, over a store in memory.
 
-The store stands for the proxy server: it asks ``swift.authorize`` in that server's order (without the container's ACL first,
-again with it for reads), keeps what an object server keeps, and answers ranges and conditions as that does.
+They are wired as in a proxy's pipeline.  The store replaces the proxy server.  It calls
+``swift.authorize`` in the same order as that server (without the container's ACL first; for reads,
+again with it).  It stores the same headers as an object server, and serves ranges and conditional
+requests as an object server does.
 """
 
 from __future__ import annotations
@@ -30,31 +32,29 @@ from storlet_middleware.wsgi.context import AuthorizationChain
 from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.swift_paths import Read
 
-_KEPT = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
-_ALLOWED = ("content-type", "x-object-manifest", "x-static-large-object")
+_STORED_PREFIXES = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
+_STORED_HEADERS = ("content-type", "x-object-manifest", "x-static-large-object")
 _ETAG_OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-Etag"
 
 
 @dataclass
-class Kept:
+class StoredObject:
     body: bytes
     headers: dict[str, str]
 
 
 @dataclass
-class Box:
-    """A container."""
-
+class Container:
     headers: dict[str, str] = field(default_factory=dict)
-    objects: dict[str, Kept] = field(default_factory=dict)
+    objects: dict[str, StoredObject] = field(default_factory=dict)
 
 
 class Store:
-    """The proxy server: what it keeps, by account and container (WSGI strings)."""
+    """Replaces the proxy server; containers have account and container as key (WSGI strings)."""
 
     def __init__(self) -> None:
-        self.boxes: dict[str, Box] = {}
-        #: Method, path and ``swift.source`` of what was done, with no one's refusal.
+        self.containers: dict[str, Container] = {}
+        #: Method, path and ``swift.source`` of each authorised request.
         self.done: list[tuple[str, str, str]] = []
         self._clock = itertools.count(1640995200)
 
@@ -66,7 +66,7 @@ class Store:
         _, account, container, name = request.split_path(2, 4, True)
         if "\0" in request.path_info and not request.allow_reserved_names:
             return HTTPPreconditionFailed(request=request, body=b"Invalid UTF8 or contains NULL")
-        box = self.boxes.get(f"{account}/{container}")
+        found = self.containers.get(f"{account}/{container}")
         is_read = request.method in ("GET", "HEAD")
         authorize = request.environ.get("swift.authorize")
         if authorize is not None:
@@ -74,7 +74,7 @@ class Store:
             if refusal is not None:
                 if not is_read:
                     return refusal
-                request.acl = box.headers.get("X-Container-Read") if box else None
+                request.acl = found.headers.get("X-Container-Read") if found else None
                 refusal = authorize(request)
             if refusal is not None:
                 return refusal
@@ -83,19 +83,17 @@ class Store:
         )
         if container is None:
             return Response(status=204, request=request)
-        return (
-            self._object(request, box, name)
-            if name
-            else self._container(request, f"{account}/{container}", box)
-        )
+        if name:
+            return self._object(request, found, name)
+        return self._container(request, f"{account}/{container}", found)
 
-    def _container(self, request: Any, path: str, box: Box | None) -> Any:
+    def _container(self, request: Any, path: str, container: Container | None) -> Any:
         if request.method == "PUT":
-            box = self.boxes.setdefault(path, Box())
-        if box is None:
+            container = self.containers.setdefault(path, Container())
+        if container is None:
             return Response(status=404, request=request)
         if request.method in ("PUT", "POST"):
-            box.headers |= {
+            container.headers |= {
                 key: value
                 for key, value in request.headers.items()
                 if key.startswith("X-Container-")
@@ -103,63 +101,68 @@ class Store:
             request.environ.get("swift.infocache", {}).clear()
             return Response(status=201, request=request)
         if request.method == "HEAD":
-            return Response(status=204, request=request, headers=box.headers)
+            return Response(status=204, request=request, headers=container.headers)
         prefix, marker = request.params.get("prefix", ""), request.params.get("marker", "")
         entries = [
-            self._entry(name, kept)
-            for name, kept in sorted(box.objects.items(), reverse="reverse" in request.params)
+            self._entry(name, stored)
+            for name, stored in sorted(
+                container.objects.items(), reverse="reverse" in request.params
+            )
             if name.startswith(prefix) and (not marker or name > marker)
         ]
         return Response(
             request=request,
-            headers=box.headers,
+            headers=container.headers,
             body=json.dumps(entries),
             content_type="application/json",
         )
 
     @staticmethod
-    def _entry(name: str, kept: Kept) -> dict[str, Any]:
+    def _entry(name: str, stored: StoredObject) -> dict[str, Any]:
         text = name.encode("latin-1").decode()
-        etag = kept.headers.get(_ETAG_OVERRIDE, kept.headers["Etag"])
-        kind = kept.headers["Content-Type"]
+        etag = stored.headers.get(_ETAG_OVERRIDE, stored.headers["Etag"])
+        kind = stored.headers["Content-Type"]
         return {
             "name": text,
             "hash": etag,
-            "bytes": len(kept.body),
+            "bytes": len(stored.body),
             "content_type": kind,
             "last_modified": "2022",
         }
 
-    def _object(self, request: Any, box: Box | None, name: str) -> Any:
-        if box is None:
+    def _object(self, request: Any, container: Container | None, name: str) -> Any:
+        if container is None:
             return Response(status=404, request=request)
         if request.method == "PUT":
-            return self._put(request, box, name)
-        kept = box.objects.get(name)
-        if kept is None:
+            return self._put(request, container, name)
+        stored = container.objects.get(name)
+        if stored is None:
             return Response(status=404, request=request)
         if request.method == "DELETE":
-            del box.objects[name]
+            del container.objects[name]
             return Response(status=204, request=request)
         if request.method == "POST":
             sysmeta = {
                 key: value
-                for key, value in kept.headers.items()
+                for key, value in stored.headers.items()
                 if key.startswith("X-Object-Sysmeta-")
             }
             return Response(status=202, request=request, headers=sysmeta)
-        resolve_ignore_range_header(request, HeaderKeyDict(kept.headers))
-        etag = resolve_etag_is_at_header(request, HeaderKeyDict(kept.headers))
+        resolve_ignore_range_header(request, HeaderKeyDict(stored.headers))
+        etag = resolve_etag_is_at_header(request, HeaderKeyDict(stored.headers))
         answer = Response(
-            request=request, headers=kept.headers, conditional_response=True, conditional_etag=etag
+            request=request,
+            headers=stored.headers,
+            conditional_response=True,
+            conditional_etag=etag,
         )
-        answer.body = kept.body
-        answer.headers["Etag"] = kept.headers["Etag"]
+        answer.body = stored.body
+        answer.headers["Etag"] = stored.headers["Etag"]
         answer.headers["Last-Modified"] = "Sat, 01 Jan 2022 00:00:00 GMT"
         answer.headers["X-Backend-Timestamp"] = answer.headers["X-Timestamp"]
         return answer
 
-    def _put(self, request: Any, box: Box, name: str) -> Any:
+    def _put(self, request: Any, container: Container, name: str) -> Any:
         if "Content-Type" not in request.headers:
             request.headers["Content-Type"] = "text/plain"
         chunks = []
@@ -177,10 +180,12 @@ class Store:
         headers = {
             key.title(): value
             for key, value in request.headers.items()
-            if value and key.lower().startswith((*_KEPT, *_ALLOWED))
+            if value and key.lower().startswith((*_STORED_PREFIXES, *_STORED_HEADERS))
         }
         stamp = Timestamp(next(self._clock)).internal
-        box.objects[name] = Kept(body, {**headers, "Etag": etag, "X-Timestamp": stamp})
+        container.objects[name] = StoredObject(
+            body, {**headers, "Etag": etag, "X-Timestamp": stamp}
+        )
         return Response(
             status=201,
             request=request,
@@ -189,32 +194,33 @@ class Store:
 
 
 class Judge:
-    """Rules as data: who covers an object (``a/c/o``), a container (``a/c/*``) or an account (``a/*``)."""
+    """A judge with one rule.
+
+    :param covered: the covered objects (``a/c/o``); ``*`` stands for any container or name.
+    """
 
     def __init__(self, *covered: str, rule: str = "hide") -> None:
         self.covered = set(covered)
         self.rule = rule
-        self.asked: list[str] = []
+        self.checked: list[str] = []
         self.error: StorletError | None = None
 
     def covers(self, account: str, container: str, name: str) -> str | None:
-        return self._ask(f"{account}/{container}/{name}")
+        return self._rule_of(f"{account}/{container}/{name}")
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """Of what is unknown any value may be."""
+        """An unknown container or name matches any."""
         container, name = "*" if container is None else container, "*" if name is None else name
-        return self._ask(f"{account}/{container}/{name}")
+        return self._rule_of(f"{account}/{container}/{name}")
 
-    def _ask(self, what: str) -> str | None:
-        self.asked.append(what)
+    def _rule_of(self, path: str) -> str | None:
+        self.checked.append(path)
         if self.error is not None:
             raise self.error
-        parts = what.split("/", 2)
+        parts = path.split("/", 2)
         for covered in self.covered:
-            if all(
-                "*" in pair or pair[0] == pair[1]
-                for pair in zip(parts, covered.split("/", 2), strict=True)
-            ):
+            pairs = zip(parts, covered.split("/", 2), strict=True)
+            if all("*" in pair or pair[0] == pair[1] for pair in pairs):
                 return self.rule
         return None
 
@@ -224,20 +230,20 @@ def allows_all(request: Any) -> Any:
 
 
 def allows_but(*closed: str) -> Any:
-    """An authorize that refuses paths which contain one of ``closed``."""
+    """Return a ``swift.authorize`` that refuses paths that contain one of ``closed``."""
 
     def authorize(request: Any) -> Any:
-        return (
-            HTTPForbidden(request=request)
-            if any(each in request.path_info for each in closed)
-            else None
-        )
+        is_closed = any(part in request.path_info for part in closed)
+        return HTTPForbidden(request=request) if is_closed else None
 
     return authorize
 
 
 class _Tail:
-    """The end of the pipeline, which is wired once: Swift's loggers keep a socket each."""
+    """The end of the pipeline; the store is replaceable.
+
+    The pipeline is built once, because each of Swift's loggers keeps a socket.
+    """
 
     store: Store | None = None
 
@@ -247,7 +253,7 @@ class _Tail:
 
 
 @functools.cache
-def _wired() -> tuple[_Tail, Any]:
+def _build_pipeline() -> tuple[_Tail, Any]:
     tail = _Tail()
     app: Any = SymlinkMiddleware(tail, {}, 2)
     app = ObjectVersioningMiddleware(app, {"allow_object_versioning": "true"})
@@ -258,19 +264,19 @@ def _wired() -> tuple[_Tail, Any]:
 
 
 class Pipeline:
-    """Everything to the right of our filter."""
+    """Everything to the right of the storlet filter."""
 
     def __init__(self) -> None:
         self.store = Store()
-        tail, self.app = _wired()
+        tail, self.app = _build_pipeline()
         tail.store = self.store
         for container in ("AUTH_a/open", "AUTH_a/closed", "AUTH_b/closed"):
-            self.store.boxes[container] = Box()
+            self.store.containers[container] = Container()
 
     def request(
         self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
     ) -> Any:
-        """Swift's answer without a guard, as to the owner; its body is read."""
+        """Send a request of the owner without a guard; return the answer with its body read."""
         environ = {"swift.authorize": allows_all, "swift.infocache": {}}
         request = Request.blank(
             path if path.startswith("/v1") else f"/v1/AUTH_a/{path}",
@@ -280,7 +286,7 @@ class Pipeline:
             **more,
         )
         answer = request.get_response(self.app)
-        answer.body  # noqa: B018 - reads it
+        answer.body  # noqa: B018 - reads the body
         assert answer.status_int < 400, f"{method} {path}: {answer.status} {answer.body!r}"
         return answer
 
@@ -300,12 +306,21 @@ class Pipeline:
 
 
 class Guarded:
-    """A client's request with the guard that the filter installs for it, and Swift's answer."""
+    """A client's request with the guard that the filter installs, and Swift's answer."""
 
     def __init__(
-        self, pipeline: Pipeline, judge: Judge, method: str, path: str, headers: dict[str, str], *,
-        under: str | None = None, authorize: Any = allows_all, decided: tuple[str, str | None, str | None] | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        pipeline: Pipeline,
+        judge: Judge,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        *,
+        under: str | None = None,
+        authorize: Any = allows_all,
+        decided: tuple[str, str | None, str | None] | None = None,
+        **more: Any,
+    ) -> None:
         environ: dict[str, Any] = {"swift.infocache": {}}
         if authorize is not None:
             environ["swift.authorize"] = authorize

@@ -1,7 +1,7 @@
-"""What the tests of this folder stand on: a small Swift, and the far side of the engine in native threads.
+"""Test doubles for the tests of this folder: a small Swift, a node's daemon and its workers.
 
-The engine runs on eventlet in the test's main thread, as in a server; what it talks to speaks the real protocol over real
-sockets and pipes from native threads.
+The engine runs on eventlet in the test's main thread, as in a server.  The daemon and the workers
+run in native threads and speak the real protocol over real sockets and pipes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def open_descriptors() -> int:
 
 
 def make_config(run_dir: Path, **options: str) -> Config:
-    """Options as ``section__name="value"``."""
+    """Return a configuration; options have the form ``section__name="value"``."""
     sections: dict[str, list[str]] = {"sandbox": [f"run_dir = {run_dir}", f"state_dir = {run_dir}"]}
     for key, value in options.items():
         section, _, name = key.partition("__")
@@ -48,11 +48,11 @@ def make_config(run_dir: Path, **options: str) -> Config:
     return parse("\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in sections.items()))
 
 
-# --- the sandbox -------------------------------------------------------------------------------------------------
+# --- sandbox --------------------------------------------------------------------------------------
 
 
 class WorkerRun:
-    """One invocation, as a worker sees it."""
+    """One invocation, seen from the worker."""
 
     def __init__(
         self, connection: socket.socket, invoke: messages.Invoke, descriptors: Descriptors
@@ -71,7 +71,7 @@ class WorkerRun:
         self.send(messages.Metadata(metadata))
 
     def read(self) -> bytes:
-        """All of the first input."""
+        """Read the first input to its end."""
         span, pieces = self.invoke.inputs[0], []
         if span.start is not None:
             os.lseek(self.inputs[0], span.start, os.SEEK_SET)
@@ -106,11 +106,11 @@ class WorkerRun:
         self.send(messages.Done.error(code, message, traceback))
 
     def wait_for_cancel(self, seconds: float = 5) -> bool:
-        """True when the filter closed the connection."""
+        """Return True if the filter closes the connection in time."""
         self.connection.settimeout(seconds)
         try:
             return framing.receive(self.connection) is None
-        except ConnectionResetError:  # closed before it has read what this side sent
+        except ConnectionResetError:  # closed before it read all that this side sent
             return True
         except OSError:
             return False
@@ -126,7 +126,7 @@ def upper(run: WorkerRun) -> None:
 
 
 class Workers:
-    """Listens like a worker group; runs ``script`` for each connection in a thread of its own."""
+    """A worker group: runs ``script`` for each connection in a new thread."""
 
     def __init__(self, path: Path, script: Script = upper) -> None:
         self.path = str(path)
@@ -142,7 +142,7 @@ class Workers:
 
     def _spawn(self, function: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=function, args=args, daemon=True)
-        # One step: whoever has got something of it may wait for its end.
+        # Start and registration are atomic, so that settle() and close() join each started thread.
         with self._spawning:
             thread.start()
             self._threads.append(thread)
@@ -188,7 +188,7 @@ class Workers:
         return sock
 
     def settle(self) -> None:
-        """Wait until every run is over."""
+        """Wait until all runs have ended."""
         for thread in self._started()[1:]:
             thread.join(5)
 
@@ -201,7 +201,7 @@ class Workers:
 
 
 class Node:
-    """A node's sandboxd and the workers behind it."""
+    """A node: its sandboxd, and its workers."""
 
     def __init__(self, directory: Path, script: Script = upper) -> None:
         self.code_dir = directory / "code"
@@ -244,11 +244,11 @@ class Node:
         self.workers.close()
 
 
-# --- Swift -------------------------------------------------------------------------------------------------------
+# --- Swift ----------------------------------------------------------------------------------------
 
 
 class Body:
-    """An answer's body that knows whether it was read to its end and closed."""
+    """A body that records whether it was read to its end and closed."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -273,7 +273,7 @@ class Body:
 class Stored:
     body: bytes
     headers: dict[str, str]
-    #: What a GET gives instead of ``body``.
+    #: Provides the body of a GET instead of ``body``.
     chunks: Callable[[], Iterable[bytes]] | None = None
 
 
@@ -295,7 +295,10 @@ class Container:
 
 
 class FakeSwift:
-    """The rest of a proxy's pipeline: one account, containers, objects, ACLs asked of ``swift.authorize``."""
+    """The rest of a proxy's pipeline: one account with containers and objects.
+
+    It checks ACLs with ``swift.authorize``.
+    """
 
     def __init__(self) -> None:
         self.is_enabled = True
@@ -439,7 +442,7 @@ class FakeSwift:
 
 
 def authorize(request: Any) -> Any:
-    """As TempAuth: the owner may do all, others what an ACL names them for."""
+    """Authorise like TempAuth: the owner for everything, other users by ACL."""
     user = request.environ.get("REMOTE_USER", "")
     if user.split(",")[0] == OWNER:
         request.environ["swift_owner"] = True
@@ -450,7 +453,7 @@ def authorize(request: Any) -> Any:
 
 
 class Logger:
-    """Keeps what it is told."""
+    """A logger that records lines and metrics."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -493,7 +496,7 @@ class Proxy:
     def call(
         self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
     ) -> Any:
-        """The answer with its body read; ``broken`` is what its body raised."""
+        """Return the answer with its body read; ``broken`` is the exception of the body."""
         answer = self.start(method, path, headers, **more)
         chunks, answer.broken = [], None
         try:
@@ -515,7 +518,7 @@ class Proxy:
         user: str = OWNER,
         **more: Any,
     ) -> Any:
-        """The answer with its body not read."""
+        """Return the answer with its body unread."""
         environ: dict[str, Any] = {"swift.trans_id": "txtest", "swift.authorize": authorize}
         if user:
             environ["REMOTE_USER"] = user
@@ -539,7 +542,7 @@ class Proxy:
 
 
 class Answer:
-    """What the filter gave, not touched by swob again."""
+    """The filter's answer, without further processing by swob."""
 
     def __init__(self, status: str, headers: list[tuple[str, str]], app_iter: Any) -> None:
         self.status = int(status.split(maxsplit=1)[0])
@@ -555,7 +558,7 @@ class Answer:
 
 
 class Memcache:
-    """Swift's memcache ring as far as it is used, in memory; values go through JSON as in the real one."""
+    """The used part of Swift's memcache ring, in memory."""
 
     def __init__(self) -> None:
         self.memcache_servers = ["one"]
@@ -566,7 +569,7 @@ class Memcache:
         return None
 
     def set(self, key: str, value: Any, *args: Any, **more: Any) -> None:
-        """Account and container info: not what is tested here."""
+        """Do not cache account and container info."""
 
     def get_multi(self, keys: list[str], server_key: str) -> list[Any]:
         values = [self.values.get(key) for key in keys]
@@ -582,7 +585,7 @@ class Memcache:
 
 
 class BrokenInput(io.RawIOBase):
-    """A client's body that gives ``data`` and then fails like a lost connection."""
+    """A client's body that breaks off after ``data``, like a lost connection."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -595,7 +598,7 @@ class BrokenInput(io.RawIOBase):
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """For what happens in native threads; lets green tasks run."""
+    """Wait for a change made by a native thread; green threads run meanwhile."""
     import eventlet  # noqa: PLC0415
 
     end = time.monotonic() + seconds

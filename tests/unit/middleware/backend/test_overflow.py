@@ -315,7 +315,7 @@ def test_a_put_without_a_slot_stores_nothing(
     answer = proxy.call("PUT", "c/new", RUN, body=b"hello")
     assert (answer.status, answer.error, answer.headers["Retry-After"]) == (503, "node.busy", "1")
     assert swift.requests("PUT") == []
-    assert proxy.logger.stats[0] == "storlet.admission.refused"
+    assert proxy.logger.stats[:2] == ["storlet.admission.queued", "storlet.admission.refused"]
 
 
 # --- the invocation
@@ -325,15 +325,15 @@ def test_an_invocation_releases_its_slot_once_and_queueing_does_not_count_as_its
     left: list[None] = []
     task = Task("id", {}, Deadlines(10.0, 1.0, 1.0, 5.0), Limits(0, 4096, 0))
     invocation = Invocation(task, [])
-    began = invocation._began
+    began = invocation._progress.began
     invocation.admitted(4.0, lambda: left.append(None))
-    assert invocation._began == began + 4
-    assert invocation._queue_seconds() == 6.0
+    assert invocation._progress.began == began + 4
+    assert invocation._progress.queue_seconds() == 6.0
     invocation.close()
     invocation.close()
     assert len(left) == 1
     invocation.admitted(9.0, lambda: left.append(None))
-    assert invocation._queue_seconds() == 1.0, "the minimum"
+    assert invocation._progress.queue_seconds() == 1.0, "the minimum"
 
 
 def test_tasks_killed_while_queued_leave_nothing_counted(

@@ -1,4 +1,4 @@
-"""filter.py beside invocations: uploads of storlets and dependencies, grants, start-up; catalog.py's memory."""
+"""Tests of requests that run no storlet (uploads, grants, start-up), and of the catalog's cache."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.unit.middleware.support import (
 Make = Callable[..., Proxy]
 RUN = {"X-Run-Storlet": "up.py"}
 
-# --- uploads
+# --- uploads --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-def test_a_storlet_with_a_valid_declaration_is_taken(proxy: Proxy, method: str) -> None:
+def test_storlet_with_a_valid_manifest_is_accepted(proxy: Proxy, method: str) -> None:
     assert proxy.call(method, "storlet/up.py", STORLET_HEADERS, body=b"x").status in (201, 204)
 
 
-def test_all_faults_of_an_upload_come_in_one_answer(proxy: Proxy, swift: FakeSwift) -> None:
+def test_all_faults_of_an_upload_are_reported_at_once(proxy: Proxy, swift: FakeSwift) -> None:
     headers = {
         "X-Object-Meta-Storlet-Language": "Python",
         "X-Object-Meta-Storlet-Main": "other.Up",
@@ -43,7 +43,7 @@ def test_all_faults_of_an_upload_come_in_one_answer(proxy: Proxy, swift: FakeSwi
         "X-Object-Meta-Storlet-Language-Version": "2.7",
     }
     answer = proxy.call("PUT", "storlet/bad.py", headers, body=b"x")
-    said = answer.data.decode()
+    text = answer.data.decode()
     assert (answer.status, answer.error) == (400, "registration.invalid")
     for part in (
         "Mandatory parameter is missing: Interface-Version",
@@ -53,14 +53,14 @@ def test_all_faults_of_an_upload_come_in_one_answer(proxy: Proxy, swift: FakeSwi
         "'../../etc/passwd' is not a plain file name",
         "Not supported version specified",
     ):
-        assert part in said
+        assert part in text
     assert "bad.py" not in swift.containers["storlet"].objects
 
 
 @pytest.mark.parametrize(
     "name", ["sub/up.py", "..%2Fup.py", ".up.py", "-up.py", "a%2Cb.py", "a%0Ab.py"]
 )
-def test_names_that_could_leave_a_directory_are_refused(proxy: Proxy, name: str) -> None:
+def test_storlet_names_with_path_or_control_characters_are_refused(proxy: Proxy, name: str) -> None:
     assert proxy.call("PUT", f"storlet/{name}", STORLET_HEADERS, body=b"x").status == 400
 
 
@@ -84,7 +84,7 @@ def test_names_that_could_leave_a_directory_are_refused(proxy: Proxy, name: str)
         ),
     ],
 )
-def test_dependencies_are_checked_too(proxy: Proxy, headers: dict[str, str], part: str) -> None:
+def test_invalid_dependencies_are_refused(proxy: Proxy, headers: dict[str, str], part: str) -> None:
     answer = proxy.call("PUT", "dependency/a.jar", headers, body=b"x")
     assert answer.status == 400
     assert part in answer.data.decode()
@@ -99,7 +99,7 @@ def test_dependencies_are_checked_too(proxy: Proxy, headers: dict[str, str], par
         ("PUT", "storlet/up.py", {"X-Copy-From": "", "Content-Length": "0"}),
     ],
 )
-def test_what_arrives_as_a_copy_is_checked_too(
+def test_copy_onto_a_storlet_is_checked_like_an_upload(
     proxy: Proxy, swift: FakeSwift, method: str, path: str, headers: dict[str, str]
 ) -> None:
     swift.put("c", "plain", b"x")
@@ -120,7 +120,7 @@ def test_code_cannot_be_uploaded_as_a_link(proxy: Proxy, method: str, link: dict
     [{"Content_Location": "/v1/AUTH_other/storlet/up.py"}, {"X_Object_Manifest": "secret/part"}],
 )
 @pytest.mark.parametrize("is_dependency", [False, True])
-def test_code_is_not_read_through_a_link_with_rights_that_the_tenant_does_not_have(
+def test_code_is_not_read_through_a_link_beyond_the_rights_of_the_tenant(
     proxy: Proxy, swift: FakeSwift, node: Node, link: dict[str, str], *, is_dependency: bool
 ) -> None:
     swift.put("c", "o", b"hello")
@@ -141,14 +141,18 @@ def test_code_is_not_read_through_a_link_with_rights_that_the_tenant_does_not_ha
     ]
 
 
-def test_code_in_a_container_with_versions_is_no_link(proxy: Proxy, swift: FakeSwift) -> None:
+def test_code_in_a_versioned_container_is_not_taken_for_a_link(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     swift.put("c", "o", b"hello")
     swift.put_storlet(Content_Location="/v1/AUTH_test/storlet/up.py?version-id=1.2")
     assert proxy.call("GET", "c/o", {"X-Run-Storlet": "up.py"}).status == 200
     assert not swift.requests("PUT")
 
 
-def test_a_copy_inherits_the_declaration_of_its_source_unless_it_is_fresh(proxy: Proxy) -> None:
+def test_copy_inherits_the_manifest_of_its_source_unless_fresh_metadata_is_set(
+    proxy: Proxy,
+) -> None:
     headers = {"Destination": "/storlet/up.py"}
     assert proxy.call("COPY", "storlet/up.py", headers).status == 204
     assert (
@@ -157,7 +161,7 @@ def test_a_copy_inherits_the_declaration_of_its_source_unless_it_is_fresh(proxy:
 
 
 @pytest.mark.parametrize("copy_from", ["nocontainer", "c/none", "%ff/x"])
-def test_a_copy_whose_source_cannot_be_judged_is_not_let_through(
+def test_copy_whose_source_cannot_be_read_is_refused(
     proxy: Proxy, swift: FakeSwift, copy_from: str
 ) -> None:
     answer = proxy.call("PUT", "storlet/up.py", {"X-Copy-From": copy_from, "Content-Length": "0"})
@@ -166,11 +170,11 @@ def test_a_copy_whose_source_cannot_be_judged_is_not_let_through(
     assert len(answer.data) == int(answer.headers["Content-Length"])
 
 
-# --- what the catalog remembers
+# --- cache of the catalog -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def remembering(proxy: Proxy) -> Proxy:
+def caching_proxy(proxy: Proxy) -> Proxy:
     proxy.memcache = Memcache()
     return proxy
 
@@ -179,134 +183,136 @@ def heads(swift: FakeSwift) -> int:
     return len(swift.requests("HEAD", "storlet/up.py"))
 
 
-def test_without_memcached_every_request_asks_swift(proxy: Proxy, swift: FakeSwift) -> None:
+def test_each_request_looks_the_storlet_up_without_memcached(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
     for _ in range(3):
         assert proxy.call("GET", "c/o", RUN).status == 200
     assert heads(swift) == 3
 
 
-def test_with_memcached_a_storlet_is_looked_up_once(remembering: Proxy, swift: FakeSwift) -> None:
+def test_storlet_is_looked_up_once_with_memcached(caching_proxy: Proxy, swift: FakeSwift) -> None:
     for _ in range(3):
-        assert remembering.call("GET", "c/o", RUN).data == b"HELLO"
+        assert caching_proxy.call("GET", "c/o", RUN).data == b"HELLO"
     assert heads(swift) == 1
 
 
-def test_one_round_trip_reads_what_is_known_of_a_storlet_and_of_its_container(
-    remembering: Proxy, swift: FakeSwift
+def test_one_round_trip_reads_the_cached_storlet_and_container(
+    caching_proxy: Proxy, swift: FakeSwift
 ) -> None:
     trips: list[int] = []
-    remembering.call("GET", "c/o", RUN)
-    remembering.memcache.on_get.append(lambda: trips.append(1))
-    # What Swift remembers of the container says that nobody but the owner may read it.
+    caching_proxy.call("GET", "c/o", RUN)
+    caching_proxy.memcache.on_get.append(lambda: trips.append(1))
+    # Swift's cached container info gives read permission to one other user.
     key = f"container/{ACCOUNT}/storlet"
-    remembering.memcache.values[key] = {
+    caching_proxy.memcache.values[key] = {
         "status": 200,
-        "read_acl": "somebody",
+        "read_acl": "friend",
         "meta": {},
         "sysmeta": {},
     }
-    swift.containers["c"].read = "somebody"
-    assert remembering.call("GET", "c/o", RUN, user="somebody").status == 200
-    assert remembering.call("GET", "c/o", RUN, user="stranger").error == "access.denied"
+    swift.containers["c"].read = "friend"
+    assert caching_proxy.call("GET", "c/o", RUN, user="friend").status == 200
+    assert caching_proxy.call("GET", "c/o", RUN, user="stranger").error == "access.denied"
     assert len(trips) == 2
 
 
 @pytest.mark.parametrize("servers", [["one"], ["one", "another"]])
-def test_where_there_is_one_server_the_objects_container_is_read_with_the_storlet(
-    remembering: Proxy, swift: FakeSwift, servers: list[str]
+def test_container_of_the_object_is_read_with_the_storlet_from_a_single_server(
+    caching_proxy: Proxy, swift: FakeSwift, servers: list[str]
 ) -> None:
-    """Of several the one that is asked may have what it took while another was away."""
-    remembering.memcache.memcache_servers = servers
-    remembering.call("GET", "c/o", RUN)
+    """Of several servers, one may hold stale values from a time when another was down."""
+    caching_proxy.memcache.memcache_servers = servers
+    caching_proxy.call("GET", "c/o", RUN)
     key, known = (
         f"container/{ACCOUNT}/c",
         {"status": 200, "read_acl": "", "meta": {}, "sysmeta": {}},
     )
-    remembering.memcache.values[key] = known
+    caching_proxy.memcache.values[key] = known
     seen: dict[str, Any] = {}
-    remembering.call("GET", "c/o", RUN, environ={"swift.infocache": seen})
+    caching_proxy.call("GET", "c/o", RUN, environ={"swift.infocache": seen})
     assert seen.get(key) == (known if len(servers) == 1 else None)
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
-def test_a_write_forgets_what_was_remembered(
-    remembering: Proxy, swift: FakeSwift, method: str
+def test_write_invalidates_the_cached_storlet(
+    caching_proxy: Proxy, swift: FakeSwift, method: str
 ) -> None:
-    remembering.call("GET", "c/o", RUN)
-    remembering.call(method, "storlet/up.py", STORLET_HEADERS)
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
+    caching_proxy.call(method, "storlet/up.py", STORLET_HEADERS)
+    caching_proxy.call("GET", "c/o", RUN)
     assert heads(swift) == 2
 
 
-def test_a_copy_onto_a_storlet_forgets_too(remembering: Proxy, swift: FakeSwift) -> None:
+def test_copy_onto_a_storlet_invalidates_the_cached_storlet(
+    caching_proxy: Proxy, swift: FakeSwift
+) -> None:
     swift.put("c", "next.py", b"x").headers |= STORLET_HEADERS
-    remembering.call("GET", "c/o", RUN)
-    assert remembering.call("COPY", "c/next.py", {"Destination": "/storlet/up.py"}).status == 204
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
+    assert caching_proxy.call("COPY", "c/next.py", {"Destination": "/storlet/up.py"}).status == 204
+    caching_proxy.call("GET", "c/o", RUN)
     assert heads(swift) == 2
 
 
-def test_a_header_of_another_account_does_not_hide_a_write_from_its_own(
-    remembering: Proxy, swift: FakeSwift
+def test_destination_account_header_of_a_put_does_not_prevent_invalidation(
+    caching_proxy: Proxy, swift: FakeSwift
 ) -> None:
-    remembering.call("GET", "c/o", RUN)
-    remembering.call(
+    caching_proxy.call("GET", "c/o", RUN)
+    caching_proxy.call(
         "PUT", "storlet/up.py", {**STORLET_HEADERS, "Destination-Account": "AUTH_other"}, body=b"x"
     )
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
     assert heads(swift) == 2
 
 
-def test_a_write_during_a_look_up_is_never_remembered(remembering: Proxy, swift: FakeSwift) -> None:
+def test_lookup_that_races_with_a_write_is_not_cached(
+    caching_proxy: Proxy, swift: FakeSwift
+) -> None:
     path = f"/v1/{ACCOUNT}/storlet/up.py"
 
     def write_meanwhile(request: Any) -> None:
         if request.method == "HEAD":
             del swift.hooks["HEAD", path]
-            remembering.call("POST", "storlet/up.py", STORLET_HEADERS)
+            caching_proxy.call("POST", "storlet/up.py", STORLET_HEADERS)
 
     swift.hooks["HEAD", path] = write_meanwhile
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
     before = heads(swift)
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
     assert heads(swift) == before + 1
 
 
-def test_while_a_write_is_under_way_nothing_is_remembered(
-    remembering: Proxy, swift: FakeSwift
-) -> None:
+def test_nothing_is_cached_during_a_write(caching_proxy: Proxy, swift: FakeSwift) -> None:
     path = f"/v1/{ACCOUNT}/storlet/up.py"
     seen: list[int] = []
 
     def read_twice(request: Any) -> None:
         for _ in range(2):
-            remembering.call("GET", "c/o", RUN)
+            caching_proxy.call("GET", "c/o", RUN)
             seen.append(heads(swift))
 
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("GET", "c/o", RUN)
     swift.hooks["POST", path] = read_twice
-    remembering.call("POST", "storlet/up.py", STORLET_HEADERS)
+    caching_proxy.call("POST", "storlet/up.py", STORLET_HEADERS)
     assert seen == [2, 3]
 
 
-def test_a_write_that_swift_does_while_its_answer_is_read_counts_until_then(
-    remembering: Proxy, swift: FakeSwift
-) -> None:
+def test_write_lasts_until_its_answer_is_read(caching_proxy: Proxy, swift: FakeSwift) -> None:
     def slowly(request: Any) -> Any:
         def chunks() -> Iterator[bytes]:
             yield b" "
-            remembering.call("GET", "c/o", RUN)
+            caching_proxy.call("GET", "c/o", RUN)
             yield b"done"
 
         return Response(status=202, request=request, app_iter=chunks())
 
     swift.hooks["PUT", f"/v1/{ACCOUNT}/storlet/up.py"] = slowly
-    remembering.call("PUT", "storlet/up.py", STORLET_HEADERS, body=b"x")
-    remembering.call("GET", "c/o", RUN)
+    caching_proxy.call("PUT", "storlet/up.py", STORLET_HEADERS, body=b"x")
+    caching_proxy.call("GET", "c/o", RUN)
     assert heads(swift) == 2
 
 
-def test_a_changed_storlet_or_dependency_is_another_version(
+def test_changed_dependency_is_prepared_in_a_new_directory(
     proxy: Proxy, swift: FakeSwift, node: Node
 ) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Dependency="a.txt")
@@ -320,7 +326,7 @@ def test_a_changed_storlet_or_dependency_is_another_version(
 
 
 @pytest.mark.parametrize("fault", ["missing", "invalid"])
-def test_a_dependency_that_cannot_be_used_is_the_tenants_fault(
+def test_unusable_dependency_is_an_error_of_the_tenant(
     proxy: Proxy, swift: FakeSwift, fault: str
 ) -> None:
     swift.put_storlet(X_Object_Meta_Storlet_Dependency="a.txt,b.txt")
@@ -332,12 +338,12 @@ def test_a_dependency_that_cannot_be_used_is_the_tenants_fault(
     assert "b.txt" in answer.data.decode()
 
 
-# --- grants
+# --- grants ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def granted(proxy: Proxy, swift: FakeSwift) -> Proxy:
-    """test:bob may read c through up.py, and may run the storlets."""
+    """A proxy where test:bob may run storlets and read container c through up.py."""
     swift.containers["storlet"].read = "test:bob"
     answer = proxy.call(
         "POST", "c", {"X-Storlet-Container-Read": "test:bob", "X-Storlet-Name": "up.py"}
@@ -346,7 +352,7 @@ def granted(proxy: Proxy, swift: FakeSwift) -> Proxy:
     return proxy
 
 
-def test_a_grant_opens_the_container_through_the_storlet_only(
+def test_grant_opens_the_container_through_its_storlet_only(
     granted: Proxy, swift: FakeSwift
 ) -> None:
     swift.put_storlet("other.py")
@@ -359,7 +365,7 @@ def test_a_grant_opens_the_container_through_the_storlet_only(
     assert "X-Object-Meta-Secret" not in answer.headers
 
 
-def test_a_grant_is_listed_for_the_owner_only_and_can_be_taken_back(
+def test_grant_is_listed_for_the_owner_only_and_can_be_revoked(
     granted: Proxy, swift: FakeSwift
 ) -> None:
     swift.containers["c"].read = "test:bob"
@@ -372,17 +378,13 @@ def test_a_grant_is_listed_for_the_owner_only_and_can_be_taken_back(
     assert swift.containers["c"].sysmeta == {}
 
 
-def test_who_reads_through_a_grant_learns_nothing_of_the_object_from_a_refusal(
-    granted: Proxy,
-) -> None:
+def test_refusal_reveals_nothing_of_the_object_to_a_grantee(granted: Proxy) -> None:
     answer = granted.call("GET", "c/o", {**RUN, "If-None-Match": "*"}, user="test:bob")
     assert answer.status == 304
     assert not {"Etag", "Last-Modified"} & set(answer.headers)
 
 
-def test_a_grant_does_not_let_write_or_open_another_container(
-    granted: Proxy, swift: FakeSwift
-) -> None:
+def test_grant_allows_neither_writes_nor_other_containers(granted: Proxy, swift: FakeSwift) -> None:
     swift.put("d", "o", b"secret")
     extra = {**RUN, "X-Storlet-Extra-Resources": "/d/o"}
     assert granted.call("GET", "c/o", extra, user="test:bob").status == 403
@@ -390,15 +392,15 @@ def test_a_grant_does_not_let_write_or_open_another_container(
 
 
 class Info:
-    """An app that knows one container's grants."""
+    """An app that serves the grants of one container."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         headers = grants.stored(("test:bob", "up.py"), is_given=True)
-        is_it = environ["PATH_INFO"] == self._path
-        return Response(status=204, headers=headers if is_it else {})(environ, start_response)
+        is_granted = environ["PATH_INFO"] == self._path
+        return Response(status=204, headers=headers if is_granted else {})(environ, start_response)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +412,7 @@ class Info:
         ("/v1/AUTH_test/c/o", "AUTH_evil", False),
     ],
 )
-def test_a_manifest_or_symlink_opens_only_what_was_granted_for_this_accounts_storlet(
+def test_grant_applies_only_to_its_container_and_the_account_of_the_storlet(
     path: str, account: str, is_allowed: bool
 ) -> None:
     from swift.common.swob import Request  # noqa: PLC0415
@@ -418,12 +420,12 @@ def test_a_manifest_or_symlink_opens_only_what_was_granted_for_this_accounts_sto
     used: list[bool] = []
     reader = grants.Reader("test:bob", account, "up.py")
     granted = grants.GrantedReads(reader, Info("/v1/AUTH_test/c"), used)
-    ask = AuthorizationChain(authorize).with_grants(granted)
+    authorize_with_grants = AuthorizationChain(authorize).with_grants(granted)
     request = Request.blank(path, environ={"REMOTE_USER": "test:bob"})
-    assert (ask(request) is None) == is_allowed
+    assert (authorize_with_grants(request) is None) == is_allowed
     assert bool(used) == is_allowed
     request.method = "PUT"
-    assert ask(request) is not None
+    assert authorize_with_grants(request) is not None
 
 
 @pytest.mark.parametrize(
@@ -447,22 +449,24 @@ def test_a_manifest_or_symlink_opens_only_what_was_granted_for_this_accounts_sto
         ),
     ],
 )
-def test_a_malformed_grant_is_400(proxy: Proxy, headers: dict[str, str], part: str) -> None:
+def test_malformed_grant_is_refused_with_400(
+    proxy: Proxy, headers: dict[str, str], part: str
+) -> None:
     answer = proxy.call("POST", "c", headers)
     assert answer.status == 400
     assert part in answer.data.decode()
 
 
-def test_storlet_containers_take_no_grants(proxy: Proxy) -> None:
+def test_grants_on_storlet_containers_are_refused(proxy: Proxy) -> None:
     headers = {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x"}
     assert b"cannot be a storlet container" in proxy.call("POST", "storlet", headers).data
 
 
-def test_only_an_owner_gives_grants_although_swift_lets_others_post(
+def test_only_owners_can_set_grants_even_if_swift_lets_others_post(
     proxy: Proxy, swift: FakeSwift
 ) -> None:
     def lets_all(request: Any) -> None:
-        """As an account ACL of read-write: may post, is no owner."""
+        """Authorise like a read-write account ACL: POST is allowed, without ownership."""
 
     headers = {"X-Storlet-Container-Read": "test:eve", "X-Storlet-Name": "up.py"}
     answer = proxy.call(
@@ -472,13 +476,13 @@ def test_only_an_owner_gives_grants_although_swift_lets_others_post(
     assert swift.containers["c"].sysmeta == {}
 
 
-def test_a_grant_on_a_container_that_is_missing_is_404_with_a_whole_answer(proxy: Proxy) -> None:
+def test_grant_on_a_missing_container_is_refused_with_a_complete_404(proxy: Proxy) -> None:
     answer = proxy.call("POST", "none", {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x"})
     assert answer.status == 404
     assert len(answer.data) == int(answer.headers["Content-Length"])
 
 
-def test_other_settings_of_the_same_post_are_kept(proxy: Proxy, swift: FakeSwift) -> None:
+def test_other_settings_of_the_same_post_are_applied(proxy: Proxy, swift: FakeSwift) -> None:
     headers = {
         "X-Storlet-Container-Read": "a",
         "X-Storlet-Name": "x",
@@ -488,7 +492,7 @@ def test_other_settings_of_the_same_post_are_kept(proxy: Proxy, swift: FakeSwift
     assert swift.containers["c"].read == "test:bob"
 
 
-def test_a_container_takes_only_so_many_grants(proxy: Proxy) -> None:
+def test_grants_of_a_container_are_limited(proxy: Proxy) -> None:
     for index in range(grants.MAX_GRANTS):
         grant = {"X-Storlet-Container-Read": f"u{index}", "X-Storlet-Name": "s"}
         assert proxy.call("POST", "c", grant).status == 204
@@ -503,7 +507,7 @@ def test_a_container_takes_only_so_many_grants(proxy: Proxy) -> None:
     assert proxy.call("POST", "c", more).status == 204
 
 
-def test_a_grant_that_no_header_can_hold_is_refused() -> None:
+def test_grant_larger_than_a_header_is_refused() -> None:
     with pytest.raises(BadRequest):
         grants.stored(("u" * 4000, "s"), is_given=True)
 
@@ -511,7 +515,7 @@ def test_a_grant_that_no_header_can_hold_is_refused() -> None:
 @pytest.mark.parametrize(
     "value", ["", "{", "[1]", '{"a": 1}', "[1,2,3]", "null", '["test:eve", "up.py"]']
 )
-def test_a_value_that_is_not_the_grant_grants_nothing(value: str) -> None:
+def test_malformed_or_different_stored_value_grants_nothing(value: str) -> None:
     grant = ("test:bob", "up.py")
     (header,) = grants.stored(grant, is_given=True)
     key = header.lower().removeprefix("x-container-sysmeta-")
@@ -538,11 +542,11 @@ def test_a_value_that_is_not_the_grant_grants_nothing(value: str) -> None:
         ),
     ],
 )
-def test_the_user_is_who_the_auth_middleware_says(environ: dict[str, Any], user: str) -> None:
+def test_user_comes_from_the_auth_middleware(environ: dict[str, Any], user: str) -> None:
     assert caller.user_of(environ) == user
 
 
-def test_a_signed_url_runs_no_storlet(proxy: Proxy, node: Node) -> None:
+def test_signed_url_cannot_run_a_storlet(proxy: Proxy, node: Node) -> None:
     answer = proxy.call(
         "GET", "c/o", RUN, user=".wsgi.tempurl", environ={"swift.authorize": lambda _: None}
     )
@@ -550,10 +554,10 @@ def test_a_signed_url_runs_no_storlet(proxy: Proxy, node: Node) -> None:
     assert node.workers.runs == []
 
 
-# --- start
+# --- start ----------------------------------------------------------------------------------------
 
 
-def test_every_fault_of_the_paste_section_and_the_file_is_told_at_start(tmp_path: Path) -> None:
+def test_all_faults_of_paste_section_and_file_are_reported_at_start(tmp_path: Path) -> None:
     path = tmp_path / "storlet.conf"
     path.write_text("[limits]\nmemori_bytes = 1\npids = x\n")
     with pytest.raises(ConfigError) as caught:
@@ -568,7 +572,7 @@ def test_every_fault_of_the_paste_section_and_the_file_is_told_at_start(tmp_path
 
 
 @pytest.mark.parametrize("role", ["proxy", "object"])
-def test_the_entry_point_makes_a_filter_of_each_role(tmp_path: Path, role: str) -> None:
+def test_entry_point_creates_a_filter_for_each_role(tmp_path: Path, role: str) -> None:
     path = tmp_path / "storlet.conf"
     path.write_text("")
 

@@ -1,4 +1,6 @@
-"""listing.py between Swift's own middlewares: those that make a listing right of it, those that show it left of it."""
+"""Tests of ``listing`` between Swift's middlewares: those that create a listing are to its right,
+those that show it to its left.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ EMPTY: Final = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 SECRET: Final = "5ec2e700000000000000000000000000"
 DATE: Final = "2024-05-06T07:08:09.123450"
 KINDS: Final = ("application/json", "application/xml", "text/xml")
-SHOWN: Final = {"hash": "", "bytes": 0, "content_type": "application/octet-stream"}
+NEUTRAL: Final = {"hash": "", "bytes": 0, "content_type": "application/octet-stream"}
 
 
 def entry(name: str, **more: Any) -> dict[str, Any]:
-    """As a container server lists it."""
+    """An entry as a container server lists it."""
     return {
         "name": name,
         "hash": SECRET,
@@ -51,7 +53,7 @@ def entry(name: str, **more: Any) -> dict[str, Any]:
 
 
 class Containers:
-    """What stands right of all middlewares: listings by container, and container info."""
+    """The end of the pipeline: serves container listings and container info."""
 
     def __init__(self, **listings: Any) -> None:
         self.listings = listings
@@ -84,8 +86,8 @@ class Containers:
         return chunks
 
 
-class Asked:
-    """``hides`` that keeps what it is asked."""
+class RecordingHides:
+    """A ``hides`` function that records the entries it receives."""
 
     def __init__(
         self, covers: Callable[[Entry], bool] = lambda entry: entry.name.startswith("secret")
@@ -98,8 +100,8 @@ class Asked:
         return self._covers(entry)
 
 
-def ours(app: Any, hides: Callable[[Entry], bool]) -> Any:
-    """The place of the filter in a pipeline."""
+def listing_filter(app: Any, hides: Callable[[Entry], bool]) -> Any:
+    """The storlet filter's listing step as a middleware."""
 
     def call(environ: dict[str, Any], start_response: Any) -> Any:
         parts = environ["PATH_INFO"].split("/")
@@ -110,8 +112,11 @@ def ours(app: Any, hides: Callable[[Entry], bool]) -> Any:
     return call
 
 
-class Seat:
-    """Where another application sits in each test: Swift's middlewares are made once, for they keep a logger's socket."""
+class Placeholder:
+    """Placeholder for the application of each test.
+
+    Swift's middlewares are created once, because each keeps a socket for its logger.
+    """
 
     def __init__(self) -> None:
         self.app: Any = None
@@ -121,42 +126,42 @@ class Seat:
 
 
 @functools.cache
-def seated(pipeline: Callable[[Any], Any]) -> tuple[Seat, Any]:
-    seat = Seat()
-    return seat, pipeline(seat)
+def _build_once(pipeline: Callable[[Any], Any]) -> tuple[Placeholder, Any]:
+    placeholder = Placeholder()
+    return placeholder, pipeline(placeholder)
 
 
-def over(pipeline: Callable[[Any], Any], app: Any) -> Any:
-    seat, whole = seated(pipeline)
-    seat.app = app
-    return whole
+def with_app(pipeline: Callable[[Any], Any], app: Any) -> Any:
+    placeholder, built = _build_once(pipeline)
+    placeholder.app = app
+    return built
 
 
-_formats = listing_formats.filter_factory({})
-_web = staticweb.filter_factory({})
+_listing_formats = listing_formats.filter_factory({})
+_staticweb = staticweb.filter_factory({})
 
 
-def _right_of_us(app: Any) -> Any:
+def _swift_middlewares(app: Any) -> Any:
     app = symlink.filter_factory({})(app)
     app = versioned_writes.filter_factory({}, allow_object_versioning="true")(app)
     return slo.filter_factory({})(app)
 
 
-def _s3(app: Any) -> Any:
+def _s3api(app: Any) -> Any:
     app = tempauth.filter_factory({}, user_test_tester="testing .admin")(app)
     return S3ApiMiddleware(ListingEtagMiddleware(app), {})
 
 
-def right_of_us(app: Any) -> Any:
+def swift_middlewares(app: Any) -> Any:
     """``slo versioned_writes symlink`` as in a proxy's pipeline."""
-    return over(_right_of_us, app)
+    return with_app(_swift_middlewares, app)
 
 
-def formats(app: Any) -> Any:
-    return over(_formats, app)
+def with_listing_formats(app: Any) -> Any:
+    return with_app(_listing_formats, app)
 
 
-def ask(app: Any, path: str = "/v1/a/c", method: str = "GET", **headers: str) -> Any:
+def send(app: Any, path: str = "/v1/a/c", method: str = "GET", **headers: str) -> Any:
     request = Request.blank(
         path,
         method=method,
@@ -166,86 +171,89 @@ def ask(app: Any, path: str = "/v1/a/c", method: str = "GET", **headers: str) ->
 
 
 def filtered_listing(listing: Any, hides: Callable[[Entry], bool], path: str = "/v1/a/c") -> Any:
-    return json.loads(ask(ours(right_of_us(Containers(c=listing)), hides), path).body)
+    return json.loads(
+        send(listing_filter(swift_middlewares(Containers(c=listing)), hides), path).body
+    )
 
 
-# --- entries ----------------------------------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 
 
-def test_a_covered_entry_keeps_its_name_and_date_and_loses_all_else() -> None:
-    asked = Asked()
-    first, second = filtered_listing([entry("open"), entry("secret", more="of it")], asked)
+def test_covered_entry_keeps_only_name_and_date() -> None:
+    hides = RecordingHides()
+    first, second = filtered_listing([entry("open"), entry("secret", more="of it")], hides)
     assert first == entry("open")
-    assert second == {"name": "secret", "last_modified": DATE, **SHOWN}
-    assert [(each.name, each.content_type, each.size_bytes) for each in asked.entries] == [
+    assert second == {"name": "secret", "last_modified": DATE, **NEUTRAL}
+    assert [(each.name, each.content_type, each.size_bytes) for each in hides.entries] == [
         ("open", "secret/type", 4711),
         ("secret", "secret/type", 4711),
     ]
 
 
-def test_a_listing_with_nothing_to_hide_passes_byte_by_byte() -> None:
+def test_listing_without_covered_entries_is_unchanged() -> None:
     swift = Containers(
-        c=b'[ {"name": "open", "hash": "h", "bytes": 1, "content_type": "t", "last_modified": "d"} ]'
+        c=b'[ {"name": "open", "hash": "h", "bytes": 1,'
+        b' "content_type": "t", "last_modified": "d"} ]'
     )
-    answer = ask(ours(swift, Asked()))
+    answer = send(listing_filter(swift, RecordingHides()))
     assert answer.body == swift.listings["c"]
     assert answer.headers["Content-Length"] == str(len(swift.listings["c"]))
 
 
-def test_prefixes_of_a_delimiter_listing_are_no_objects() -> None:
-    asked = Asked(lambda _: True)
-    assert filtered_listing([{"subdir": "secret/"}, entry("x")], asked)[0] == {"subdir": "secret/"}
-    assert [each.name for each in asked.entries] == ["x"]
+def test_subdir_entries_of_a_delimiter_listing_are_not_hidden() -> None:
+    hides = RecordingHides(lambda _: True)
+    assert filtered_listing([{"subdir": "secret/"}, entry("x")], hides)[0] == {"subdir": "secret/"}
+    assert [each.name for each in hides.entries] == ["x"]
 
 
-def test_names_are_text() -> None:
-    asked = Asked(lambda _: True)
+def test_names_are_decoded_to_text() -> None:
+    hides = RecordingHides(lambda _: True)
     name = 'gr\u00fc\u00df \U0001f600 \x01 "&<'
-    assert filtered_listing([entry(name)], asked)[0]["name"] == name
-    assert asked.entries[0].name == name
+    assert filtered_listing([entry(name)], hides)[0]["name"] == name
+    assert hides.entries[0].name == name
 
 
-def test_a_large_object_loses_the_hash_of_its_segments() -> None:
+def test_covered_large_object_loses_the_hash_of_its_segments() -> None:
     listing = [
         entry("secret", hash=f"{SECRET}; s3_etag={SECRET}-2; slo_etag={SECRET}"),
         entry("open", hash=f"h; slo_etag={SECRET}"),
     ]
-    asked = Asked()
-    hidden, shown = filtered_listing(listing, asked)
-    assert hidden == {"name": "secret", "last_modified": DATE, **SHOWN}
+    hides = RecordingHides()
+    hidden, shown = filtered_listing(listing, hides)
+    assert hidden == {"name": "secret", "last_modified": DATE, **NEUTRAL}
     assert shown["slo_etag"] == f'"{SECRET}"'
-    assert [each.is_large for each in asked.entries] == [True, True]
+    assert [each.is_large for each in hides.entries] == [True, True]
 
 
-def test_a_link_tells_where_it_leads_and_nothing_of_it_when_it_is_hidden() -> None:
+def test_link_entry_has_its_target_and_loses_it_when_hidden() -> None:
     near = f"{EMPTY}; symlink_target=c/o"
     target = "symlink_target=faraway/secret%20%C3%BC; symlink_target_account=b"
     far = f"{EMPTY}; {target}; symlink_target_etag={SECRET}; symlink_target_bytes=4711"
-    asked = Asked(lambda entry: entry.leads_to == ("b", "faraway", "secret \u00fc"))
+    hides = RecordingHides(lambda entry: entry.leads_to == ("b", "faraway", "secret \u00fc"))
     hidden, shown = filtered_listing(
-        [entry("l", hash=far, bytes=0), entry("m", hash=near, bytes=0)], asked
+        [entry("l", hash=far, bytes=0), entry("m", hash=near, bytes=0)], hides
     )
-    assert hidden == {"name": "l", "last_modified": DATE, **SHOWN}
+    assert hidden == {"name": "l", "last_modified": DATE, **NEUTRAL}
     assert shown["symlink_path"] == "/v1/a/c/o"
-    assert asked.entries[1].leads_to == ("a", "c", "o")
-    assert asked.entries[0].unknown == {"metadata", "size", "content-type"}
+    assert hides.entries[1].leads_to == ("a", "c", "o")
+    assert hides.entries[0].unknown == {"metadata", "size", "content-type"}
 
 
 @pytest.mark.parametrize("path", ["/v1/b", "v1/a/c/o", "/v1/a/c/%ff", "/v1/a/c/", ""])
-def test_a_link_that_leads_nobody_knows_where_is_hidden_unasked(path: str) -> None:
-    asked = Asked()
-    answer = ask(ours(Containers(c=[entry("l", symlink_path=path)]), asked))
-    assert json.loads(answer.body) == [{"name": "l", "last_modified": DATE, **SHOWN}]
-    assert not asked.entries
+def test_link_with_an_invalid_target_is_hidden_without_checking_rules(path: str) -> None:
+    hides = RecordingHides()
+    answer = send(listing_filter(Containers(c=[entry("l", symlink_path=path)]), hides))
+    assert json.loads(answer.body) == [{"name": "l", "last_modified": DATE, **NEUTRAL}]
+    assert not hides.entries
 
 
-def test_what_a_listing_cannot_tell_is_unknown() -> None:
-    asked = Asked()
-    filtered_listing([entry("o"), entry("may be a dynamic large object", bytes=0)], asked)
-    assert [each.unknown for each in asked.entries] == [{"metadata"}, {"metadata", "size"}]
+def test_facts_that_a_listing_lacks_are_unknown() -> None:
+    hides = RecordingHides()
+    filtered_listing([entry("o"), entry("may be a dynamic large object", bytes=0)], hides)
+    assert [each.unknown for each in hides.entries] == [{"metadata"}, {"metadata", "size"}]
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 NEW, OLD, GONE = "8293212345.12345", "8293212346.12345", "8293212347.12345"
 
@@ -255,9 +263,14 @@ def inverted(version: str) -> str:
 
 
 def versioned() -> Containers:
-    """Object ``secret`` with two versions and a mark of deletion between them, ``open`` with one; ``null`` from before."""
+    """A versioned container.
+
+    ``secret`` has two versions and a delete marker between them, ``open`` has one version, and
+    ``secret null`` is from before versioning.
+    """
     links = [
-        entry(name, bytes=0, hash=f"{EMPTY}; symlink_target=%00versions%00c/%00{name}%00{inverted(NEW)}; "
+        entry(name, bytes=0, hash=f"{EMPTY}; "
+              f"symlink_target=%00versions%00c/%00{name}%00{inverted(NEW)}; "
               f"symlink_target_etag={SECRET}; symlink_target_bytes=4711")
         for name in ("open", "secret")
     ]  # fmt: skip
@@ -274,9 +287,11 @@ def versioned() -> Containers:
     return swift
 
 
-def test_versions_of_a_covered_object_keep_what_names_them() -> None:
-    asked = Asked()
-    listing = json.loads(ask(ours(right_of_us(versioned()), asked), "/v1/a/c?versions").body)
+def test_versions_of_a_covered_object_keep_only_identifying_keys() -> None:
+    hides = RecordingHides()
+    listing = json.loads(
+        send(listing_filter(swift_middlewares(versioned()), hides), "/v1/a/c?versions").body
+    )
     assert len(listing) == 5
     for item in listing:
         if item["name"] == "open":
@@ -295,30 +310,33 @@ def test_versions_of_a_covered_object_keep_what_names_them() -> None:
         }
     kinds = {item["content_type"] for item in listing if item["name"] == "secret"}
     assert kinds == {"application/octet-stream", "application/x-deleted;swift_versions_deleted=1"}
-    assert {each.version_id for each in asked.entries if each.name == "secret null"} == {"null"}
-    assert len({each.version_id for each in asked.entries if each.name == "secret"}) == 3
+    assert {each.version_id for each in hides.entries if each.name == "secret null"} == {"null"}
+    assert len({each.version_id for each in hides.entries if each.name == "secret"}) == 3
 
 
-def test_the_current_version_of_a_versioned_object_is_no_link() -> None:
-    asked = Asked()
-    first, second, _ = json.loads(ask(ours(right_of_us(versioned()), asked)).body)
+def test_current_version_of_a_versioned_object_is_not_a_link() -> None:
+    hides = RecordingHides()
+    first, second, _ = json.loads(send(listing_filter(swift_middlewares(versioned()), hides)).body)
     assert first["version_symlink"]
-    assert second == {"name": "secret", "last_modified": DATE, **SHOWN}
-    assert [(each.leads_to, each.size_bytes) for each in asked.entries] == [(None, 4711)] * 3
+    assert second == {"name": "secret", "last_modified": DATE, **NEUTRAL}
+    assert [(each.leads_to, each.size_bytes) for each in hides.entries] == [(None, 4711)] * 3
 
 
-def test_only_versions_keep_the_type_of_a_mark_of_deletion() -> None:
+def test_only_versions_keep_the_content_type_of_a_delete_marker() -> None:
     marker = entry("secret", content_type="application/x-deleted;swift_versions_deleted=1")
-    assert filtered_listing([marker], Asked())[0]["content_type"] == "application/octet-stream"
+    assert (
+        filtered_listing([marker], RecordingHides())[0]["content_type"]
+        == "application/octet-stream"
+    )
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
-def test_the_answers_headers_fit_its_body() -> None:
+def test_headers_match_the_changed_body() -> None:
     swift = Containers(c=[entry("secret")])
     swift.headers |= {"Etag": "e", "Content-MD5": "m", "X-Container-Meta-A": "b"}
-    answer = ask(ours(swift, Asked()))
+    answer = send(listing_filter(swift, RecordingHides()))
     assert answer.headers["Content-Length"] == str(len(answer.body))
     assert "Etag" not in answer.headers
     assert "Content-MD5" not in answer.headers
@@ -327,27 +345,27 @@ def test_the_answers_headers_fit_its_body() -> None:
     assert [body.is_closed for body in swift.bodies] == [True]
 
 
-def test_a_head_passes() -> None:
+def test_head_is_unchanged() -> None:
     swift = Containers(c=[entry("secret")])
-    asked = Asked()
-    answer = ask(ours(swift, asked), method="HEAD")
+    hides = RecordingHides()
+    answer = send(listing_filter(swift, hides), method="HEAD")
     assert answer.headers["X-Container-Bytes-Used"] == "4711"
     assert answer.status_int == 200
-    assert not asked.entries
+    assert not hides.entries
 
 
 @pytest.mark.parametrize("status", [304, 400, 401, 403, 404, 412, 503])
-def test_a_refusal_passes(status: int) -> None:
-    swift = Containers(c=b"Swift's own words")
+def test_error_answer_is_unchanged(status: int) -> None:
+    swift = Containers(c=b"Swift's own text")
     swift.status = status
-    answer = ask(ours(swift, Asked()))
+    answer = send(listing_filter(swift, RecordingHides()))
     assert answer.status_int == status
 
 
-def test_an_empty_answer_passes() -> None:
+def test_empty_answer_is_unchanged() -> None:
     swift = Containers(c=b"")
     swift.status = 204
-    answer = ask(ours(swift, Asked()))
+    answer = send(listing_filter(swift, RecordingHides()))
     assert (answer.status_int, answer.body) == (204, b"")
 
 
@@ -374,11 +392,11 @@ BROKEN: Final = [
 
 @pytest.mark.parametrize("body", BROKEN)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_understood_is_not_passed_on(kind: str, body: bytes) -> None:
+def test_unparsable_listing_is_refused(kind: str, body: bytes) -> None:
     swift = Containers(c=body)
     swift.headers["Content-Type"] = kind
     with pytest.raises(BackendFailed) as caught:
-        ask(ours(swift, Asked()))
+        send(listing_filter(swift, RecordingHides()))
     assert caught.value.status == 503
     assert [each.is_closed for each in swift.bodies] == [True]
 
@@ -393,49 +411,57 @@ def test_what_cannot_be_understood_is_not_passed_on(kind: str, body: bytes) -> N
         (206, "Content-Range", "bytes 0-1/2"),
     ],
 )
-def test_neither_is_an_answer_of_another_kind(status: int, header: str, value: str) -> None:
+def test_listing_of_unexpected_type_encoding_or_status_is_refused(
+    status: int, header: str, value: str
+) -> None:
     swift = Containers(c=[entry("open")])
     swift.status = status
     swift.headers[header] = value
     with pytest.raises(BackendFailed):
-        ask(ours(swift, Asked()))
+        send(listing_filter(swift, RecordingHides()))
 
 
-def test_a_listing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_larger_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "_MAX_BODY_BYTES", 100)
     swift = Containers(c=[entry("open"), entry("more")])
     with pytest.raises(BackendFailed, match="more than 100 bytes"):
-        ask(ours(swift, Asked()))
+        send(listing_filter(swift, RecordingHides()))
     assert [each.is_closed for each in swift.bodies] == [True]
 
 
-def test_a_listing_that_breaks_off_is_not_passed_on() -> None:
+def test_listing_that_breaks_off_is_refused() -> None:
     def broken(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [("Content-Type", "application/json")])
         yield b"[]"
         raise OSError("connection lost")
 
     with pytest.raises(BackendFailed, match="broke off"):
-        ask(ours(broken, Asked()))
+        send(listing_filter(broken, RecordingHides()))
 
 
-def test_rules_that_cannot_be_asked_give_no_listing() -> None:
+def test_listing_fails_if_the_rules_cannot_be_checked() -> None:
     def busy(entry: Entry) -> bool:
         raise NodeBusy("no rules")
 
     with pytest.raises(NodeBusy):
-        ask(ours(Containers(c=[entry("x")]), busy))
+        send(listing_filter(Containers(c=[entry("x")]), busy))
 
 
-# --- listing_formats ----------------------------------------------------------------------------------------------------
+# --- listing_formats ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_left", [True, False])
 @pytest.mark.parametrize("kind", ["xml", "json", "plain"])
-def test_every_format_hides_wherever_listing_formats_stands(kind: str, is_left: bool) -> None:
-    swift = right_of_us(Containers(c=[entry("a"), {"subdir": "s/"}, entry("secret \u00fc&")]))
-    app = formats(ours(swift, Asked())) if is_left else ours(formats(swift), Asked())
-    answer = ask(app, f"/v1/a/c?format={kind}")
+def test_covered_entries_are_hidden_in_each_format_on_either_side_of_listing_formats(
+    kind: str, is_left: bool
+) -> None:
+    swift = swift_middlewares(Containers(c=[entry("a"), {"subdir": "s/"}, entry("secret \u00fc&")]))
+    app = (
+        with_listing_formats(listing_filter(swift, RecordingHides()))
+        if is_left
+        else listing_filter(with_listing_formats(swift), RecordingHides())
+    )
+    answer = send(app, f"/v1/a/c?format={kind}")
     assert answer.status_int == 200
     assert answer.content_length == len(answer.body)
     text = answer.body.decode()
@@ -450,33 +476,36 @@ def test_every_format_hides_wherever_listing_formats_stands(kind: str, is_left: 
         root = ET.fromstring(text)  # noqa: S314 - from Swift
         assert [part.findtext("name") for part in root] == ["a", "s/", "secret \u00fc&"]
         values = {part.tag: part.text or "" for part in root[2]}
-        shown = {key: str(value) for key, value in SHOWN.items()}
+        shown = {key: str(value) for key, value in NEUTRAL.items()}
         assert values == {"name": "secret \u00fc&", "last_modified": DATE, **shown}
         assert text.startswith("<?xml version=")
 
 
-def test_an_empty_object_in_xml_may_be_a_link_to_anywhere() -> None:
-    asked = Asked()
+def test_empty_object_in_xml_may_be_a_link_to_any_object() -> None:
+    hides = RecordingHides()
     listing = [entry("o"), entry("l", bytes=0, hash=f"{EMPTY}; symlink_target=c/o")]
-    ask(ours(formats(right_of_us(Containers(c=listing))), asked), "/v1/a/c?format=xml")
+    send(
+        listing_filter(with_listing_formats(swift_middlewares(Containers(c=listing))), hides),
+        "/v1/a/c?format=xml",
+    )
     unseen = {"metadata", "size", "content-type", "object", "container"}
-    assert [each.unknown for each in asked.entries] == [{"metadata"}, unseen]
+    assert [each.unknown for each in hides.entries] == [{"metadata"}, unseen]
 
 
-def test_xml_with_entities_is_not_passed_on() -> None:
+def test_xml_with_entities_is_refused() -> None:
     swift = Containers(c=b'<!DOCTYPE c [<!ENTITY a "b">]><container name="c"/>')
     swift.headers["Content-Type"] = "application/xml"
     with pytest.raises(BackendFailed):
-        ask(ours(swift, Asked()))
+        send(listing_filter(swift, RecordingHides()))
 
 
-# --- staticweb --------------------------------------------------------------------------------------------------------
+# --- staticweb ------------------------------------------------------------------------------------
 
 
-def test_staticweb_shows_names_and_dates() -> None:
+def test_staticweb_shows_only_name_and_date_of_a_covered_object() -> None:
     swift = Containers(c=[entry("open"), {"subdir": "s/"}, entry("secret")])
     swift.headers["X-Container-Meta-Web-Listings"] = "true"
-    app = over(_web, ours(right_of_us(swift), Asked()))
+    app = with_app(_staticweb, listing_filter(swift_middlewares(swift), RecordingHides()))
     environ = {"swift.authorize": lambda _: None, "REMOTE_USER": None}
     answer = Request.blank("/v1/a/c/", environ=environ).get_response(app)
     assert answer.status_int == 200
@@ -490,36 +519,36 @@ def test_staticweb_shows_names_and_dates() -> None:
     assert '<td class="coldate">2024-05-06 07:08:09</td>' in row
 
 
-# --- s3api ------------------------------------------------------------------------------------------------------------
+# --- s3api ----------------------------------------------------------------------------------------
 
 
 class Cache:
-    """Swift's memcache ring, always empty."""
+    """An always empty memcache ring."""
 
     def get(self, key: str, *args: Any, **more: Any) -> None:
         return None
 
     def set(self, *args: Any, **more: Any) -> None:
-        """Forget it."""
+        """Store nothing."""
 
 
 def s3(path: str, swift: Containers, hides: Callable[[Entry], bool]) -> Any:
-    """A request to ``s3api tempauth ours slo ...``, signed by its rules (version 2)."""
-    app = over(_s3, ours(right_of_us(swift), hides))
+    """Send a request through ``s3api tempauth listing_filter slo ...``, signed (S3 v2)."""
+    app = with_app(_s3api, listing_filter(swift_middlewares(swift), hides))
     resource, _, query = path.partition("?")
     signed = [
-        word for word in query.split("&") if word.partition("=")[0] in ("versions", "uploadId")
+        pair for pair in query.split("&") if pair.partition("=")[0] in ("versions", "uploadId")
     ]
     date = formatdate(time.time(), usegmt=True)
-    words = f"GET\n\n\n{date}\n{resource}" + ("?" + "&".join(signed) if signed else "")
-    signature = base64.b64encode(hmac.digest(b"testing", words.encode(), "sha1")).decode()
+    string_to_sign = f"GET\n\n\n{date}\n{resource}" + ("?" + "&".join(signed) if signed else "")
+    signature = base64.b64encode(hmac.digest(b"testing", string_to_sign.encode(), "sha1")).decode()
     headers = {"Date": date, "Authorization": f"AWS test:tester:{signature}"}
     request = Request.blank(path, headers=headers, environ={"swift.cache": Cache()})
     return request.get_response(app)
 
 
 def elements(answer: Any, schema: str) -> Any:
-    """The answer as Swift's own schema of S3 has it."""
+    """Parse the answer with Swift's own S3 schema."""
     assert answer.status_int == 200, answer.body
     return etree.fromstring(answer.body, schema)
 
@@ -534,8 +563,10 @@ S3_LISTING: Final = [
 @pytest.mark.parametrize(
     "query", ["", "?list-type=2", "?list-type=2&fetch-owner=true", "?encoding-type=url&delimiter=/"]
 )
-def test_s3_lists_a_covered_object_without_etag_and_size(query: str) -> None:
-    root = elements(s3(f"/bucket{query}", Containers(c=S3_LISTING), Asked()), "ListBucketResult")
+def test_s3_lists_covered_object_without_etag_and_size(query: str) -> None:
+    root = elements(
+        s3(f"/bucket{query}", Containers(c=S3_LISTING), RecordingHides()), "ListBucketResult"
+    )
     first, second = root.findall("./Contents")
     assert (first.find("./ETag").text, first.find("./Size").text) == (f'"{SECRET}"', "4711")
     assert (second.find("./Key").text, second.find("./ETag").text, second.find("./Size").text) == (
@@ -546,17 +577,18 @@ def test_s3_lists_a_covered_object_without_etag_and_size(query: str) -> None:
     assert second.find("./LastModified").text == "2024-05-06T07:08:10.000Z"
 
 
-def test_s3_pages_go_on_after_a_covered_object() -> None:
+def test_s3_paging_continues_after_a_covered_object() -> None:
     listing = [entry(f"secret{number}") for number in range(3)]
     root = elements(
-        s3("/bucket?list-type=2&max-keys=2", Containers(c=listing), Asked()), "ListBucketResult"
+        s3("/bucket?list-type=2&max-keys=2", Containers(c=listing), RecordingHides()),
+        "ListBucketResult",
     )
     assert root.find("./IsTruncated").text == "true"
     assert base64.b64decode(root.find("./NextContinuationToken").text) == b"secret1"
 
 
 def test_s3_lists_versions_and_delete_markers() -> None:
-    root = elements(s3("/bucket?versions", versioned(), Asked()), "ListVersionsResult")
+    root = elements(s3("/bucket?versions", versioned(), RecordingHides()), "ListVersionsResult")
     versions = {
         (each.find("./Key").text, each.find("./ETag").text, each.find("./Size").text)
         for each in root.findall("./Version")
@@ -574,10 +606,10 @@ def test_s3_lists_versions_and_delete_markers() -> None:
     assert len(ids) == 3
 
 
-# --- cost -------------------------------------------------------------------------------------------------------------
+# --- cost -----------------------------------------------------------------------------------------
 
 
-def test_a_full_page_is_cheap() -> None:
+def test_full_page_is_filtered_within_a_second() -> None:
     names = [f"logs/2024/{quote(str(number))}/part-{number:07}.csv.gz" for number in range(10_000)]
     body = json.dumps([entry(name) for name in names]).encode()
     swift = Containers(c=body)
@@ -587,5 +619,5 @@ def test_a_full_page_is_cheap() -> None:
     seconds = time.process_time() - began
     assert SECRET.encode() not in b"".join(answer.chunks)
     print(f"10,000 entries in {seconds * 1000:.0f} ms")
-    # It is promised to be 0.15 s on a machine that does nothing else.
+    # The target is 0.15 s on an idle machine; the bound allows for a loaded one.
     assert seconds < 1

@@ -1,4 +1,7 @@
-"""Reads that Swift's own middlewares make for a client's request: none of what a rule covers gets past the guard."""
+"""Tests of ``read_guard`` and ``segments`` with Swift's own middlewares.
+
+The reads that these make for a client's request must not reveal an object that a rule covers.
+"""
 
 from __future__ import annotations
 
@@ -45,51 +48,51 @@ def assert_refused(answer: Any, rule: str = "hide") -> None:
     assert SECRET not in answer.body
 
 
-def assert_given(answer: Any, body: bytes | None = None) -> None:
+def assert_served(answer: Any, body: bytes | None = None) -> None:
     assert not answer.is_refused, answer.refusal
     assert answer.broken is None
     assert answer.status < 300, (answer.status, answer.body)
     assert body is None or answer.body == body
 
 
-# --- plain requests ---------------------------------------------------------------------------------------------------
+# --- plain requests -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_the_filter_decided_about_is_not_asked_about_again(
+def test_object_that_the_filter_decided_about_is_not_checked_again(
     swift: Pipeline, method: str
 ) -> None:
     judge = Judge(COVERED)
-    assert_given(swift.guarded(judge, method, "closed/o"))
-    assert judge.asked == []
+    assert_served(swift.guarded(judge, method, "closed/o"))
+    assert judge.checked == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
-def test_a_plain_request_asks_nothing(swift: Pipeline, method: str) -> None:
+def test_plain_request_needs_no_check(swift: Pipeline, method: str) -> None:
     judge = Judge(COVERED)
-    assert_given(swift.guarded(judge, method, "open/o"))
-    assert judge.asked == []
+    assert_served(swift.guarded(judge, method, "open/o"))
+    assert judge.checked == []
 
 
-def test_the_listing_that_a_client_asks_for_is_not_the_guards_matter(swift: Pipeline) -> None:
+def test_listing_for_the_client_needs_no_check(swift: Pipeline) -> None:
     judge = Judge(COVERED)
-    assert_given(swift.guarded(judge, "GET", "closed"))
-    assert judge.asked == []
+    assert_served(swift.guarded(judge, "GET", "closed"))
+    assert judge.checked == []
 
 
-def test_swifts_own_refusal_comes_first(swift: Pipeline) -> None:
+def test_refusal_of_swift_takes_precedence(swift: Pipeline) -> None:
     judge = Judge(COVERED)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     answer = swift.guarded(judge, "GET", "open/link", authorize=allows_but("closed"))
-    assert (answer.status, answer.is_refused, judge.asked) == (403, False, [])
+    assert (answer.status, answer.is_refused, judge.checked) == (403, False, [])
 
 
-def test_without_an_auth_middleware_the_rules_hold_as_well(swift: Pipeline) -> None:
+def test_rules_apply_without_an_auth_middleware(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     assert_refused(swift.guarded(Judge(COVERED), "GET", "open/link", authorize=None))
 
 
-def test_a_refusal_is_remembered_once_and_names_the_rule_to_swift(swift: Pipeline) -> None:
+def test_refusal_is_recorded_once_and_names_the_rule_in_headers(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     answer = swift.guarded(Judge(COVERED), "GET", "open/link")
     assert [str(error) for error in answer.guard.refused] == [
@@ -100,7 +103,7 @@ def test_a_refusal_is_remembered_once_and_names_the_rule_to_swift(swift: Pipelin
     assert dict(answer.headers)["X-Storlet-Error"] == "access.rule"
 
 
-def test_rules_that_cannot_be_known_refuse(swift: Pipeline) -> None:
+def test_unavailable_rules_refuse_the_read(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     judge = Judge()
     judge.error = RulesUnavailable("the rules cannot be read")
@@ -113,71 +116,71 @@ def test_rules_that_cannot_be_known_refuse(swift: Pipeline) -> None:
     assert dict(answer.headers)["Retry-After"] == "5"
 
 
-def test_what_the_same_rules_storlet_reads_is_not_refused(swift: Pipeline) -> None:
+def test_read_by_a_storlet_of_the_same_rule_is_allowed(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    assert_given(swift.guarded(Judge(COVERED), "GET", "open/link", under="hide"), SECRET)
+    assert_served(swift.guarded(Judge(COVERED), "GET", "open/link", under="hide"), SECRET)
     assert_refused(
         swift.guarded(Judge(COVERED, rule="other"), "GET", "open/link", under="hide"), "other"
     )
 
 
-def test_a_rule_of_the_same_name_in_another_account_is_another_rule(swift: Pipeline) -> None:
+def test_rule_of_the_same_name_in_another_account_still_refuses(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
     )
     assert_refused(swift.guarded(Judge("AUTH_b/closed/o"), "GET", "open/link", under="hide"))
 
 
-# --- links ------------------------------------------------------------------------------------------------------------
+# --- links ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(
     "headers", [{}, {"Range": "bytes=0-1"}, {"If-None-Match": ETAG}, {"If-Match": "other"}]
 )
-def test_a_link_to_a_covered_object_is_refused(
+def test_link_to_a_covered_object_is_refused(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     assert_refused(swift.guarded(Judge(COVERED), method, "open/link", headers))
 
 
-def test_a_link_to_what_is_not_covered_is_followed(swift: Pipeline) -> None:
+def test_link_to_an_uncovered_object_is_followed(swift: Pipeline) -> None:
     judge = Judge(COVERED)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/o"})
-    assert_given(swift.guarded(judge, "GET", "open/link"), b"public")
-    assert judge.asked == ["AUTH_a/open/o"]
+    assert_served(swift.guarded(judge, "GET", "open/link"), b"public")
+    assert judge.checked == ["AUTH_a/open/o"]
 
 
-def test_a_link_to_a_link_and_to_another_account_is_refused(swift: Pipeline) -> None:
+def test_link_to_a_link_to_a_covered_object_of_another_account_is_refused(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
     )
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/first"})
     judge = Judge("AUTH_b/closed/o")
     assert_refused(swift.guarded(judge, "GET", "open/link"))
-    assert judge.asked == ["AUTH_a/open/first", "AUTH_b/closed/o"]
+    assert judge.checked == ["AUTH_a/open/first", "AUTH_b/closed/o"]
 
 
-def test_names_in_any_script_are_asked_about_as_text(swift: Pipeline) -> None:
+def test_names_are_decoded_before_the_check(swift: Pipeline) -> None:
     swift.request("PUT", "/v1/AUTH_a/closed/%C3%A9%20%25", body=SECRET)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/%C3%A9%20%25"})
     assert_refused(swift.guarded(Judge("AUTH_a/closed/é %"), "GET", "open/link"))
 
 
 @pytest.mark.parametrize("etag", [ETAG, "0" * 32])
-def test_a_static_link_to_a_covered_object_is_not_made_and_its_etag_not_told(
+def test_static_link_to_a_covered_object_is_not_stored_and_reveals_no_etag(
     swift: Pipeline, etag: str
 ) -> None:
     headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": etag}
     answer = swift.guarded(Judge(COVERED), "PUT", "open/link", headers)
     assert_refused(answer)
     assert ETAG.encode() not in answer.body
-    assert "link" not in swift.store.boxes["AUTH_a/open"].objects
+    assert "link" not in swift.store.containers["AUTH_a/open"].objects
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline, method: str) -> None:
+def test_static_link_does_not_reveal_the_etag_of_its_target(swift: Pipeline, method: str) -> None:
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
     )
@@ -186,7 +189,7 @@ def test_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline, method: s
     assert_refused(swift.guarded(Judge(COVERED), method, "open/link?symlink=get"))
 
 
-def test_a_static_link_to_a_static_link_does_not_tell_the_last_ones_etag(swift: Pipeline) -> None:
+def test_chain_of_static_links_does_not_reveal_the_etag_of_its_end(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
     )
@@ -196,7 +199,7 @@ def test_a_static_link_to_a_static_link_does_not_tell_the_last_ones_etag(swift: 
     assert_refused(swift.guarded(Judge(COVERED), "GET", "open/link?symlink=get"))
 
 
-def test_a_post_to_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline) -> None:
+def test_post_to_a_static_link_does_not_reveal_the_etag_of_its_target(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
     )
@@ -205,7 +208,7 @@ def test_a_post_to_a_static_link_does_not_tell_its_targets_etag(swift: Pipeline)
     assert_refused(swift.guarded(Judge(COVERED), "POST", "open/link"))
 
 
-# --- static large objects ---------------------------------------------------------------------------------------------
+# --- static large objects -------------------------------------------------------------------------
 
 
 def make_slo(swift: Pipeline) -> None:
@@ -223,13 +226,13 @@ def make_slo(swift: Pipeline) -> None:
         "?part-number=2",
     ],
 )
-def test_a_large_object_with_a_covered_segment_is_refused_before_its_first_byte(
+def test_large_object_with_a_covered_segment_is_refused_before_the_first_byte(
     swift: Pipeline, method: str, query: str
 ) -> None:
     make_slo(swift)
     if "raw" in query and method == "HEAD":
-        return  # Swift answers that with 500
-    assert_given(swift.guarded(Judge(), method, f"open/slo{query}"))
+        return  # Swift answers this combination with 500
+    assert_served(swift.guarded(Judge(), method, f"open/slo{query}"))
     assert_refused(swift.guarded(Judge(COVERED), method, f"open/slo{query}"))
 
 
@@ -243,7 +246,7 @@ def test_a_large_object_with_a_covered_segment_is_refused_before_its_first_byte(
         {"If-None-Match": '"ETAG"'},
     ],
 )
-def test_parts_and_conditions_of_a_large_object_tell_nothing(
+def test_ranges_and_conditions_reveal_nothing_of_a_large_object(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     make_slo(swift)
@@ -252,41 +255,41 @@ def test_parts_and_conditions_of_a_large_object_tell_nothing(
     assert_refused(swift.guarded(Judge(COVERED), method, "open/slo", headers))
 
 
-def test_a_large_object_of_nothing_covered_is_given_with_one_question_when_the_caller_is_covered_nowhere(
+def test_large_object_needs_one_check_for_a_caller_covered_by_no_rule(
     swift: Pipeline,
 ) -> None:
     swift.slo("open/slo", "open/o", "open/o")
     judge = Judge()
-    assert_given(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.asked == ["AUTH_a/*/*"]
+    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    assert judge.checked == ["AUTH_a/*/*"]
     assert [path for method, path, source in swift.store.done if source == "ST"] == []
 
 
-def test_a_container_that_holds_nothing_covered_is_asked_about_once(swift: Pipeline) -> None:
+def test_container_without_covered_objects_is_checked_once(swift: Pipeline) -> None:
     swift.request("PUT", "open/p", body=b"more")
     swift.slo("open/slo", "open/o", "open/p", "open/o")
     judge = Judge(COVERED)
-    assert_given(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.asked == ["AUTH_a/*/*", "AUTH_a/open/*"]
+    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    assert judge.checked == ["AUTH_a/*/*", "AUTH_a/open/*"]
 
 
-def test_manifests_in_manifests_are_looked_through(swift: Pipeline) -> None:
+def test_nested_manifests_are_checked(swift: Pipeline) -> None:
     make_slo(swift)
     swift.slo("open/middle", "open/slo", "open/o")
     swift.slo("open/outer", "open/o", "open/middle")
-    assert_given(swift.guarded(Judge(), "GET", "open/outer"), b"publicpublicsecretpublic")
+    assert_served(swift.guarded(Judge(), "GET", "open/outer"), b"publicpublicsecretpublic")
     for method in ("GET", "HEAD"):
         assert_refused(swift.guarded(Judge(COVERED), method, "open/outer"))
 
 
-def test_a_covered_manifest_in_a_manifest_is_refused(swift: Pipeline) -> None:
+def test_covered_nested_manifest_is_refused(swift: Pipeline) -> None:
     swift.slo("closed/slo", "open/o")
     swift.slo("open/outer", "open/o", "closed/slo")
     assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "HEAD", "open/outer"))
     assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "GET", "open/outer"))
 
 
-def test_a_part_that_is_no_manifest_any_more_may_have_held_anything(swift: Pipeline) -> None:
+def test_nested_manifest_that_was_replaced_or_deleted_is_refused(swift: Pipeline) -> None:
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
     swift.request("DELETE", "open/inner")
@@ -295,12 +298,12 @@ def test_a_part_that_is_no_manifest_any_more_may_have_held_anything(swift: Pipel
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
 
 
-def test_more_than_can_be_looked_through_is_refused(
+def test_manifests_above_the_limits_are_refused(
     swift: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
-    assert_given(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    assert_served(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
     monkeypatch.setattr(segments, "_MAX_MANIFESTS", 1)
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
     monkeypatch.setattr(segments, "_MAX_MANIFEST_BYTES", 10)
@@ -309,9 +312,7 @@ def test_more_than_can_be_looked_through_is_refused(
     assert answer.refusal.code == "backend.failed"
 
 
-def test_a_manifest_that_is_replaced_meanwhile_is_not_taken_for_the_one_that_leaves(
-    swift: Pipeline,
-) -> None:
+def test_manifest_replaced_during_the_check_fails_the_request(swift: Pipeline) -> None:
     make_slo(swift)
 
     class Replacing(Judge):
@@ -325,20 +326,22 @@ def test_a_manifest_that_is_replaced_meanwhile_is_not_taken_for_the_one_that_lea
     assert (answer.refusal.code, answer.refusal.retry_after) == ("backend.failed", 1)
 
 
-def test_a_segment_that_is_a_link_to_a_covered_object_is_refused(swift: Pipeline) -> None:
+def test_segment_that_links_to_a_covered_object_is_refused(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     swift.slo("open/slo", "open/link")
     assert_refused(swift.guarded(Judge(COVERED), "GET", "open/slo"))
 
 
-def test_a_link_to_a_large_object_is_looked_through(swift: Pipeline) -> None:
+def test_segments_behind_a_link_to_a_large_object_are_checked(swift: Pipeline) -> None:
     make_slo(swift)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/slo"})
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/link"))
 
 
 @pytest.mark.parametrize("etag", [ETAG, "0" * 32])
-def test_a_manifest_is_no_way_to_learn_a_covered_objects_etag(swift: Pipeline, etag: str) -> None:
+def test_manifest_upload_does_not_reveal_the_etag_of_a_covered_object(
+    swift: Pipeline, etag: str
+) -> None:
     manifest = json.dumps([{"path": "/closed/o", "etag": etag}]).encode()
     answer = swift.guarded(Judge(COVERED), "PUT", "open/slo?multipart-manifest=put", body=manifest)
     assert_refused(answer)
@@ -346,68 +349,66 @@ def test_a_manifest_is_no_way_to_learn_a_covered_objects_etag(swift: Pipeline, e
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Copy-From": ""}])
-def test_a_manifest_in_a_covered_objects_place_is_no_way_to_learn_its_etag(
+def test_manifest_that_replaces_a_covered_object_does_not_reveal_its_etag(
     swift: Pipeline, headers: dict[str, str]
 ) -> None:
-    """What an upload is to take the place of is not what the filter has decided to let be read."""
+    """An upload gives no permission to read the object that it replaces."""
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     manifest = json.dumps([{"path": "/open/link", "etag": ETAG}]).encode()
     path = "closed/o?multipart-manifest=put"
     assert_refused(swift.guarded(Judge(COVERED), "PUT", path, headers, body=manifest))
 
 
-def test_a_manifest_with_heartbeats_names_the_rule_in_swifts_own_words(swift: Pipeline) -> None:
-    """202 has gone out before anything is looked at."""
+def test_manifest_upload_with_heartbeats_names_the_rule_in_the_body(swift: Pipeline) -> None:
+    """Swift sends status 202 before it reads any segment."""
     manifest = json.dumps([{"path": "/closed/o"}]).encode()
     answer = swift.guarded(
         Judge(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest
     )
     assert answer.status == 202
     assert b"closed/o, 403 Forbidden (hide)" in answer.body
-    assert "slo" not in swift.store.boxes["AUTH_a/open"].objects
+    assert "slo" not in swift.store.containers["AUTH_a/open"].objects
 
 
-def test_a_large_object_may_be_deleted_with_its_segments(swift: Pipeline) -> None:
+def test_large_object_can_be_deleted_with_its_segments(swift: Pipeline) -> None:
     make_slo(swift)
     judge = Judge(COVERED, "AUTH_a/open/slo")
     answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
-    assert_given(answer)
-    assert swift.store.boxes["AUTH_a/closed"].objects == {}
+    assert_served(answer)
+    assert swift.store.containers["AUTH_a/closed"].objects == {}
 
 
-# --- dynamic large objects --------------------------------------------------------------------------------------------
+# --- dynamic large objects ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-1"}])
-def test_a_dynamic_large_object_of_a_container_with_covered_objects_is_refused(
+def test_dynamic_large_object_of_a_container_with_covered_objects_is_refused(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "closed/o"})
-    assert_given(swift.guarded(Judge(), method, "open/dlo", headers))
+    assert_served(swift.guarded(Judge(), method, "open/dlo", headers))
     assert_refused(swift.guarded(Judge(COVERED), method, "open/dlo", headers))
 
 
-def test_a_dynamic_large_object_of_what_is_not_covered_is_given(swift: Pipeline) -> None:
+def test_dynamic_large_object_of_uncovered_objects_is_served(swift: Pipeline) -> None:
     swift.request("PUT", "open/seg-1", body=b"one")
     swift.request("PUT", "open/seg-2", body=b"two")
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "open/seg-"})
     judge = Judge(COVERED)
-    assert_given(swift.guarded(judge, "GET", "open/dlo"), b"onetwo")
-    assert judge.asked == ["AUTH_a/open/*", "AUTH_a/open/seg-1", "AUTH_a/open/seg-2"]
+    assert_served(swift.guarded(judge, "GET", "open/dlo"), b"onetwo")
+    assert judge.checked == ["AUTH_a/open/*", "AUTH_a/open/seg-1", "AUTH_a/open/seg-2"]
 
 
-def test_a_dynamic_large_object_of_what_may_be_archived_versions_is_refused(
-    swift: Pipeline,
-) -> None:
+def test_dynamic_large_object_of_possible_archived_versions_is_refused(swift: Pipeline) -> None:
     swift.request("PUT", "open/001o/1640995200.00000", body=SECRET)
     for prefix in ("0", "001o", "001o/1640995200.00000"):
         swift.request("PUT", "open/dlo", {"X-Object-Manifest": f"open/{prefix}"})
         assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/dlo"))
 
 
-def test_a_segment_that_is_refused_after_the_first_breaks_the_body(swift: Pipeline) -> None:
-    """A listing says nothing of what an object's metadata does to a rule."""
+def test_refusal_of_a_later_segment_breaks_the_body(swift: Pipeline) -> None:
+    """A rule may depend on metadata, which a listing does not have."""
     swift.request("PUT", "open/seg-1", body=b"one")
     swift.request("PUT", "open/seg-2", body=SECRET)
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "open/seg-"})
@@ -421,7 +422,7 @@ def test_a_segment_that_is_refused_after_the_first_breaks_the_body(swift: Pipeli
     assert isinstance(answer.broken, RuleRefused)
 
 
-def test_a_body_of_which_nothing_was_read_is_closed(swift: Pipeline) -> None:
+def test_unread_body_is_closed(swift: Pipeline) -> None:
     closed = []
 
     class Body:
@@ -437,13 +438,13 @@ def test_a_body_of_which_nothing_was_read_is_closed(swift: Pipeline) -> None:
     assert closed == [True]
 
 
-# --- copies -----------------------------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
 
 def copies(
     source: str, target: str, query: str = ""
 ) -> list[tuple[str, str, dict[str, str], tuple[str, str, str]]]:
-    """Both ways to ask for a copy, with what the filter decides about."""
+    """Return both forms of a copy request, with the object that the filter decides about."""
     container, name = source.split("/", 1)
     decided = ("AUTH_a", container, name)
     return [
@@ -452,34 +453,36 @@ def copies(
     ]
 
 
-def test_a_copy_of_what_the_filter_decided_about_asks_nothing(swift: Pipeline) -> None:
+def test_copy_of_the_object_that_the_filter_decided_about_needs_no_check(swift: Pipeline) -> None:
     for method, path, headers, decided in copies("closed/o", "open/copy"):
         judge = Judge(COVERED)
-        assert_given(swift.guarded(judge, method, path, headers, decided=decided))
-        assert judge.asked == []
+        assert_served(swift.guarded(judge, method, path, headers, decided=decided))
+        assert judge.checked == []
 
 
 @pytest.mark.parametrize("kind", ["link", "slo", "first", "dlo"])
-def test_a_copy_of_what_leads_to_a_covered_object_is_refused(swift: Pipeline, kind: str) -> None:
+def test_copy_of_a_link_or_manifest_of_a_covered_object_is_refused(
+    swift: Pipeline, kind: str
+) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     swift.slo("open/slo", "open/o", "closed/o")
     swift.slo("open/first", "closed/o", "open/o")
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "closed/o"})
     for method, path, headers, decided in copies(f"open/{kind}", "open/copy"):
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
-        assert "copy" not in swift.store.boxes["AUTH_a/open"].objects
+        assert "copy" not in swift.store.containers["AUTH_a/open"].objects
 
 
-def test_a_copy_of_a_manifest_that_names_a_covered_object_is_refused(swift: Pipeline) -> None:
+def test_copy_of_a_raw_manifest_that_names_a_covered_object_is_refused(swift: Pipeline) -> None:
     make_slo(swift)
     for method, path, headers, decided in copies(
         "open/slo", "open/copy", "?multipart-manifest=get"
     ):
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
-        assert "copy" not in swift.store.boxes["AUTH_a/open"].objects
+        assert "copy" not in swift.store.containers["AUTH_a/open"].objects
 
 
-def test_a_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline) -> None:
+def test_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
     )
@@ -487,8 +490,8 @@ def test_a_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline)
         assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
 
 
-def test_the_target_of_a_copy_is_no_way_to_learn_its_sources_etag(swift: Pipeline) -> None:
-    """The filter lets a storlet read the source; a HEAD of it is for the link that the target would be."""
+def test_copy_onto_a_static_link_does_not_reveal_the_etag_of_its_source(swift: Pipeline) -> None:
+    """The filter lets a storlet read the source; a HEAD of it is made for the link to be stored."""
     swift.request("PUT", "open/empty")
     headers = {
         "X-Symlink-Target": "closed/o",
@@ -508,7 +511,7 @@ def test_the_target_of_a_copy_is_no_way_to_learn_its_sources_etag(swift: Pipelin
         assert ETAG.encode() not in answer.body
 
 
-# --- old versions (X-Versions-Enabled) --------------------------------------------------------------------------------
+# --- old versions (X-Versions-Enabled) ------------------------------------------------------------
 
 
 def version_of(answer: Any) -> str:
@@ -517,66 +520,68 @@ def version_of(answer: Any) -> str:
 
 @pytest.fixture
 def versioned(swift: Pipeline) -> Pipeline:
-    """``closed`` keeps versions; the object there has two."""
+    """A pipeline whose container ``closed`` keeps versions."""
     swift.request("POST", "closed", {"X-Versions-Enabled": "true"})
     return swift
 
 
-def test_versions_of_what_the_filter_decided_about_are_read(versioned: Pipeline) -> None:
+def test_versions_of_the_object_that_the_filter_decided_about_are_served(
+    versioned: Pipeline,
+) -> None:
     old = version_of(versioned.request("PUT", "closed/v", body=b"old"))
     versioned.request("PUT", "closed/v", body=b"new")
     for path, body in (("closed/v", b"new"), (f"closed/v?version-id={old}", b"old")):
         judge = Judge("AUTH_a/closed/v")
-        assert_given(versioned.guarded(judge, "GET", path), body)
-        assert judge.asked == []
+        assert_served(versioned.guarded(judge, "GET", path), body)
+        assert judge.checked == []
 
 
-def test_a_link_to_a_covered_object_with_versions_is_refused(versioned: Pipeline) -> None:
+def test_link_to_a_covered_object_with_versions_is_refused(versioned: Pipeline) -> None:
     versioned.request("PUT", "closed/v", body=SECRET)
     versioned.request("PUT", "open/link", {"X-Symlink-Target": "closed/v"})
-    assert_given(versioned.guarded(Judge(), "GET", "open/link"), SECRET)
+    assert_served(versioned.guarded(Judge(), "GET", "open/link"), SECRET)
     assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", "open/link"))
 
 
-def test_an_old_version_is_decided_about_and_not_the_current_one_that_it_consists_of(
+def test_segment_of_an_old_version_is_checked_even_if_it_is_the_same_object(
     versioned: Pipeline,
 ) -> None:
-    """The version that is asked for is an SLO of the object in its own place."""
+    """The requested version is an SLO whose segment is the current version of the same object."""
     versioned.slo("closed/v", "open/o")
     old = version_of(versioned.request("HEAD", "closed/v"))
     versioned.request("PUT", "closed/v", body=b"public")
-    assert_given(
+    assert_served(
         versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"), b"public"
     )
     hidden = next(
         kept
-        for kept in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects.values()
+        for kept in versioned.store.containers["AUTH_a/\0versions\0closed"].objects.values()
         if "X-Static-Large-Object" in kept.headers
     )
     hidden.body = hidden.body.replace(b"/open/o", b"/closed/v")
     assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"))
 
 
-def test_a_part_that_is_read_as_a_version_of_its_own_is_asked_about_as_anything(
+def test_nested_manifest_read_with_a_version_id_is_checked_as_any_object(
     versioned: Pipeline,
 ) -> None:
-    """Swift reads manifests in a version's manifest with the client's ``version-id``."""
+    """Swift reads nested manifests of a version with the client's ``version-id``."""
     versioned.slo("closed/v", "open/o")
     version = version_of(versioned.request("HEAD", "closed/v"))
     versioned.slo("closed/w", "closed/v")
     outer = version_of(versioned.request("HEAD", "closed/w"))
-    box = versioned.store.boxes["AUTH_a/\0versions\0closed"].objects
-    inner = next(name for name in box if name.startswith("\0v\0"))
-    same_id = next(name for name in box if name.startswith("\0w\0")).rpartition("\0")[2]
-    box[f"\0v\0{same_id}"] = box[inner]
+    objects = versioned.store.containers["AUTH_a/\0versions\0closed"].objects
+    inner = next(name for name in objects if name.startswith("\0v\0"))
+    same_id = next(name for name in objects if name.startswith("\0w\0")).rpartition("\0")[2]
+    objects[f"\0v\0{same_id}"] = objects[inner]
     assert version != outer
     judge = Judge("AUTH_a/closed/x")
     answer = versioned.guarded(judge, "GET", f"closed/w?version-id={outer}")
     assert_refused(answer)
-    assert judge.asked[-1] == "AUTH_a/closed/*"
+    assert judge.checked[-1] == "AUTH_a/closed/*"
 
 
-def test_a_version_made_the_current_one_does_not_tell_its_etag(versioned: Pipeline) -> None:
+def test_restoring_a_covered_version_does_not_reveal_its_etag(versioned: Pipeline) -> None:
     old = version_of(versioned.request("PUT", "closed/v", body=SECRET))
     versioned.request("PUT", "closed/v", body=b"new")
     answer = versioned.guarded(
@@ -584,72 +589,74 @@ def test_a_version_made_the_current_one_does_not_tell_its_etag(versioned: Pipeli
     )
     assert_refused(answer)
     assert versioned.request("GET", "closed/v").body == b"new"
-    told = versioned.guarded(Judge(), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"})
-    assert dict(told.headers)["Etag"].strip('"') == ETAG
+    restored = versioned.guarded(
+        Judge(), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
+    )
+    assert dict(restored.headers)["Etag"].strip('"') == ETAG
 
 
-def test_an_upload_where_versions_are_kept_asks_nothing(versioned: Pipeline) -> None:
+def test_upload_to_a_versioned_container_needs_no_check(versioned: Pipeline) -> None:
     judge = Judge("AUTH_a/closed/o")
-    assert_given(versioned.guarded(judge, "PUT", "closed/o", body=b"new"))
-    assert judge.asked == []
+    assert_served(versioned.guarded(judge, "PUT", "closed/o", body=b"new"))
+    assert judge.checked == []
 
 
-def behind_a_version(swift: Pipeline, account: str = "AUTH_a") -> None:
-    """A version that is a link, to a link, to a covered object."""
+def put_version_linking_to_covered_object(swift: Pipeline, account: str = "AUTH_a") -> None:
+    """Store a version that links to a link to a covered object."""
     headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": account}
     swift.request("PUT", "open/second", headers)
     swift.request("PUT", "closed/v", {"X-Symlink-Target": "open/second"})
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_swift_reads_of_links_behind_a_version_asking_nobody_is_asked_about(
+def test_links_behind_a_version_that_swift_follows_unauthorized_are_checked(
     versioned: Pipeline, method: str
 ) -> None:
-    behind_a_version(versioned)
-    assert_given(versioned.guarded(Judge(), method, "closed/v"))
+    put_version_linking_to_covered_object(versioned)
+    assert_served(versioned.guarded(Judge(), method, "closed/v"))
     assert_refused(versioned.guarded(Judge(COVERED), method, "closed/v"))
 
 
-def test_who_may_not_read_it_may_not_read_it_behind_a_version(versioned: Pipeline) -> None:
-    behind_a_version(versioned, "AUTH_b")
+def test_swift_acls_apply_to_links_behind_a_version(versioned: Pipeline) -> None:
+    put_version_linking_to_covered_object(versioned, "AUTH_b")
     answer = versioned.guarded(Judge(), "GET", "closed/v", authorize=allows_but("AUTH_b"))
     assert (answer.status, answer.is_refused) == (403, False)
     assert SECRET not in answer.body
 
 
-def test_a_segment_behind_a_version_is_asked_about(versioned: Pipeline) -> None:
-    behind_a_version(versioned)
+def test_segment_behind_a_version_is_checked(versioned: Pipeline) -> None:
+    put_version_linking_to_covered_object(versioned)
     versioned.slo("open/slo", "closed/v")
     assert_refused(versioned.guarded(Judge(COVERED), "GET", "open/slo"))
 
 
-def test_a_hidden_version_behind_a_version_is_asked_about(versioned: Pipeline) -> None:
-    """A link can name what no request can, and what Swift follows with its own right it may read."""
+def test_hidden_version_behind_a_version_is_checked(versioned: Pipeline) -> None:
+    """A link can name a hidden version, which Swift then reads with a pre-authorised request."""
     versioned.request("PUT", "closed/w", body=SECRET)
     hidden = next(
         name
-        for name in versioned.store.boxes["AUTH_a/\0versions\0closed"].objects
+        for name in versioned.store.containers["AUTH_a/\0versions\0closed"].objects
         if name.startswith("\0w\0")
     )
     target = quote(f"\0versions\0closed/{hidden}")
     versioned.request("PUT", "open/second", {"X-Symlink-Target": target})
     versioned.request("PUT", "closed/v", {"X-Symlink-Target": "open/second"})
-    assert_given(versioned.guarded(Judge(), "GET", "closed/v"), SECRET)
+    assert_served(versioned.guarded(Judge(), "GET", "closed/v"), SECRET)
     assert_refused(versioned.guarded(Judge("AUTH_a/closed/w"), "GET", "closed/v"))
     refused = versioned.guarded(Judge(), "GET", "closed/v", authorize=allows_but("closed/w"))
     assert refused.status == 403
     assert SECRET not in refused.body
 
 
-def test_a_version_behind_a_version_of_what_may_be_read_is_read(versioned: Pipeline) -> None:
+def test_uncovered_version_behind_a_version_is_served(versioned: Pipeline) -> None:
     versioned.request("PUT", "closed/w", body=b"public")
     versioned.request("PUT", "closed/v", {"X-Symlink-Target": "closed/w"})
     judge = Judge(COVERED)
-    assert_given(versioned.guarded(judge, "GET", "closed/v"), b"public")
-    assert judge.asked == ["AUTH_a/closed/w"]
+    assert_served(versioned.guarded(judge, "GET", "closed/v"), b"public")
+    assert judge.checked == ["AUTH_a/closed/w"]
 
 
-# --- archived versions (X-Versions-Location) --------------------------------------------------------------------------
+# --- archived versions (X-Versions-Location) ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -660,44 +667,47 @@ def test_names_of_archived_versions_are_recognised(name: str) -> None:
     made = VersionedWritesContext(None, None)._build_versions_object_name(raw, 1640995200)
     archived = made.encode("latin-1").decode()
     assert archived_name(archived) == name
-    whole = archived.encode()
-    for end in range(0, len(whole), 1 + len(whole) // 50):
-        assert may_be_archived(whole[:end].decode("utf-8", "surrogateescape"))
+    encoded = archived.encode()
+    for end in range(0, len(encoded), 1 + len(encoded) // 50):
+        assert may_be_archived(encoded[:end].decode("utf-8", "surrogateescape"))
     assert may_be_archived(archived)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "o", "001o", "001o/", "001o/now", "002o/1640995200.00000", "00Ao/1640995200.00000", "1o/1640995200.00000",
-     "000/1640995200.00000", "001o/1640995200.00000/1", "001o/1640995200.0000", "xyzo/1640995200.00000"],
+    ["", "o", "001o", "001o/", "001o/now", "002o/1640995200.00000", "00Ao/1640995200.00000",
+     "1o/1640995200.00000", "000/1640995200.00000", "001o/1640995200.00000/1",
+     "001o/1640995200.0000", "xyzo/1640995200.00000"],
 )  # fmt: skip
-def test_other_names_are_not(name: str) -> None:
+def test_names_of_other_objects_are_not_taken_for_archived_versions(name: str) -> None:
     assert archived_name(name) is None
 
 
 @pytest.mark.parametrize("prefix", ["seg", "001ox", "002o/x/", "001o/x", "x", "000/"])
-def test_prefixes_of_other_names_only(prefix: str) -> None:
+def test_prefixes_that_no_archived_version_has_are_recognised(prefix: str) -> None:
     assert not may_be_archived(prefix)
 
 
-def test_an_archived_version_is_asked_about_as_of_any_container(swift: Pipeline) -> None:
-    swift.store.boxes["AUTH_a/archive"] = swift.store.boxes.pop("AUTH_b/closed")
+def test_archived_version_is_checked_as_an_object_of_any_container(swift: Pipeline) -> None:
+    swift.store.containers["AUTH_a/archive"] = swift.store.containers.pop("AUTH_b/closed")
     swift.request("POST", "closed", {"X-Versions-Location": "archive"})
     swift.request("PUT", "closed/o", body=b"new")
-    archived = next(name for name in swift.store.boxes["AUTH_a/archive"].objects if name != "o")
+    archived = next(
+        name for name in swift.store.containers["AUTH_a/archive"].objects if name != "o"
+    )
     swift.request("PUT", "open/link", {"X-Symlink-Target": f"archive/{archived}"})
     judge = Judge(COVERED)
     assert_refused(swift.guarded(judge, "GET", "open/link"))
-    assert set(judge.asked) == {f"AUTH_a/archive/{archived}", "AUTH_a/*/o"}
+    assert set(judge.checked) == {f"AUTH_a/archive/{archived}", "AUTH_a/*/o"}
     swift.slo("open/slo", f"archive/{archived}")
     assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/slo"))
-    assert_given(swift.guarded(Judge("AUTH_a/closed/other"), "GET", "open/slo"), SECRET)
+    assert_served(swift.guarded(Judge("AUTH_a/closed/other"), "GET", "open/slo"), SECRET)
 
 
 @pytest.mark.parametrize(
     "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
 )
-def test_settings_that_move_bytes_are_named(header: str) -> None:
+def test_headers_that_let_swift_move_objects_are_found(header: str) -> None:
     def found(method: str, value: str) -> str | None:
         operation = parse(
             Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ
@@ -711,12 +721,12 @@ def test_settings_that_move_bytes_are_named(header: str) -> None:
     assert found("GET", "there") is None
 
 
-# --- objects that have expired ----------------------------------------------------------------------------------------
+# --- objects that have expired --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Open-Expired": "true"}])
-def test_an_expired_object_is_looked_up_when_it_is_read(headers: dict[str, str]) -> None:
-    """Without, Swift would say to us that there is none, and to the client what it holds."""
+def test_lookups_open_expired_objects_if_the_client_does(headers: dict[str, str]) -> None:
+    """Otherwise Swift would answer 404 to the lookup and give the client the bytes."""
     seen = []
 
     def app(environ: dict[str, Any], start_response: Any) -> Any:
@@ -729,10 +739,10 @@ def test_an_expired_object_is_looked_up_when_it_is_read(headers: dict[str, str])
     assert seen == [headers.get("X-Open-Expired")] * 2
 
 
-# --- what a path stands for -------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------
 
 
-def test_paths_are_read_as_text() -> None:
+def test_paths_are_decoded_to_text() -> None:
     assert of_path("/v1/AUTH_a/c/d/\u00c3\u00a9") == Read("v1", "AUTH_a", "c", "d/é")
     assert of_path("/v1/AUTH_a/c") == Read("v1", "AUTH_a", "c")
     assert of_url("/v1/AUTH_a/c/%C3%A9%3F?version-id=1") == Read("v1", "AUTH_a", "c", "é?")

@@ -1,4 +1,7 @@
-"""What rules see of a request: behind Swift's real auth middlewares who asks, and of everything else what is there and no more."""
+"""Tests of ``request_facts`` and ``caller``: facts for rules.
+
+They cover the caller behind Swift's real auth middlewares, the request, and the stored objects.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from tests.unit.middleware.support import ACCOUNT, FakeSwift
 PATH = f"/v1/{ACCOUNT}/c/o"
 
 
-class Seen:
-    """The end of a pipeline: keeps the environment that comes there, and knows an account's key."""
+class RecordingApp:
+    """The end of a pipeline: records the environment, and serves the account's keys."""
 
     def __init__(self) -> None:
         self.environ: dict[str, Any] = {}
@@ -41,12 +44,16 @@ class Seen:
 
     @property
     def caller(self) -> Caller:
-        assert self.environ, "the request has not come through"
+        assert self.environ, "the request did not reach the end of the pipeline"
         return caller_of(self.environ)
 
 
 def send(
-    app: Any, seen: Seen, headers: Mapping[str, str] | None = None, path: str = PATH, **more: Any
+    app: Any,
+    seen: RecordingApp,
+    headers: Mapping[str, str] | None = None,
+    path: str = PATH,
+    **more: Any,
 ) -> Caller:
     environ = {"swift.infocache": {}, **more.pop("environ", {})}
     request = Request.blank(path, environ=environ, headers=headers or {}, **more)
@@ -55,9 +62,9 @@ def send(
     return seen.caller
 
 
-# --- Keystone ---------------------------------------------------------------------------------------------------------
+# --- Keystone -------------------------------------------------------------------------------------
 
-#: As keystonemiddleware sets them; it drops what a client sends under these names.
+#: Headers as keystonemiddleware sets them; it removes such headers of the client.
 IDENTITY = {
     "X-Identity-Status": "Confirmed",
     "X-User-Id": "u1",
@@ -73,23 +80,23 @@ IDENTITY = {
 
 
 def keystone(headers: Mapping[str, str], **more: Any) -> Caller:
-    seen = Seen()
+    seen = RecordingApp()
     environ = {"keystone.token_info": {"token": {}}} | more.pop("environ", {})
     return send(keystoneauth.filter_factory({})(seen), seen, headers, environ=environ, **more)
 
 
-def without(*names: str) -> dict[str, str]:
+def identity_without(*names: str) -> dict[str, str]:
     return {key: value for key, value in IDENTITY.items() if key not in names}
 
 
-def test_keystone_says_user_project_domain_and_roles() -> None:
+def test_keystone_caller_has_user_project_domain_and_roles() -> None:
     caller = keystone(IDENTITY)
     assert caller == Caller(
         user="ada", project="ward", domain="Default", roles=frozenset({"Researcher", "member"})
     )
 
 
-def test_a_token_of_version_2_has_its_domain_in_its_header() -> None:
+def test_keystone_v2_token_takes_the_domain_from_the_header() -> None:
     caller = keystone(IDENTITY, environ={"keystone.token_info": {"access": {}}})
     assert (caller.user, caller.domain) == ("ada", "Default")
 
@@ -105,45 +112,47 @@ def test_a_token_of_version_2_has_its_domain_in_its_header() -> None:
         (("X-Roles",), "roles", frozenset()),
     ],
 )
-def test_what_keystone_does_not_say_is_missing(
+def test_missing_keystone_headers_leave_facts_empty(
     missing: tuple[str, ...], fact: str, value: Any
 ) -> None:
-    caller = keystone(without(*missing))
+    caller = keystone(identity_without(*missing))
     assert getattr(caller, fact) == value
     assert not caller.is_anonymous
     assert not caller.is_signed
 
 
-def test_names_in_any_language() -> None:
+def test_user_name_is_decoded_as_utf8() -> None:
     name = "Zoë Müller"
     caller = keystone(IDENTITY | {"X-User-Name": name.encode().decode("latin-1")})
     assert caller.user == name
 
 
-def test_roles_of_a_service_token_are_not_the_callers() -> None:
+def test_roles_of_a_service_token_are_not_roles_of_the_caller() -> None:
     service = {"X-Service-Identity-Status": "Confirmed", "X-Service-Roles": "service,physician"}
     caller = keystone(IDENTITY | service)
     assert caller.roles == {"Researcher", "member"}
 
 
-def test_with_a_bad_service_token_nobody_is_logged_in() -> None:
+def test_invalid_service_token_makes_the_caller_anonymous() -> None:
     assert keystone(IDENTITY | {"X-Service-Identity-Status": "Invalid"}) == Caller(
         is_anonymous=True
     )
 
 
 @pytest.mark.parametrize("status", [None, "Invalid", "confirmed"])
-def test_headers_that_keystone_has_not_confirmed_are_nobodys(status: str | None) -> None:
-    headers = without("X-Identity-Status") | ({"X-Identity-Status": status} if status else {})
+def test_unconfirmed_keystone_headers_make_the_caller_anonymous(status: str | None) -> None:
+    headers = identity_without("X-Identity-Status") | (
+        {"X-Identity-Status": status} if status else {}
+    )
     assert keystone(headers) == Caller(is_anonymous=True)
 
 
-def test_a_signed_url_behind_keystone() -> None:
-    """tempurl stands left of Keystone's filter, which then looks for nobody."""
+def test_signed_url_behind_keystone() -> None:
+    """tempurl is to the left of Keystone's filter, which then skips authentication."""
     assert keystone({}, environ=SIGNED) == Caller(is_signed=True)
 
 
-# --- TempAuth ---------------------------------------------------------------------------------------------------------
+# --- TempAuth -------------------------------------------------------------------------------------
 
 
 class Tokens:
@@ -157,56 +166,56 @@ class Tokens:
         return None if groups is None else (time.time() + 60, groups)
 
     def set(self, *args: Any, **more: Any) -> None:
-        """Accounts are not remembered."""
+        """Do not cache account info."""
 
 
 def temp_auth(headers: Mapping[str, str], **more: Any) -> Caller:
-    seen = Seen()
+    seen = RecordingApp()
     cache = Tokens(AUTH_tk1="test,test:ada,researcher,AUTH_test", AUTH_tk2="svc,svc:nova,service")
     environ = {"swift.cache": cache} | more.pop("environ", {})
     app = tempauth.filter_factory({}, user_test_ada="key researcher")(seen)
     return send(app, seen, headers, environ=environ, **more)
 
 
-def test_tempauth_says_user_account_and_groups() -> None:
+def test_tempauth_caller_has_user_account_and_groups() -> None:
     caller = temp_auth({"X-Auth-Token": "AUTH_tk1"})
     assert (caller.user, caller.project, caller.domain) == ("test:ada", "test", None)
     assert "researcher" in caller.roles
     assert not caller.is_anonymous
 
 
-def test_without_a_token_nobody_is_logged_in() -> None:
+def test_request_without_a_token_is_anonymous() -> None:
     assert temp_auth({}) == Caller(is_anonymous=True)
 
 
 @pytest.mark.parametrize(
     "headers", [IDENTITY, {"X-Remote-User": "test:ada"}, {"Remote-User": "test:ada"}]
 )
-def test_headers_of_keystone_are_nothing_to_tempauth(headers: dict[str, str]) -> None:
+def test_keystone_headers_are_ignored_behind_tempauth(headers: dict[str, str]) -> None:
     assert temp_auth(headers) == Caller(is_anonymous=True)
     caller = temp_auth(headers | {"X-Auth-Token": "AUTH_tk1"})
     assert (caller.user, caller.domain) == ("test:ada", None)
 
 
-# --- signatures -------------------------------------------------------------------------------------------------------
+# --- signatures -----------------------------------------------------------------------------------
 
 SIGNED = {"REMOTE_USER": ".wsgi.tempurl", "swift.authorize_override": True}
 
 
-def test_a_signed_url() -> None:
-    seen = Seen()
+def test_signed_url_caller_is_signed_and_its_signature_is_hidden() -> None:
+    seen = RecordingApp()
     expires = int(time.time()) + 60
     signature = hmac.new(b"key", f"GET\n{expires}\n{PATH}".encode(), hashlib.sha256).hexdigest()
     path = f"{PATH}?temp_url_sig={signature}&temp_url_expires={expires}"
     app = tempurl.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
-    # A token that comes with it makes nobody of the request.
+    # An additional token does not change the caller.
     assert send(app, seen, {"X-Auth-Token": "AUTH_tk1"}, path) == Caller(is_signed=True)
     facts = request_facts.of_request(seen.environ, "GET", "c", "o")
     assert facts.query == {"temp_url_expires": str(expires)}
 
 
-def test_a_form() -> None:
-    seen = Seen()
+def test_signed_form_caller_is_signed() -> None:
+    seen = RecordingApp()
     expires, folder = int(time.time()) + 60, f"/v1/{ACCOUNT}/c/"
     signature = hmac.new(
         b"key", f"{folder}\n\n1000\n1\n{expires}".encode(), hashlib.sha256
@@ -221,7 +230,11 @@ def test_a_form() -> None:
         f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in fields.items()
     ]
-    file = '--x\r\nContent-Disposition: form-data; name="f"; filename="o.csv"\r\nContent-Type: text/csv\r\n\r\ndata\r\n--x--\r\n'
+    disposition = 'form-data; name="f"; filename="o.csv"'
+    file = (
+        f"--x\r\nContent-Disposition: {disposition}\r\nContent-Type: text/csv\r\n\r\n"
+        "data\r\n--x--\r\n"
+    )
     body = "".join([*parts, file]).encode()
     app = formpost.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -230,8 +243,8 @@ def test_a_form() -> None:
     assert (incoming.content_type, incoming.size_bytes) == ("text/csv", None)
 
 
-def test_container_sync(tmp_path: Any) -> None:
-    seen = Seen()
+def test_container_sync_caller_is_signed_and_its_signature_is_hidden(tmp_path: Any) -> None:
+    seen = RecordingApp()
     (tmp_path / "container-sync-realms.conf").write_text("[REALM]\nkey = key\n", "ascii")
     text = f"PUT\n{PATH}\n0\nnonce\nkey"
     signature = hmac.new(b"key", text.encode(), hashlib.sha1).hexdigest()
@@ -250,7 +263,7 @@ def test_container_sync(tmp_path: Any) -> None:
     [
         ({}, False, False),
         ({"REMOTE_USER": "test,test:ada"}, False, False),
-        # Set by a middleware that has logged somebody in.
+        # Set by a middleware that authenticated a user.
         ({"REMOTE_USER": "test,test:ada", "swift.authorize_override": True}, False, False),
         (SIGNED, True, False),
         ({"REMOTE_USER": ".wsgi.pre_authed", "swift.authorize_override": True}, False, True),
@@ -259,7 +272,7 @@ def test_container_sync(tmp_path: Any) -> None:
         ({"HTTP_X_CONTAINER_SYNC_AUTH": "a b c", "swift.source": "FP"}, False, False),
     ],
 )
-def test_who_is_signed_and_who_is_swift_itself(
+def test_signed_requests_and_requests_of_swift_itself_are_recognised(
     environ: dict[str, Any], is_signed: bool, is_own: bool
 ) -> None:
     assert (is_signed_request(environ), is_swifts_own(environ)) == (is_signed, is_own)
@@ -269,7 +282,7 @@ def test_who_is_signed_and_who_is_swift_itself(
         assert caller == Caller()
 
 
-# --- the request ------------------------------------------------------------------------------------------------------
+# --- the request ----------------------------------------------------------------------------------
 
 
 def facts_of(path: str = PATH, headers: Mapping[str, str] | None = None, **environ: Any) -> Any:
@@ -277,7 +290,7 @@ def facts_of(path: str = PATH, headers: Mapping[str, str] | None = None, **envir
     return request_facts.of_request(request.environ, "GET", "c", "o")
 
 
-def test_nothing_is_looked_up() -> None:
+def test_facts_of_a_request_need_no_lookup() -> None:
     facts = facts_of()
     assert (facts.stored, facts.holder) == (UNKNOWN, UNKNOWN)
 
@@ -293,7 +306,7 @@ def test_nothing_is_looked_up() -> None:
         "X-Amz-Security-Token",
     ],
 )
-def test_rules_do_not_see_what_would_log_somebody_in(name: str) -> None:
+def test_tokens_and_credentials_are_hidden_from_rules(name: str) -> None:
     facts = facts_of(headers={name: "a secret", "X-Wanted": "yes"})
     assert "a secret" not in repr(facts)
     assert facts.headers["x-wanted"] == "yes"
@@ -302,13 +315,13 @@ def test_rules_do_not_see_what_would_log_somebody_in(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature"]
 )
-def test_rules_do_not_see_signatures(name: str) -> None:
+def test_signatures_in_the_query_are_hidden_from_rules(name: str) -> None:
     facts = facts_of(f"{PATH}?{name}=a-secret&format=json")
     assert "a-secret" not in repr(facts)
     assert facts.query == {"format": "json"}
 
 
-def test_headers_by_name_in_any_case_and_language() -> None:
+def test_header_names_ignore_case_and_values_are_decoded() -> None:
     facts = facts_of(
         headers={
             "X-CoLour": "grün".encode().decode("latin-1"),
@@ -322,12 +335,12 @@ def test_headers_by_name_in_any_case_and_language() -> None:
     assert read(facts, "x-none") is None
 
 
-def test_the_query_has_empty_values_and_of_several_the_last() -> None:
+def test_query_keeps_empty_values_and_the_last_of_repeated_ones() -> None:
     facts = facts_of(f"{PATH}?a=1&a=2&empty=&flag&name=gr%C3%BCn+x")
     assert facts.query == {"a": "2", "empty": "", "flag": "", "name": "grün x"}
 
 
-def test_the_client_is_who_connected_and_not_who_it_says_it_is() -> None:
+def test_client_address_is_that_of_the_connection_and_not_of_a_header() -> None:
     headers = {"X-Forwarded-For": "10.0.0.1", "X-Cluster-Client-Ip": "10.0.0.2"}
     assert facts_of(headers=headers, REMOTE_ADDR="192.0.2.7").client_address == "192.0.2.7"
     assert facts_of(headers=headers, REMOTE_ADDR="").client_address is None
@@ -345,12 +358,12 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts_of().minute_of_week == 6 * 1440 + 23 * 60 + 1
 
 
-def test_what_is_not_text_stays_different_from_all_text() -> None:
+def test_bytes_that_are_not_utf8_differ_from_all_text() -> None:
     facts = facts_of(headers={"X-Odd": "\xff"})
     assert facts.headers["x-odd"] == "\udcff"
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- stored objects and containers ----------------------------------------------------------------
 
 
 def incoming(
@@ -380,12 +393,12 @@ def incoming(
         ("archive.tar.gz", {}, "application/x-tar"),
     ],
 )
-def test_the_type_of_an_upload_is_what_swift_would_store(
+def test_content_type_of_an_upload_is_the_one_swift_stores(
     name: str, headers: dict[str, str], expected: str
 ) -> None:
     assert incoming(headers, f"/v1/{ACCOUNT}/c/{name}").content_type == expected
     request = Request.blank(f"/v1/{ACCOUNT}/c/{name}", method="PUT", headers=headers)
-    # Swift's own way of finding it, which is the proxy server's and cannot be asked from outside.
+    # Compare with the private method of Swift's proxy server.
     BaseObjectController._update_content_type(None, request)
     assert request.headers["Content-Type"] == expected
 
@@ -404,7 +417,7 @@ def test_size_and_metadata_of_an_upload() -> None:
 
 
 @pytest.mark.parametrize("length", ["", "-1", "4x", "\xb2"])
-def test_an_upload_of_unknown_length(length: str) -> None:
+def test_upload_of_unknown_length_has_no_size(length: str) -> None:
     request = Request.blank(PATH, method="PUT")
     request.environ["CONTENT_LENGTH"] = length
     assert request_facts.incoming(request.environ).size_bytes is None
@@ -423,7 +436,7 @@ SOURCE = ObjectFacts(
         ({"X-Fresh-Metadata": "true"}, "text/csv", {}),
         ({"X-Fresh-Metadata": "true", "X-Object-Meta-Study": "8"}, "text/csv", {"study": "8"}),
         ({"Content-Type": "image/png"}, "image/png", {"study": "7", "kept": "yes"}),
-        # Swift guesses of a copy's own name then, too.
+        # Swift then guesses the type from the name of the copy.
         ({"X-Detect-Content-Type": "true"}, "text/html", {"study": "7", "kept": "yes"}),
         (
             {"X-Detect-Content-Type": "true", "Content-Type": "image/png"},
@@ -433,7 +446,7 @@ SOURCE = ObjectFacts(
         ({"X-Object-Meta-Study": ""}, "text/csv", {"study": "", "kept": "yes"}),
     ],
 )
-def test_what_a_copy_will_be(
+def test_facts_of_a_copy_combine_source_and_request(
     headers: dict[str, str], content_type: str, metadata: dict[str, str]
 ) -> None:
     request = Request.blank(PATH, method="PUT", headers=headers)
@@ -441,7 +454,7 @@ def test_what_a_copy_will_be(
     assert (made.content_type, made.size_bytes, made.metadata) == (content_type, 9, metadata)
 
 
-def test_an_object_is_looked_up_with_our_own_right() -> None:
+def test_object_lookup_is_pre_authorised() -> None:
     swift = FakeSwift()
     swift.put(
         "c",
@@ -461,7 +474,7 @@ def test_an_object_is_looked_up_with_our_own_right() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_an_object_of_which_swift_does_not_tell_is_not_taken_for_missing(status: int) -> None:
+def test_object_lookup_fails_unless_swift_says_whether_the_object_exists(status: int) -> None:
     swift = FakeSwift()
     swift.hooks["HEAD", PATH] = lambda request: Response(status=status, request=request)
     with pytest.raises(BackendFailed):
@@ -469,7 +482,7 @@ def test_an_object_of_which_swift_does_not_tell_is_not_taken_for_missing(status:
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-def test_a_container_of_which_swift_does_not_tell_is_not_taken_for_missing(status: int) -> None:
+def test_container_lookup_fails_unless_swift_says_whether_it_exists(status: int) -> None:
     swift = FakeSwift()
     swift.hooks["HEAD", f"/v1/{ACCOUNT}/c"] = lambda request: Response(
         status=status, request=request

@@ -1,4 +1,4 @@
-"""Runs that a rule asks for: pipelines, and what of the source leaves with their results."""
+"""Runs that a rule requires: pipelines, and which facts of the source pass with a result."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ TWO, THREE = ("up.py", "up.py"), ("up.py", "up.py", "up.py")
 Script = Callable[[WorkerRun], None]
 
 
-class Ruled:
-    """What the filter does with a run that a rule asks for."""
+class RunHarness:
+    """Executes runs that a rule requires, and answers like the filter."""
 
     def __init__(self, swift: FakeSwift, config: Config) -> None:
         self.logger = Logger()
@@ -134,8 +134,8 @@ class Ruled:
 
 
 @pytest.fixture
-def make(node: Node, swift: FakeSwift, short_dir: Any) -> Callable[..., Ruled]:
-    def make(script: Script | dict[str, Script] | None = None, **options: str) -> Ruled:
+def make(node: Node, swift: FakeSwift, short_dir: Any) -> Callable[..., RunHarness]:
+    def make(script: Script | dict[str, Script] | None = None, **options: str) -> RunHarness:
         if callable(script):
             node.workers.script = script
         elif script:
@@ -143,20 +143,20 @@ def make(node: Node, swift: FakeSwift, short_dir: Any) -> Callable[..., Ruled]:
             node.workers.script = lambda worker: by_name[dict(worker.invoke.parameters)["script"]](
                 worker
             )
-        return Ruled(swift, make_config(short_dir, **options))
+        return RunHarness(swift, make_config(short_dir, **options))
 
     return make
 
 
 @pytest.fixture
-def ruled(make: Any) -> Ruled:
-    made: Ruled = make()
+def harness(make: Any) -> RunHarness:
+    made: RunHarness = make()
     return made
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_open(swift: FakeSwift, node: Node) -> Iterator[None]:
-    eventlet.sleep()  # the hub has a descriptor of its own
+    eventlet.sleep()  # creates the hub, which owns a descriptor
     before = open_descriptors()
     yield
     node.workers.settle()
@@ -165,11 +165,12 @@ def nothing_is_left_open(swift: FakeSwift, node: Node) -> Iterator[None]:
 
 
 @pytest.fixture
-def rich(swift: FakeSwift) -> None:
-    """A source of which there is much to tell."""
+def source_with_metadata(swift: FakeSwift) -> None:
+    """A source with metadata, system metadata and other headers."""
     swift.put(
-        "c", "o", b"hello", X_Object_Meta_Color="red", X_Object_Meta_Study="7", X_Object_Meta_Storlet_Main="x",
-        X_Static_Large_Object="True", Content_Disposition="attachment", Access_Control_Expose_Headers="x-object-meta-color",
+        "c", "o", b"hello", X_Object_Meta_Color="red", X_Object_Meta_Study="7",
+        X_Object_Meta_Storlet_Main="x", X_Static_Large_Object="True",
+        Content_Disposition="attachment", Access_Control_Expose_Headers="x-object-meta-color",
         X_Object_Sysmeta_Secret="s", Content_Type="text/csv",
     )  # fmt: skip
 
@@ -188,34 +189,34 @@ def failing(worker: WorkerRun) -> None:
     worker.fail("ValueError: no", traceback="Traceback: secret")
 
 
-# --- whose storlets they are
+# --- permissions ----------------------------------------------------------------------------------
 
 
-def test_every_answer_names_the_rule(ruled: Ruled, make: Any) -> None:
-    assert ruled.call("GET", PLAN).headers["X-Storlet-Rule"] == "R"
+def test_each_answer_of_a_rules_run_names_the_rule(harness: RunHarness, make: Any) -> None:
+    assert harness.call("GET", PLAN).headers["X-Storlet-Rule"] == "R"
     answer = make(failing).call("GET", PLAN)
     assert (answer.status, answer.headers["X-Storlet-Rule"], answer.error) == (
         422,
         "R",
         "storlet.failed",
     )
-    assert "X-Storlet-Rule" not in ruled.call("GET", None).headers
+    assert "X-Storlet-Rule" not in harness.call("GET", None).headers
 
 
-def test_a_signed_url_may_run_a_rules_storlet_and_no_other(ruled: Ruled, swift: FakeSwift) -> None:
+def test_signed_url_runs_only_storlets_of_rules(harness: RunHarness, swift: FakeSwift) -> None:
     for user in (".wsgi.tempurl", ".wsgi.formpost"):
-        assert ruled.call("GET", None, user=user).status == 401
-        assert ruled.call("GET", replace(PLAN, explicit_last=True), user=user).status == 401
+        assert harness.call("GET", None, user=user).status == 401
+        assert harness.call("GET", replace(PLAN, explicit_last=True), user=user).status == 401
     swift.containers["c"].read = ".wsgi.tempurl"
-    answer = ruled.call("GET", PLAN, user=".wsgi.tempurl")
+    answer = harness.call("GET", PLAN, user=".wsgi.tempurl")
     assert (answer.status, answer.data) == (200, b"HELLO")
 
 
-def test_who_may_not_run_the_rules_storlet_is_refused_in_the_rules_name(
-    ruled: Ruled, swift: FakeSwift
+def test_caller_without_execute_permission_is_refused_by_the_rule(
+    harness: RunHarness, swift: FakeSwift
 ) -> None:
     swift.containers["c"].read = BOB
-    answer = ruled.call("GET", MANDATORY, user=BOB)
+    answer = harness.call("GET", MANDATORY, user=BOB)
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
         403,
         "access.rule",
@@ -224,35 +225,37 @@ def test_who_may_not_run_the_rules_storlet_is_refused_in_the_rules_name(
     assert b"up.py" in answer.data
 
 
-def test_who_may_not_read_the_object_learns_nothing_of_the_rules_storlet(ruled: Ruled) -> None:
-    answer = ruled.call("GET", MANDATORY, user=BOB)
+def test_caller_without_read_permission_does_not_learn_the_storlet_name(
+    harness: RunHarness,
+) -> None:
+    answer = harness.call("GET", MANDATORY, user=BOB)
     assert (answer.status, b"up.py" in answer.data) == (403, False)
 
 
-def test_the_last_storlet_that_the_client_asks_for_needs_the_clients_right(
-    ruled: Ruled, swift: FakeSwift
+def test_last_storlet_requested_by_the_client_needs_execute_permission(
+    harness: RunHarness, swift: FakeSwift
 ) -> None:
     swift.put_storlet("own.py")
     swift.containers["c"].read = BOB
-    answer = ruled.call(
+    answer = harness.call(
         "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
     )
     assert answer.error == "access.rule"
     swift.containers["storlet"].read = BOB
-    answer = ruled.call(
+    answer = harness.call(
         "GET", replace(MANDATORY, explicit_last=True), ("up.py", "none.py"), user=BOB
     )
     assert (answer.status, answer.error) == (404, "storlet.not_found")
     assert (
-        ruled.call(
+        harness.call(
             "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
         ).status
         == 200
     )
 
 
-def test_a_storlet_that_a_rule_misses_is_no_missing_object(ruled: Ruled) -> None:
-    answer = ruled.call("GET", MANDATORY, ("none.py",))
+def test_missing_storlet_of_a_rule_is_not_reported_as_404(harness: RunHarness) -> None:
+    answer = harness.call("GET", MANDATORY, ("none.py",))
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
         422,
         "storlet.not_found",
@@ -260,36 +263,43 @@ def test_a_storlet_that_a_rule_misses_is_no_missing_object(ruled: Ruled) -> None
     )
 
 
-# --- what leaves
+# --- headers and metadata that pass ---------------------------------------------------------------
 
 
 def visible(answer: Answer) -> set[str]:
     return set(answer.headers) - {
-        "X-Storlet-Usage", "X-Storlet-Invocation", "X-Storlet-Ran-On", "Server-Timing", "X-Storlet-Rule", "Content-Length",
+        "X-Storlet-Usage", "X-Storlet-Invocation", "X-Storlet-Ran-On", "Server-Timing",
+        "X-Storlet-Rule", "Content-Length",
     }  # fmt: skip
 
 
-@pytest.mark.usefixtures("rich")
+@pytest.mark.usefixtures("source_with_metadata")
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (PLAN, {"Content-Type", "X-Object-Meta-Color", "X-Object-Meta-Study", "Access-Control-Expose-Headers"}),
+        (
+            PLAN,
+            {"Content-Type", "X-Object-Meta-Color", "X-Object-Meta-Study",
+             "Access-Control-Expose-Headers"},
+        ),
         (MANDATORY, {"Content-Type"}),
         (replace(PLAN, passes=Passes()), {"Content-Type"}),
         (replace(MANDATORY, passes=Passes(("study",))), {"Content-Type", "X-Object-Meta-Study"}),
         (
             replace(MANDATORY, passes=Passes(("*",), ("*",))),
-            {"Content-Type", "X-Object-Meta-Color", "X-Object-Meta-Study", "Content-Disposition", "X-Timestamp",
-             "Access-Control-Expose-Headers", "Last-Modified"},
+            {"Content-Type", "X-Object-Meta-Color", "X-Object-Meta-Study", "Content-Disposition",
+             "X-Timestamp", "Access-Control-Expose-Headers", "Last-Modified"},
         ),
     ],
 )  # fmt: skip
-def test_what_of_the_source_leaves(ruled: Ruled, plan: Plan, expected: set[str]) -> None:
-    answer = ruled.call("GET", plan)
+def test_only_permitted_headers_of_the_source_pass(
+    harness: RunHarness, plan: Plan, expected: set[str]
+) -> None:
+    answer = harness.call("GET", plan)
     assert (answer.status, answer.data, visible(answer)) == (200, b"HELLO", expected)
 
 
-@pytest.mark.usefixtures("rich")
+@pytest.mark.usefixtures("source_with_metadata")
 @pytest.mark.parametrize(
     ("plan", "content_type"),
     [
@@ -298,7 +308,7 @@ def test_what_of_the_source_leaves(ruled: Ruled, plan: Plan, expected: set[str])
         (replace(MANDATORY, passes=Passes(headers=("content-type",))), "text/csv"),
     ],
 )
-def test_the_content_type_is_the_storlets_or_may_pass(
+def test_content_type_comes_from_the_storlet_or_passes_from_the_source(
     make: Any, plan: Plan, content_type: str
 ) -> None:
     assert make().call("GET", plan).headers["Content-Type"] == content_type
@@ -309,7 +319,7 @@ def test_the_content_type_is_the_storlets_or_may_pass(
     )
 
 
-@pytest.mark.usefixtures("rich")
+@pytest.mark.usefixtures("source_with_metadata")
 @pytest.mark.parametrize(
     ("plan", "stored", "modified"),
     [
@@ -326,87 +336,95 @@ def test_the_content_type_is_the_storlets_or_may_pass(
         ),
     ],
 )
-def test_a_copy_stores_what_may_leave(
-    ruled: Ruled, swift: FakeSwift, plan: Plan, stored: dict[str, str], *, modified: bool
+def test_copy_stores_only_headers_that_may_pass(
+    harness: RunHarness, swift: FakeSwift, plan: Plan, stored: dict[str, str], *, modified: bool
 ) -> None:
-    answer = ruled.call("COPY", plan)
+    answer = harness.call("COPY", plan)
     assert (answer.status, swift.containers["c"].objects["copy"].body) == (201, b"HELLO")
     assert swift.containers["c"].objects["copy"].headers == stored
     assert ("X-Storlet-Generated-From-Last-Modified" in answer.headers) is modified
 
 
-@pytest.mark.usefixtures("rich")
-def test_what_a_client_sets_on_a_copy_is_its_own(ruled: Ruled, swift: FakeSwift) -> None:
-    ruled.call("COPY", MANDATORY, headers={"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"})
+@pytest.mark.usefixtures("source_with_metadata")
+def test_headers_that_the_client_sets_on_a_copy_are_stored(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    harness.call(
+        "COPY", MANDATORY, headers={"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"}
+    )
     assert swift.containers["c"].objects["copy"].headers == {
         "Content-Type": "text/x-own",
         "X-Object-Meta-Mine": "1",
     }
 
 
-def test_a_put_keeps_what_the_client_says_of_its_own_bytes(ruled: Ruled, swift: FakeSwift) -> None:
+def test_put_stores_the_headers_of_the_client(harness: RunHarness, swift: FakeSwift) -> None:
     headers = {"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"}
-    answer = ruled.call("PUT", MANDATORY, headers=headers, body=b"new")
+    answer = harness.call("PUT", MANDATORY, headers=headers, body=b"new")
     assert (answer.status, swift.containers["c"].objects["o"].headers) == (201, headers)
     assert "in=3" in answer.headers["X-Storlet-Usage"]
 
 
-def test_what_a_rule_can_undo_is_marked(ruled: Ruled, swift: FakeSwift) -> None:
+def test_object_stored_by_a_reversible_rule_is_marked(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
     seen = []
     swift.hooks["PUT", f"/v1/{ACCOUNT}/c/o"] = lambda request: seen.append(dict(request.headers))
-    ruled.call("PUT", replace(PLAN, reverse="R"), body=b"new")
-    ruled.call("PUT", PLAN, body=b"new")
+    harness.call("PUT", replace(PLAN, reverse="R"), body=b"new")
+    harness.call("PUT", PLAN, body=b"new")
     assert [headers.get("X-Object-Sysmeta-Storlet-Reverse") for headers in seen] == ["R", None]
 
 
 @pytest.mark.parametrize("status", [404, 304, 412, 503])
-def test_a_source_that_swift_does_not_give_tells_its_status_only(
-    ruled: Ruled, swift: FakeSwift, status: int
+def test_only_the_status_of_a_refused_source_passes_a_mandatory_rule(
+    harness: RunHarness, swift: FakeSwift, status: int
 ) -> None:
-    told = {
+    source_headers = {
         "Etag": "e",
         "Last-Modified": "x",
         "X-Object-Meta-Color": "red",
         "Content-Range": "bytes */5",
     }
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = lambda request: Response(
-        status=status, headers=told, request=request
+        status=status, headers=source_headers, request=request
     )
-    assert set(told) <= set(ruled.call("GET", PLAN).headers)
-    answer = ruled.call("GET", MANDATORY)
-    assert (answer.status, set(told) & set(answer.headers), answer.headers["X-Storlet-Rule"]) == (
-        status,
-        set(),
-        "R",
-    )
+    assert set(source_headers) <= set(harness.call("GET", PLAN).headers)
+    answer = harness.call("GET", MANDATORY)
+    assert (
+        answer.status,
+        set(source_headers) & set(answer.headers),
+        answer.headers["X-Storlet-Rule"],
+    ) == (status, set(), "R")
 
 
-def test_the_usage_of_a_mandatory_rule_is_the_owners(ruled: Ruled, swift: FakeSwift) -> None:
+def test_usage_of_a_mandatory_rule_is_shown_to_the_owner_only(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
     swift.containers["c"].read = swift.containers["c"].write = swift.containers["storlet"].read = (
         BOB
     )
-    assert "in=5" in ruled.call("COPY", MANDATORY).headers["X-Storlet-Usage"]
-    assert "in=5" in ruled.call("COPY", PLAN, user=BOB).headers["X-Storlet-Usage"]
+    assert "in=5" in harness.call("COPY", MANDATORY).headers["X-Storlet-Usage"]
+    assert "in=5" in harness.call("COPY", PLAN, user=BOB).headers["X-Storlet-Usage"]
     for method in ("GET", "COPY"):
-        assert "X-Storlet-Usage" not in ruled.call(method, MANDATORY, user=BOB).headers
-    assert "X-Storlet-Usage" in ruled.call("PUT", MANDATORY, user=BOB, body=b"x").headers
+        assert "X-Storlet-Usage" not in harness.call(method, MANDATORY, user=BOB).headers
+    assert "X-Storlet-Usage" in harness.call("PUT", MANDATORY, user=BOB, body=b"x").headers
 
 
-def test_the_text_of_an_error_does_not_tell_the_length_of_a_closed_source(
-    ruled: Ruled, swift: FakeSwift
+def test_error_text_does_not_reveal_the_length_of_a_covered_source(
+    harness: RunHarness, swift: FakeSwift
 ) -> None:
     swift.containers["c"].read = swift.containers["storlet"].read = BOB
     swift.containers["c"].objects["o"].chunks = lambda: [b"hel"]
-    assert b"3 of 5" in ruled.call("GET", PLAN, user=BOB).data
-    answer = ruled.call("GET", MANDATORY, user=BOB)
+    assert b"3 of 5" in harness.call("GET", PLAN, user=BOB).data
+    answer = harness.call("GET", MANDATORY, user=BOB)
     assert (answer.status, b"3 of 5" in answer.data) == (503, False)
 
 
-# --- reads that rules refuse
+# --- reads that rules refuse ----------------------------------------------------------------------
 
 
-class Closing:
-    """Rules that close one object, as the last link of the authorization chain."""
+class ClosingRules:
+    """Rules that refuse reads of one object; the last link of the authorization chain."""
 
     def __init__(self, closed: str = "") -> None:
         self.refused: list[StorletError] = []
@@ -419,10 +437,8 @@ class Closing:
         return None
 
 
-def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(
-    ruled: Ruled, swift: FakeSwift
-) -> None:
-    rules = Closing()
+def test_input_that_a_rule_cuts_off_fails_the_run(harness: RunHarness, swift: FakeSwift) -> None:
+    rules = ClosingRules()
 
     def large(request: Any) -> Any:
         def chunks() -> Iterator[bytes]:
@@ -434,21 +450,19 @@ def test_an_object_that_ends_where_a_rule_closes_it_is_no_whole_input(
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
     for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
         rules.refused.clear()
-        answer = ruled.call("GET", plan, steps, rules=rules)
+        answer = harness.call("GET", plan, steps, rules=rules)
         assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
             403,
             "access.rule",
             "other",
         )
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(
-    ruled: Ruled, swift: FakeSwift
-) -> None:
+def test_covered_extra_input_is_refused_by_its_rule(harness: RunHarness, swift: FakeSwift) -> None:
     swift.put("c", "closed", b"secret")
-    rules = Closing("/c/closed")
-    answer = ruled.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
+    rules = ClosingRules("/c/closed")
+    answer = harness.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
         403,
         "access.rule",
@@ -456,46 +470,46 @@ def test_another_input_that_a_rule_closes_is_refused_in_the_rules_name(
     )
 
 
-def test_a_grant_for_any_of_the_storlets_opens_the_source_and_no_rule_s_refusal(
-    ruled: Ruled, swift: FakeSwift
+def test_grant_for_any_of_the_storlets_opens_the_source_but_overrides_no_rule(
+    harness: RunHarness, swift: FakeSwift
 ) -> None:
     swift.put_storlet("own.py")
     swift.containers["storlet"].read = BOB
     plan = replace(MANDATORY, explicit_last=True)
-    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
     swift.containers["c"].sysmeta |= grants.stored((BOB, "own.py"), is_given=True)
-    answer = ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=Closing())
+    answer = harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=ClosingRules())
     assert (answer.status, answer.data) == (200, b"HELLO")
-    closed = Closing("/c/o")
-    assert ruled.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=closed).status == 403
+    closed = ClosingRules("/c/o")
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=closed).status == 403
     assert closed.refused
 
 
-# --- several storlets
+# --- several storlets -----------------------------------------------------------------------------
 
 
-def number(worker: WorkerRun) -> int:
-    """Which step of a pipeline this is."""
+def step_number(worker: WorkerRun) -> int:
+    """Return the number of the pipeline step that the worker runs."""
     return int(worker.invoke.id.partition(".")[2] or 1)
 
 
-def by_number(*scripts: Script) -> Script:
-    return lambda worker: scripts[number(worker) - 1](worker)
+def by_step(*scripts: Script) -> Script:
+    return lambda worker: scripts[step_number(worker) - 1](worker)
 
 
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_each_step_reads_what_the_one_before_wrote(
+def test_each_step_reads_the_output_of_the_previous_one(
     make: Any, swift: FakeSwift, method: str
 ) -> None:
-    ruled = make(by_number(setting(b"1"), setting(b"2"), upper))
-    answer = ruled.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
+    harness = make(by_step(setting(b"1"), setting(b"2"), upper))
+    answer = harness.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
     name = {"PUT": "o", "COPY": "copy"}.get(method)
     assert (answer.data if name is None else swift.containers["c"].objects[name].body) == b"21HELLO"
     assert answer.headers["X-Storlet-Ran-On"] == "proxy,proxy,proxy"
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_a_step_knows_what_the_ones_before_it_said_and_the_last_word_counts(
+def test_metadata_accumulates_over_steps_and_the_last_value_wins(
     make: Any, swift: FakeSwift
 ) -> None:
     swift.put(
@@ -512,26 +526,31 @@ def test_a_step_knows_what_the_ones_before_it_said_and_the_last_word_counts(
         seen.append(dict(worker.invoke.inputs[0].metadata))
         setting(color="blue", mine="2")(worker)
 
-    ruled = make(by_number(setting(Color="green", gone="", **{"Content-Type": "a/b"}), second))
-    answer = ruled.call("GET", PLAN, TWO)
+    harness = make(by_step(setting(Color="green", gone="", **{"Content-Type": "a/b"}), second))
+    answer = harness.call("GET", PLAN, TWO)
     assert seen[-1] == {"Size": "5", "Color": "green", "Content-Type": "a/b"}
-    assert {key: value for key, value in answer.headers.items() if key.startswith(("X-Object", "Content-T"))} == {
-        "X-Object-Meta-Color": "blue", "X-Object-Meta-Size": "5", "X-Object-Meta-Mine": "2", "Content-Type": "a/b",
-    }  # fmt: skip
-    ruled.call("GET", replace(MANDATORY, passes=Passes(("size",))), TWO)
+    prefixes = ("X-Object", "Content-T")
+    passed = {key: value for key, value in answer.headers.items() if key.startswith(prefixes)}
+    assert passed == {
+        "X-Object-Meta-Color": "blue",
+        "X-Object-Meta-Size": "5",
+        "X-Object-Meta-Mine": "2",
+        "Content-Type": "a/b",
+    }
+    harness.call("GET", replace(MANDATORY, passes=Passes(("size",))), TWO)
     assert seen[-1] == {"Size": "5", "Color": "green", "Content-Type": "a/b"}
-    ruled.call("GET", MANDATORY, TWO)
+    harness.call("GET", MANDATORY, TWO)
     assert seen[-1] == {"Color": "green", "Content-Type": "a/b"}
 
 
-def test_what_was_used_is_the_sum(make: Any) -> None:
-    answer = make(by_number(setting(b"12345"), upper)).call("COPY", PLAN, TWO)
+def test_usage_is_the_sum_of_all_steps(make: Any) -> None:
+    answer = make(by_step(setting(b"12345"), upper)).call("COPY", PLAN, TWO)
     assert answer.headers["X-Storlet-Usage"] == "cpu=0.500000;peak-memory=8192;in=5;out=10"
 
 
-def test_a_step_that_wants_one_has_a_log_of_its_own(make: Any, swift: FakeSwift) -> None:
+def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> None:
     def script(worker: WorkerRun) -> None:
-        assert (worker.log >= 0) is (number(worker) == 2)
+        assert (worker.log >= 0) is (step_number(worker) == 2)
         if worker.log >= 0:
             os.write(worker.log, b"of the second\n")
         upper(worker)
@@ -547,45 +566,45 @@ def test_a_step_that_wants_one_has_a_log_of_its_own(make: Any, swift: FakeSwift)
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_a_step_that_fails_early_fails_the_whole_in_its_own_name(
+def test_step_that_fails_early_fails_the_request_and_is_named(
     make: Any, swift: FakeSwift, step: int, method: str
 ) -> None:
     scripts: list[Script] = [upper, upper, upper]
     scripts[step - 1] = failing
-    ruled = make(by_number(*scripts))
-    answer = ruled.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
+    harness = make(by_step(*scripts))
+    answer = harness.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert f"step {step} of 3 (up.py): ValueError: no".encode() in answer.data
     assert swift.requests("PUT") == [] if method != "GET" else True
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_a_step_that_fails_late_never_gives_a_whole_result(
+def test_step_that_fails_late_never_produces_a_complete_result(
     make: Any, swift: FakeSwift, step: int, method: str
 ) -> None:
-    go = threading.Event()
+    may_fail = threading.Event()
 
     def late(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x" * 600_000)
-        assert go.wait(5)
+        assert may_fail.wait(5)
         worker.fail("ValueError: late")
 
-    def on(worker: WorkerRun) -> None:
+    def forward(worker: WorkerRun) -> None:
         worker.begin()
         while piece := os.read(worker.inputs[0], 65536):
             worker.write(piece)
-            go.set()
+            may_fail.set()
         worker.succeed()
 
-    scripts: list[Script] = [on, on, on]
+    scripts: list[Script] = [forward, forward, forward]
     scripts[step - 1] = late
     if step == 3:
-        go.set()
-    ruled = make(by_number(*scripts))
-    answer = ruled.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
+        may_fail.set()
+    harness = make(by_step(*scripts))
+    answer = harness.call(method, PLAN, THREE, body=b"hello" if method == "PUT" else None)
     if method == "GET" and answer.status == 200:
         assert answer.broken is not None
     else:
@@ -593,11 +612,11 @@ def test_a_step_that_fails_late_never_gives_a_whole_result(
         assert f"step {step} of 3".encode() in answer.data
     assert "copy" not in swift.containers["c"].objects
     assert swift.containers["c"].objects["o"].body == b"hello"
-    assert f"failed_step={step}" in ruled.logger.text
-    ruled.assert_idle()
+    assert f"failed_step={step}" in harness.logger.text
+    harness.assert_idle()
 
 
-def test_a_step_that_wants_no_more_does_not_end_the_ones_before(make: Any) -> None:
+def test_step_that_stops_reading_does_not_end_the_previous_ones(make: Any) -> None:
     ended = []
 
     def first(worker: WorkerRun) -> None:
@@ -611,12 +630,12 @@ def test_a_step_that_wants_no_more_does_not_end_the_ones_before(make: Any) -> No
         worker.write(os.read(worker.inputs[0], 3))
         worker.succeed()
 
-    answer = make(by_number(first, head)).call("GET", PLAN, TWO)
+    answer = make(by_step(first, head)).call("GET", PLAN, TWO)
     assert (answer.status, answer.data, answer.broken) == (200, b"xxx", None)
     assert wait_until(lambda: ended == [True])
 
 
-def test_what_a_step_reads_no_more_of_has_to_end_well_all_the_same(make: Any) -> None:
+def test_previous_step_must_succeed_even_if_its_output_is_not_read(make: Any) -> None:
     def first(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x" * 3_000_000)
@@ -627,7 +646,7 @@ def test_what_a_step_reads_no_more_of_has_to_end_well_all_the_same(make: Any) ->
         worker.write(b"h")
         worker.succeed()
 
-    answer = make(by_number(first, head)).call("GET", PLAN, TWO)
+    answer = make(by_step(first, head)).call("GET", PLAN, TWO)
     if answer.status == 200:
         assert (answer.data, answer.broken is None) == (b"h", False)
     else:
@@ -636,22 +655,22 @@ def test_what_a_step_reads_no_more_of_has_to_end_well_all_the_same(make: Any) ->
 
 
 @pytest.mark.parametrize("source", ["client", "object"])
-def test_a_source_that_breaks_off_fails_all_steps(make: Any, swift: FakeSwift, source: str) -> None:
-    ruled = make(by_number(upper, upper))
+def test_source_that_breaks_off_fails_all_steps(make: Any, swift: FakeSwift, source: str) -> None:
+    harness = make(by_step(upper, upper))
     if source == "client":
-        answer = ruled.call(
+        answer = harness.call(
             "PUT", PLAN, TWO, body=BrokenInput(b"he"), headers={"Content-Length": "5"}
         )
         assert answer.status == 499
     else:
         swift.containers["c"].objects["o"].chunks = lambda: [b"hel"]
-        answer = ruled.call("GET", PLAN, TWO)
+        answer = harness.call("GET", PLAN, TWO)
         assert answer.status == 503
     assert b"step" not in answer.data
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_a_client_that_leaves_ends_all_steps(make: Any) -> None:
+def test_client_disconnect_cancels_all_steps(make: Any) -> None:
     cancelled = []
 
     def endless(worker: WorkerRun) -> None:
@@ -661,24 +680,24 @@ def test_a_client_that_leaves_ends_all_steps(make: Any) -> None:
                 worker.write(b"x" * 65536)
         cancelled.append(worker.wait_for_cancel())
 
-    def on(worker: WorkerRun) -> None:
+    def forward(worker: WorkerRun) -> None:
         worker.begin()
         with contextlib.suppress(BrokenPipeError):
             while piece := os.read(worker.inputs[0], 65536):
                 worker.write(piece)
         cancelled.append(worker.wait_for_cancel())
 
-    ruled = make(by_number(endless, on, on))
-    answer = ruled.start("GET", PLAN, THREE)
+    harness = make(by_step(endless, forward, forward))
+    answer = harness.start("GET", PLAN, THREE)
     next(iter(answer.app_iter))
     with eventlet.Timeout(0.9):
         answer.app_iter.close()
     assert wait_until(lambda: cancelled == [True, True, True])
-    assert "code=client-gone" in ruled.logger.text
-    ruled.assert_idle()
+    assert "code=client-gone" in harness.logger.text
+    harness.assert_idle()
 
 
-def test_the_first_step_runs_at_the_object_node_where_it_can(
+def test_first_step_runs_at_the_object_node_if_possible(
     make: Any, swift: FakeSwift, node: Node
 ) -> None:
     def framed(request: Any) -> Any:
@@ -713,7 +732,7 @@ def test_the_first_step_runs_at_the_object_node_where_it_can(
     assert usage == "cpu=1.250000;peak-memory=4097;in=5;out=5"
 
 
-def test_a_second_step_that_cannot_start_cancels_the_first(
+def test_second_step_that_cannot_start_cancels_the_first(
     make: Any, swift: FakeSwift, node: Node
 ) -> None:
     cancelled = []
@@ -724,96 +743,96 @@ def test_a_second_step_that_cannot_start_cancels_the_first(
         cancelled.append(worker.wait_for_cancel())
 
     swift.put_storlet("other.py")
-    ruled = make(waiting)
-    asked = node.answer
+    harness = make(waiting)
+    answer_request = node.answer
 
     def refuse(request: Any) -> Any:
         if isinstance(request, messages.Acquire) and len(node.workers.runs):
             return messages.NodeRefused("sandbox.unavailable", "no Docker")
-        return asked(request)
+        return answer_request(request)
 
     node.answer = refuse
-    answer = ruled.call("GET", PLAN, ("up.py", "other.py"))
+    answer = harness.call("GET", PLAN, ("up.py", "other.py"))
     assert (answer.status, answer.error) == (503, "sandbox.unavailable")
     assert b"step 2 of 2 (other.py)" in answer.data
     assert wait_until(lambda: cancelled == [True])
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-# --- places
+# --- slots ----------------------------------------------------------------------------------------
 
 
-def test_pipelines_wait_for_all_of_their_places_and_none_waits_for_ever(make: Any) -> None:
-    """Twelve pipelines of two storlets, on a node where the account has two places."""
+def test_pipelines_acquire_all_slots_at_once_without_deadlock(make: Any) -> None:
+    """Twelve pipelines of two storlets share two slots of the account."""
     running = []
 
     def counting(worker: WorkerRun) -> None:
         running.append(1)
         upper(worker)
 
-    ruled = make(counting, admission__invocations="4", invocation__queue_seconds="5")
+    harness = make(counting, admission__invocations="4", invocation__queue_seconds="5")
     pool = eventlet.GreenPool(12)
-    answers = list(pool.imap(lambda _: ruled.call("GET", PLAN, TWO), range(12)))
+    answers = list(pool.imap(lambda _: harness.call("GET", PLAN, TWO), range(12)))
     assert [answer.status for answer in answers] == [200] * 12
     assert len(running) == 24
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_a_pipeline_that_no_node_has_room_for_is_refused_at_once(make: Any) -> None:
-    ruled = make(admission__invocations="4", invocation__queue_seconds="30")
+def test_pipeline_that_needs_more_slots_than_a_node_has_is_refused_at_once(make: Any) -> None:
+    harness = make(admission__invocations="4", invocation__queue_seconds="30")
     with eventlet.Timeout(1):
-        answer = ruled.call("GET", PLAN, THREE)
+        answer = harness.call("GET", PLAN, THREE)
     assert (answer.status, answer.error) == (429, "tenant.busy")
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_a_pipeline_waits_no_longer_than_others_and_holds_nothing_meanwhile(make: Any) -> None:
+def test_queued_pipeline_times_out_and_holds_no_slot(make: Any) -> None:
     def slow(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x")
         worker.wait_for_cancel()
 
-    ruled = make(slow, admission__invocations="4", invocation__queue_seconds="0.3")
-    holder = ruled.start("GET", PLAN)
+    harness = make(slow, admission__invocations="4", invocation__queue_seconds="0.3")
+    holder = harness.start("GET", PLAN)
     with eventlet.Timeout(2):
-        answer = ruled.call("GET", PLAN, TWO)
+        answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (429, "tenant.busy")
-    assert sum(group.running for group in ruled.proxy.launcher._admission._groups.values()) == 1
+    assert sum(group.running for group in harness.proxy.launcher._admission._groups.values()) == 1
     holder.app_iter.close()
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_a_full_object_node_is_not_waited_for_while_places_are_held(
+def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
     make: Any, swift: FakeSwift
 ) -> None:
     held = []
 
     def full_once(request: Any) -> Any:
-        admission = ruled.proxy.launcher._admission
+        admission = harness.proxy.launcher._admission
         held.append(sum(group.running for group in admission._groups.values()))
-        is_patient = names.BACKEND_OVERFLOW not in request.headers
+        may_queue = names.BACKEND_OVERFLOW not in request.headers
         full = Response(status=409, request=request, headers={names.BACKEND_REFUSAL: "full"})
-        return None if is_patient else full
+        return None if may_queue else full
 
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = full_once
-    ruled = make()
-    answer = ruled.call("GET", PLAN, TWO)
+    harness = make()
+    answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 2])
     assert answer.headers["X-Storlet-Ran-On"] == "proxy,proxy"
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-# --- from pipe to pipe
+# --- splicing between steps -----------------------------------------------------------------------
 
 
-def pass_on(worker: WorkerRun) -> None:
+def copy_input(worker: WorkerRun) -> None:
     worker.begin()
     while piece := os.read(worker.inputs[0], 50_000):
         worker.write(piece)
     worker.succeed()
 
 
-def test_bytes_between_steps_of_a_node_are_not_read_here(
+def test_bytes_between_steps_are_spliced(
     make: Any, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, moved = os.urandom(5_000_001), []
@@ -825,27 +844,27 @@ def test_bytes_between_steps_of_a_node_are_not_read_here(
 
     monkeypatch.setattr(os, "splice", counting)
     swift.put("c", "o", data)
-    ruled = make(pass_on)
-    answer = ruled.call("GET", PLAN, THREE)
+    harness = make(copy_input)
+    answer = harness.call("GET", PLAN, THREE)
     assert (answer.data == data, answer.broken) == (True, None)
-    # What the first look at each step's output took has been read already.
+    # The first chunk of each step's output is read in the proxy before splicing starts.
     assert sum(moved) > 2 * (len(data) - 300_000)
-    ruled.assert_idle()
+    harness.assert_idle()
 
 
-def test_many_small_pieces_arrive_whole(make: Any) -> None:
+def test_many_small_writes_arrive_complete(make: Any) -> None:
     def drip(worker: WorkerRun) -> None:
         worker.begin()
         for index in range(20_000):
             worker.write(b"%d\n" % index)
         worker.succeed()
 
-    answer = make(by_number(drip, pass_on, pass_on)).call("GET", PLAN, THREE)
+    answer = make(by_step(drip, copy_input, copy_input)).call("GET", PLAN, THREE)
     assert answer.data == b"".join(b"%d\n" % index for index in range(20_000))
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_the_limit_of_output_holds_for_each_step(make: Any, step: int) -> None:
+def test_output_limit_applies_to_each_step(make: Any, step: int) -> None:
     def much(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x" * 5000)
@@ -859,17 +878,17 @@ def test_the_limit_of_output_holds_for_each_step(make: Any, step: int) -> None:
 
     scripts = [little, little, little]
     scripts[step - 1] = much
-    answer = make(by_number(*scripts), limits__output_bytes="1000").call("GET", PLAN, THREE)
+    answer = make(by_step(*scripts), limits__output_bytes="1000").call("GET", PLAN, THREE)
     assert (answer.status, answer.error) == (422, "storlet.limit.output")
     assert f"step {step} of 3".encode() in answer.data
 
 
 SHORT = {"invocation__first_byte_seconds": "0.4", "invocation__idle_seconds": "0.4"}
-#: Shorter than what is slow takes in all, and much longer than it is silent.
+#: Shorter than the total time of the slow step, and much longer than its pauses.
 LONGER = {"invocation__first_byte_seconds": "1.5", "invocation__idle_seconds": "1.5"}
 
 
-def test_a_slow_reader_is_no_stall_of_the_step_before(make: Any) -> None:
+def test_slow_reader_does_not_time_out_the_previous_step(make: Any) -> None:
     def much(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x" * 3_500_000)
@@ -882,11 +901,11 @@ def test_a_slow_reader_is_no_stall_of_the_step_before(make: Any) -> None:
         worker.write(b"y")
         worker.succeed()
 
-    answer = make(by_number(much, slow), **LONGER).call("GET", PLAN, TWO)
+    answer = make(by_step(much, slow), **LONGER).call("GET", PLAN, TWO)
     assert (answer.status, answer.data) == (200, b"y")
 
 
-def test_a_slow_writer_is_no_stall_of_the_step_after(make: Any) -> None:
+def test_slow_writer_does_not_time_out_the_next_step(make: Any) -> None:
     def slow(worker: WorkerRun) -> None:
         worker.begin()
         for _ in range(12):
@@ -894,14 +913,14 @@ def test_a_slow_writer_is_no_stall_of_the_step_after(make: Any) -> None:
             time.sleep(0.15)
         worker.succeed()
 
-    answer = make(by_number(slow, upper), **LONGER).call("GET", PLAN, TWO)
+    answer = make(by_step(slow, upper), **LONGER).call("GET", PLAN, TWO)
     assert (answer.status, answer.data) == (200, b"X" * 12)
 
 
 @pytest.mark.parametrize(
     ("step", "code"), [(1, "storlet.timeout.idle"), (2, "storlet.timeout.first_byte")]
 )
-def test_a_step_that_stalls_is_named(make: Any, step: int, code: str) -> None:
+def test_error_names_the_step_that_stalls(make: Any, step: int, code: str) -> None:
     def much(worker: WorkerRun) -> None:
         worker.begin()
         worker.write(b"x" * 2_000_000)
@@ -915,8 +934,8 @@ def test_a_step_that_stalls_is_named(make: Any, step: int, code: str) -> None:
         worker.begin()
         worker.wait_for_cancel()
 
-    ruled = make(by_number(much, reads if step == 1 else stalls), **SHORT)
-    answer = ruled.call("GET", PLAN, TWO)
+    harness = make(by_step(much, reads if step == 1 else stalls), **SHORT)
+    answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (422, code)
     assert f"step {step} of 2".encode() in answer.data
-    ruled.assert_idle()
+    harness.assert_idle()
