@@ -1,13 +1,15 @@
-"""Languages of strings: which strings pass several tests at once, and the shortest that does.
+"""Regular languages: the shortest string that satisfies several tests of a string.
 
-A test of a string (exact, one-of, glob, prefix, suffix) is a :class:`Language`; so is its opposite.  :func:`shortest`
-intersects any number of them.  It walks the product of their automata breadth first, built while it walks:
+A test of a string (exact, one-of, glob, prefix, suffix) is a :class:`Language`; so is its
+complement.  :func:`shortest` intersects any number of them by a breadth-first search of the product
+automaton, which is constructed lazily:
 
-* a pattern is a non-deterministic automaton whose set of states is the bits of one integer, moved by shifts;
-* words that are ruled out are one trie, however many there are;
-* characters that no pattern tells apart are one class, of which the walk tries the most readable one.
+* a pattern is a non-deterministic automaton; its set of states is a bit mask, advanced by shifts;
+* excluded words form a single trie;
+* characters that no pattern distinguishes form one equivalence class, represented by its most
+  readable member.
 
-Nothing here knows of rules or facts.  Exact: ``None`` means that there is no such string.
+The module is independent of rules and facts.  It is exact: ``None`` means that no string exists.
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ EVERY: Final[Ranges] = ((0, LAST_CODE_POINT),)
 MANY: Final = None
 Piece: TypeAlias = Ranges | None
 
-#: Halves of surrogate pairs are no characters, and no request can carry NUL.
+#: Surrogates are not characters, and no request can contain NUL.
 _NEVER: Final[Ranges] = ((0, 0), (0xD800, 0xDFFF))
 _READABLE: Final = (
-    string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_.,:=+@!#%&*?/'\"()[]{}<>|;~^`$\\ "
+    string.ascii_lowercase
+    + string.digits
+    + string.ascii_uppercase
+    + "-_.,:=+@!#%&*?/'\"()[]{}<>|;~^`$\\ "
 )
 
 
 def ranges(characters: Iterable[tuple[str, str]], *, is_negated: bool = False) -> Ranges:
-    """(first, last) pairs of characters, in any order, merged."""
+    """Merge (first, last) pairs of characters, in any order."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted((ord(first), ord(last)) for first, last in characters):
         if low > high:
@@ -70,7 +75,7 @@ def _contains(inside: Ranges, point: int) -> bool:
 
 @dataclass(frozen=True)
 class Universe:
-    """Which strings there are at all.
+    """The set of possible strings.
 
     :param without: characters that never occur.
     :param is_never_empty: the empty string does not occur.
@@ -81,15 +86,20 @@ class Universe:
 
     @cached_property
     def excluded(self) -> Ranges:
-        return ranges([(chr(low), chr(high)) for low, high in _NEVER] + [(each, each) for each in self.without])
+        return ranges(
+            [(chr(low), chr(high)) for low, high in _NEVER]
+            + [(each, each) for each in self.without]
+        )
 
     def contains(self, text: str) -> bool:
-        return bool(text or not self.is_never_empty) and not any(_contains(self.excluded, ord(each)) for each in text)
+        return bool(text or not self.is_never_empty) and not any(
+            _contains(self.excluded, ord(each)) for each in text
+        )
 
 
 @dataclass(frozen=True)
 class Language:
-    """The strings that pass one test: either a pattern or a set of words, or what is outside of it."""
+    """The strings that pass one test: a pattern or a set of words, or the complement of either."""
 
     pattern: tuple[Piece, ...] = ()
     words: frozenset[str] | None = None
@@ -110,12 +120,12 @@ class Language:
 
     @cached_property
     def size(self) -> int:
-        """How much there is to look at."""
+        """The cost of a scan."""
         return len(self.pattern) + sum(map(len, self.words or ()))
 
     @cached_property
     def sample(self) -> str:
-        """Some string of the pattern (not of its complement), readable where it can be."""
+        """A member of the pattern (not of its complement), readable if possible."""
         if self.words is not None:
             return min(self.words, key=_simplicity, default="")
         return "".join(_representative(piece) for piece in self.pattern if piece)
@@ -130,7 +140,7 @@ def words(allowed: Iterable[str]) -> Language:
 
 
 def pattern(pieces: Iterable[Piece]) -> Language:
-    """Of neighbouring :data:`MANY` only one is kept: the automaton relies on it."""
+    """Collapses adjacent :data:`MANY`, as the automaton requires."""
     kept: list[Piece] = []
     for piece in pieces:
         if piece is not MANY or not kept or kept[-1] is not MANY:
@@ -151,19 +161,28 @@ def _literal(text: str) -> list[Piece]:
 
 
 def shortest(languages: Sequence[Language], universe: Universe, budget: Budget) -> str | None:
-    """The shortest string that is in all of them, or ``None``; of several the most readable one."""
-    allowed = [each.words for each in languages if each.words is not None and not each.is_complement]
+    """The shortest string in the intersection, or ``None``; ties go to the most readable one."""
+    allowed = [
+        each.words for each in languages if each.words is not None and not each.is_complement
+    ]
     if allowed:
         rest = [each for each in languages if each.words is None or each.is_complement]
         candidates = sorted(frozenset.intersection(*allowed), key=_simplicity)
         budget.spend(1 + len(candidates) // 4)
-        return next((each for each in candidates if universe.contains(each) and all_contain(rest, each, budget)), None)
+        return next(
+            (
+                each
+                for each in candidates
+                if universe.contains(each) and all_contain(rest, each, budget)
+            ),
+            None,
+        )
     budget.spend(sum(each.size for each in languages) // 8)
     return _Product(languages, universe).shortest(budget)
 
 
 def all_contain(languages: Sequence[Language], text: str, budget: Budget) -> bool:
-    """Whether ``text`` is in all of them; a pattern is gone through character by character."""
+    """Whether ``text`` is in all ``languages``; matching a pattern is linear in the text."""
     for each in languages:
         if each.words is None:
             budget.spend(1 + len(text) // 8)
@@ -177,13 +196,16 @@ def _simplicity(text: str) -> tuple[int, str]:
 
 
 class _Machine:
-    """A pattern's automaton.  A state is a set of positions in the pattern, as bits; 0 accepts nothing any more."""
+    """A pattern's automaton.
+
+    A state is a set of positions in the pattern, as a bit mask; 0 rejects every continuation.
+    """
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self._pieces = pieces
         self._many = sum(1 << at for at, piece in enumerate(pieces) if piece is MANY)
         self._final = 1 << len(pieces)
-        # After a trailing MANY is reached everything is accepted: one state, not many that look different.
+        # Once a trailing MANY is reached everything is accepted: merge these states into one.
         self._sink = self._final >> 1 if pieces and pieces[-1] is MANY else 0
         self._matching: dict[int, int] = {}
         self.start = self._close(1)
@@ -192,7 +214,9 @@ class _Machine:
         matching = self._matching.get(point)
         if matching is None:
             matching = sum(
-                1 << at for at, each in enumerate(self._pieces) if each is not MANY and _contains(each, point)
+                1 << at
+                for at, each in enumerate(self._pieces)
+                if each is not MANY and _contains(each, point)
             )
             self._matching[point] = matching
         return self._close(((state & matching) << 1) | (state & self._many))
@@ -205,13 +229,13 @@ class _Machine:
         return bool(state & self._final)
 
     def is_sink(self, state: int) -> bool:
-        """Every string is accepted from here."""
+        """Whether every continuation is accepted."""
         return bool(state & self._sink)
 
 
 @dataclass
 class _Node:
-    """A node of the trie of words that are ruled out."""
+    """A node of the trie of excluded words."""
 
     number: int
     is_word: bool = False
@@ -236,7 +260,7 @@ def _trie(ruled_out: Iterable[str]) -> tuple[_Node, set[int]]:
 
 @dataclass(frozen=True)
 class _State:
-    """Where the product is: each wanted pattern's state, each unwanted one's, and the node among the ruled-out words."""
+    """A state of the product: states of wanted and unwanted patterns, and a node of the trie."""
 
     wanted: tuple[int, ...]
     unwanted: tuple[int, ...]
@@ -252,25 +276,35 @@ class _Product:
 
     def __init__(self, languages: Sequence[Language], universe: Universe) -> None:
         patterns = [each for each in languages if each.words is None]
-        ruled_out = frozenset[str]().union(*(each.words for each in languages if each.words is not None))
+        ruled_out = frozenset[str]().union(
+            *(each.words for each in languages if each.words is not None)
+        )
         self._universe = universe
         self._wanted = [each.machine for each in patterns if not each.is_complement]
         self._unwanted = [each.machine for each in patterns if each.is_complement]
         self._root, points = _trie(ruled_out)
-        self._alphabet = _alphabet([piece for each in patterns for piece in each.pattern if piece], points, universe)
+        self._alphabet = _alphabet(
+            [piece for each in patterns for piece in each.pattern if piece], points, universe
+        )
 
     def shortest(self, budget: Budget) -> str | None:
         start = _State(
-            tuple(each.start for each in self._wanted), tuple(each.start for each in self._unwanted), self._root
+            tuple(each.start for each in self._wanted),
+            tuple(each.start for each in self._unwanted),
+            self._root,
         )
         came_from: dict[object, tuple[object, int]] = {}
-        # The start has a key of its own: its state may be come back to with a string that is not empty.
-        waiting: deque[tuple[object, _State]] = deque([(None, start)] if self._is_alive(start) else [])
+        # The start has a separate key: a non-empty string can lead back to its state.
+        waiting: deque[tuple[object, _State]] = deque(
+            [(None, start)] if self._is_alive(start) else []
+        )
         while waiting:
             key, state = waiting.popleft()
             if self._accepts(state) and not (key is None and self._universe.is_never_empty):
                 return _word(came_from, key)
-            budget.spend(1 + len(self._alphabet) * (2 + len(self._wanted) + len(self._unwanted)) // 4)
+            budget.spend(
+                1 + len(self._alphabet) * (2 + len(self._wanted) + len(self._unwanted)) // 4
+            )
             for point in self._alphabet:
                 after = self._step(state, point)
                 if after.key not in came_from and self._is_alive(after):
@@ -280,19 +314,36 @@ class _Product:
 
     def _step(self, state: _State, point: int) -> _State:
         return _State(
-            tuple([machine.step(at, point) for machine, at in zip(self._wanted, state.wanted, strict=True)]),
-            tuple([machine.step(at, point) for machine, at in zip(self._unwanted, state.unwanted, strict=True)]),
+            tuple(
+                [
+                    machine.step(at, point)
+                    for machine, at in zip(self._wanted, state.wanted, strict=True)
+                ]
+            ),
+            tuple(
+                [
+                    machine.step(at, point)
+                    for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+                ]
+            ),
             None if state.node is None else state.node.children.get(point),
         )
 
     def _is_alive(self, state: _State) -> bool:
-        is_caught = any(machine.is_sink(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True))
+        is_caught = any(
+            machine.is_sink(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+        )
         return all(state.wanted) and not is_caught
 
     def _accepts(self, state: _State) -> bool:
         return (
-            all(machine.is_final(at) for machine, at in zip(self._wanted, state.wanted, strict=True))
-            and not any(machine.is_final(at) for machine, at in zip(self._unwanted, state.unwanted, strict=True))
+            all(
+                machine.is_final(at) for machine, at in zip(self._wanted, state.wanted, strict=True)
+            )
+            and not any(
+                machine.is_final(at)
+                for machine, at in zip(self._unwanted, state.unwanted, strict=True)
+            )
             and not (state.node is not None and state.node.is_word)
         )
 
@@ -306,7 +357,7 @@ def _word(came_from: Mapping[object, tuple[object, int]], key: object) -> str:
 
 
 def _alphabet(pieces: Iterable[Ranges], points: Iterable[int], universe: Universe) -> list[int]:
-    """One character of each class that the pieces and points do not tell apart, the most readable first."""
+    """One character of each equivalence class of the pieces and points, most readable first."""
     cuts = {0}
     for piece in {*pieces, *(((each, each),) for each in points), universe.excluded}:
         for low, high in piece:

@@ -28,7 +28,9 @@ from storlet_middleware.cli import rules as command
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(
-    path for path in (ROOT / "docs/examples/rules").glob("*.yaml") if not path.name.endswith(".cases.yaml")
+    path
+    for path in (ROOT / "docs/examples/rules").glob("*.yaml")
+    if not path.name.endswith(".cases.yaml")
 )
 PAGE = ROOT / "docs/user/rules.rst"
 
@@ -112,7 +114,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write_
 
 
-# --- the documents ----------------------------------------------------------------------------------------------------
+# --- the documents --------------------------------------------------------------------------------
 
 
 def test_there_are_the_five_worked_examples() -> None:
@@ -126,14 +128,18 @@ def test_there_are_the_five_worked_examples() -> None:
 
 
 @pytest.mark.parametrize("rules", EXAMPLES, ids=lambda path: path.stem)
-def test_a_worked_example_has_no_findings_and_is_decided_as_its_cases_say(rules: Path, run: Run) -> None:
+def test_a_worked_example_has_no_findings_and_is_decided_as_its_cases_say(
+    rules: Path, run: Run
+) -> None:
     checked = run("check", "--strict", str(rules))
     assert checked.code == 0, checked.out
     tried = run("test", "--json", str(rules), str(rules.with_suffix(".cases.yaml")))
     assert tried.code == 0, tried.out
     assert tried.data["rules_without_case"] == []
     assert len(tried.data["cases"]) >= 5
-    assert any(case["rule"] is None for case in tried.data["cases"]), "an example shows what it leaves alone, too"
+    assert any(case["rule"] is None for case in tried.data["cases"]), (
+        "an example shows what it leaves alone, too"
+    )
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -144,7 +150,9 @@ def test_a_worked_example_and_its_cases_are_on_the_page(path: Path) -> None:
 
 
 def test_what_the_page_shows_of_the_command_is_what_it_prints() -> None:
-    shown = re.findall(r"\.\. code-block:: text\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8"))
+    shown = re.findall(
+        r"\.\. code-block:: text\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8")
+    )
     assert len(shown) == 2
     for block in map(textwrap.dedent, shown):
         line, _, printed = block.replace("\\\n", " ").partition("\n")
@@ -160,7 +168,9 @@ def test_what_the_page_shows_of_the_command_is_what_it_prints() -> None:
 
 
 def test_the_rules_and_the_cases_on_the_page_belong_together(run: Run, write: Write) -> None:
-    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8"))
+    blocks = re.findall(
+        r"\.\. code-block:: yaml\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8")
+    )
     (rules,) = (textwrap.dedent(block) for block in blocks if "version: 1" in block)
     (told,) = (textwrap.dedent(block) for block in blocks if "expect:" in block)
     assert run("check", "--strict", write("rules.yaml", rules)).code == 0
@@ -169,12 +179,18 @@ def test_the_rules_and_the_cases_on_the_page_belong_together(run: Run, write: Wr
 
 
 def test_the_pieces_on_the_page_are_parts_of_rules(run: Run, write: Write) -> None:
-    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8"))
+    blocks = re.findall(
+        r"\.\. code-block:: yaml\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8")
+    )
     pieces = [block for block in blocks if "version: 1" not in block and "expect:" not in block]
     assert len(pieces) >= 3
     for piece in pieces:
-        body = textwrap.indent(textwrap.dedent(piece), "    ") + ("" if "run:" in piece else "    run: a.py\n")
-        answer = run("check", "--strict", write("rules.yaml", f"version: 1\nrules:\n  - name: a\n{body}"))
+        body = textwrap.indent(textwrap.dedent(piece), "    ") + (
+            "" if "run:" in piece else "    run: a.py\n"
+        )
+        answer = run(
+            "check", "--strict", write("rules.yaml", f"version: 1\nrules:\n  - name: a\n{body}")
+        )
         assert answer.code == 0, answer.out
 
 
@@ -184,7 +200,14 @@ def test_the_sample_has_no_findings_and_shows_every_fact_and_comparison(run: Run
     assert answer.code == 0, answer.out
     told = path.read_text(encoding="utf-8")
     unsaid = [name for name in TABLE if not re.search(rf"(?m)^(?!\s*#).*\b{name}:", told)]
-    written = {Operator.EXACT, Operator.GLOB, Operator.PREFIX, Operator.SUFFIX, Operator.ONE_OF, Operator.AT_LEAST}
+    written = {
+        Operator.EXACT,
+        Operator.GLOB,
+        Operator.PREFIX,
+        Operator.SUFFIX,
+        Operator.ONE_OF,
+        Operator.AT_LEAST,
+    }
     written |= {Operator.AT_MOST, Operator.PRESENT}
     unsaid += [operator.value for operator in written if f"{operator.value}:" not in told]
     assert unsaid == []
@@ -194,7 +217,11 @@ def test_the_reference_page_is_made_from_the_condition_table() -> None:
     page = (ROOT / "docs/reference/rules.rst").read_text(encoding="utf-8")
     assert page == reference.page(), "python3 -m rules.reference > docs/reference/rules.rst"
     printed = subprocess.run(
-        [sys.executable, "-m", "rules.reference"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "rules.reference"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert printed.stdout == page
     for fact in TABLE.values():
@@ -202,16 +229,21 @@ def test_the_reference_page_is_made_from_the_condition_table() -> None:
         assert fact.help in re.sub(r"\s+", " ", page)
 
 
-# --- check ------------------------------------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------------------
 
 
 def test_good_rules_end_well(run: Run, write: Write) -> None:
     answer = run("check", write("rules.yaml", RULES))
-    assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, nothing is wrong\n")
+    assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, no problems found\n")
 
 
-def test_every_fault_is_told_at_once_with_its_place_and_how_to_mend_it(run: Run, write: Write) -> None:
-    answer = run("check", write("rules.yaml", "version: 1\nrules:\n  - name: a b\n    wen: {}\n    allow: true\n"))
+def test_every_fault_is_told_at_once_with_its_place_and_how_to_mend_it(
+    run: Run, write: Write
+) -> None:
+    answer = run(
+        "check",
+        write("rules.yaml", "version: 1\nrules:\n  - name: a b\n    wen: {}\n    allow: true\n"),
+    )
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert [line for line in lines if line.startswith("rules.yaml:3:11: error [value.bad]: 'a b' ")]
@@ -224,7 +256,11 @@ def test_a_rule_that_never_matches_is_shown_with_a_request(run: Run, write: Writ
     answer = run("check", write("rules.yaml", COVERED))
     assert answer.code == 1
     (finding,) = run("check", "--json", "rules.yaml").data["findings"]
-    assert (finding["line"], finding["code"], finding["severity"]) == (6, "rule.never-matches", "error")
+    assert (finding["line"], finding["code"], finding["severity"]) == (
+        6,
+        "rule.never-matches",
+        "error",
+    )
     assert f"rules.yaml:6:5: error [rule.never-matches]: {finding['text']}\n" in answer.out
     assert f"    help: {finding['help']}\n    example: {finding['example']}\n" in answer.out
 
@@ -271,9 +307,15 @@ def test_json_is_yaml(run: Run, write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.yaml", "."])
-def test_a_file_that_cannot_be_read_is_an_error_without_a_traceback(name: str, run: Run, write: Write) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_without_a_traceback(
+    name: str, run: Run, write: Write
+) -> None:
     write("other.yaml", "")
-    for words in (["check", name], ["test", name, "other.yaml"], ["explain", name, "--request", "method=GET"]):
+    for words in (
+        ["check", name],
+        ["test", name, "other.yaml"],
+        ["explain", name, "--request", "method=GET"],
+    ):
         answer = run(*words)
         assert answer.code == 3
         assert answer.err.startswith(f"storlet: {name} cannot be read: ")
@@ -287,7 +329,8 @@ def test_a_file_without_end_is_not_read_to_its_end(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["chekk", "x"], ["check"], ["test", "x"], ["explain", "x"], ["check", "--all", "x"]]
+    "words",
+    [[], ["chekk", "x"], ["check"], ["test", "x"], ["explain", "x"], ["check", "--all", "x"]],
 )
 def test_words_that_are_not_understood_end_with_2(words: list[str], run: Run) -> None:
     assert run(*words).code == 2
@@ -301,12 +344,14 @@ def test_help_is_there(words: list[str], run: Run) -> None:
 
 
 def test_the_help_says_what_it_does_not_know(run: Run) -> None:
-    assert "nobody is asked which storlets there are" in run("--help").out
+    assert "it does not know which storlets exist" in run("--help").out
 
 
 def test_every_warning_about_mandatory_rules_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    codes = re.findall(r"(?m)^``((?:mandatory|rule)\.[a-z-]+)``\s+warning", consistency.__doc__ or "")
+    codes = re.findall(
+        r"(?m)^``((?:mandatory|rule)\.[a-z-]+)``\s+warning", consistency.__doc__ or ""
+    )
     assert len(codes) == 4
     assert [code for code in codes if f"``{code}``" not in page] == []
 
@@ -319,10 +364,13 @@ def test_names_in_rules_cannot_steer_the_terminal(run: Run, write: Write) -> Non
 
 
 def test_texts_of_all_scripts_stay_legible() -> None:
-    assert text.legible("Größe 大きさ \x1b[2J\u202e\n\ud800") == "Größe 大きさ \\x1b[2J\\u202e\\n\\ud800"
+    assert (
+        text.legible("Größe 大きさ \x1b[2J\u202e\n\ud800")
+        == "Größe 大きさ \\x1b[2J\\u202e\\n\\ud800"
+    )
 
 
-# --- test -------------------------------------------------------------------------------------------------------------
+# --- test -----------------------------------------------------------------------------------------
 
 CASES = """\
 - name: a researcher's GET goes through two storlets
@@ -394,7 +442,12 @@ def test_programs_get_the_same_of_a_test(run: Run, write: Write) -> None:
     failed = answer.data["cases"][1]
     assert (failed["rule"], failed["action"], failed["storlets"]) == ("night", "deny", [])
     assert failed["expected"] == {"action": "allow"}
-    assert failed["request"] == {"method": "GET", "container": "logs", "user": "ada", "time": "mon 23:00"}
+    assert failed["request"] == {
+        "method": "GET",
+        "container": "logs",
+        "user": "ada",
+        "time": "mon 23:00",
+    }
     assert failed["line"] == 4
     assert failed["explanation"][-1] == "decision: rule night: deny: closed by night"
     assert answer.data["rules_without_case"] == []
@@ -409,7 +462,10 @@ def test_a_case_that_expects_an_unknown_rule_names_the_nearest(run: Run, write: 
 
 
 def test_rules_with_errors_are_told_before_any_case(run: Run, write: Write) -> None:
-    for words in (["test", "rules.yaml", "cases.yaml"], ["explain", "rules.yaml", "--request", "user=ada"]):
+    for words in (
+        ["test", "rules.yaml", "cases.yaml"],
+        ["explain", "rules.yaml", "--request", "user=ada"],
+    ):
         write("cases.yaml", CASES)
         answer = run(*words[:1], write("rules.yaml", "version: 1\nrules: no\n"), *words[2:])
         assert answer.code == 1
@@ -445,7 +501,7 @@ def test_every_fault_of_a_file_of_cases_is_told_at_once(run: Run, write: Write) 
         ("10", "value.type"),
         ("10", "case"),
     ]
-    assert "do you mean 'container'?" in answer.out
+    assert "did you mean 'container'?" in answer.out
     assert "did you mean 'action'?" in answer.out
 
 
@@ -460,7 +516,7 @@ def test_what_an_action_cannot_be_is_told_with_what_it_can(run: Run, write: Writ
 def test_a_file_without_cases_is_no_success(told: str, run: Run, write: Write) -> None:
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", told))
     assert answer.code == 1
-    assert "error [case]: a file of cases is a list" in answer.out
+    assert "error [case]: a file of cases must be a non-empty list" in answer.out
 
 
 def test_two_cases_with_one_name_are_refused(run: Run, write: Write) -> None:
@@ -468,7 +524,7 @@ def test_two_cases_with_one_name_are_refused(run: Run, write: Write) -> None:
     one = "- {name: a, request: {user: ada}, expect: {rule: own}}\n"
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", one + one))
     assert answer.code == 1
-    assert "cases.yaml:2:3: error [case]: 'a' is the name of the case in line 1 as well" in answer.out
+    assert "cases.yaml:2:3: error [case]: the case in line 1 is also named 'a'" in answer.out
     assert run("test", "rules.yaml", write("cases.yaml", told)).code == 1
 
 
@@ -477,9 +533,13 @@ def test_rules_and_cases_cannot_both_be_standard_input(run: Run) -> None:
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
-@given(st.binary(max_size=60) | st.text("-{}[]: \nanmerqustxpc,&*!|>'\"", max_size=80).map(str.encode))
+@given(
+    st.binary(max_size=60) | st.text("-{}[]: \nanmerqustxpc,&*!|>'\"", max_size=80).map(str.encode)
+)
 @example(b"- {name: a, request: {method: 1}, expect: {rule: a}}")
-@example(b"- {name: a, request: {time: mon 24:00, roles: {a: b}, metadata: a}, expect: {rule: [a]}}")
+@example(
+    b"- {name: a, request: {time: mon 24:00, roles: {a: b}, metadata: a}, expect: {rule: [a]}}"
+)
 @example(b"- {name: [a], request: {? [a] : b}, expect: {rule: null}}")
 def test_no_file_of_cases_breaks_the_reader(raw: bytes) -> None:
     read, faults = cases.read(raw)
@@ -487,7 +547,7 @@ def test_no_file_of_cases_breaks_the_reader(raw: bytes) -> None:
     assert all(fault.severity is Severity.ERROR and fault.place.line >= 1 for fault in faults)
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------------------
 
 
 def test_the_rule_that_decides_and_what_would_run_are_explained(run: Run, write: Write) -> None:
@@ -507,13 +567,20 @@ def test_the_rule_that_decides_and_what_would_run_are_explained(run: Run, write:
 
 def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: Write) -> None:
     file, asked = write("rules.yaml", RULES), "header.x-run-storlet=mine.py"
-    answer = run("explain", file, "--request", "container=patients-1", "object=a", "roles=researcher", asked)
-    assert answer.out.endswith("decision: mine.py, which the client asks for, is refused, and the request with it\n")
-    answer = run("explain", file, "--request", "time=tue 23:00", "user=ada", asked)
-    assert "rule night (line 9) matches but gives way to the storlet that the client asks for: time is" in answer.out
+    answer = run(
+        "explain", file, "--request", "container=patients-1", "object=a", "roles=researcher", asked
+    )
     assert answer.out.endswith(
-        "decision: rule own: the request goes on as if there were no rules\n"
-        "decision: mine.py, which the client asks for, runs as it would without rules\n"
+        "decision: mine.py, which the client requests, is refused, and so is the request\n"
+    )
+    answer = run("explain", file, "--request", "time=tue 23:00", "user=ada", asked)
+    assert (
+        "rule night (line 9) matches but gives way to the storlet that the client requests: time is"
+        in answer.out
+    )
+    assert answer.out.endswith(
+        "decision: rule own: the request proceeds as without rules\n"
+        "decision: mine.py, which the client requests, runs as without rules\n"
     )
     told = "- {name: a, request: {time: tue 23:00, user: ada, header: {x-run-storlet: mine.py}}, expect: {rule: own}}\n"
     assert run("test", file, write("cases.yaml", told)).code == 0
@@ -521,10 +588,15 @@ def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: 
 
 def test_a_value_that_a_parameter_lacks_is_told(run: Run, write: Write) -> None:
     answer = run(
-        "explain", write("rules.yaml", RULES), "--request", "container=patients-1", "object=a", "roles=researcher"
+        "explain",
+        write("rules.yaml", RULES),
+        "--request",
+        "container=patients-1",
+        "object=a",
+        "roles=researcher",
     )
     assert answer.out.endswith(
-        "deidentify: text of mark.py cannot be made: {user} is missing, and the request is refused\n"
+        "deidentify: text of mark.py cannot be rendered: {user} is missing, so the request is refused\n"
     )
 
 
@@ -539,16 +611,20 @@ def test_rules_that_do_not_match_say_which_test_failed(run: Run, write: Write) -
     assert lines[3].startswith("no rule matches")
 
 
-def test_a_name_that_is_unknown_comes_with_the_nearest_and_every_fault_at_once(run: Run, write: Write) -> None:
-    answer = run("explain", write("rules.yaml", RULES), "--request", "kontainer=x", "size=big", "what")
+def test_a_name_that_is_unknown_comes_with_the_nearest_and_every_fault_at_once(
+    run: Run, write: Write
+) -> None:
+    answer = run(
+        "explain", write("rules.yaml", RULES), "--request", "kontainer=x", "size=big", "what"
+    )
     assert answer.code == 2
     assert answer.out == ""
     assert "'what' is not name=value" in answer.err
     answer = run("explain", "rules.yaml", "--request", "kontainer=x", "size=big")
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "storlet: --request: there is no 'kontainer'; do you mean 'container'?",
-        "storlet: --request: size is a number of bytes, such as 2048 or 2K",
+        "storlet: --request: unknown fact 'kontainer'; did you mean 'container'?",
+        "storlet: --request: size must be a number of bytes, such as 2048 or 2K",
     ]
 
 
@@ -556,7 +632,12 @@ def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None
     file = write("rules.yaml", RULES)
     words = ["container=patients-1", "object=a", "user=eve", "roles=researcher"]
     data = run("explain", "--json", file, "--request", *words).data
-    assert (data["rule"], data["line"], data["action"], data["mandatory"]) == ("deidentify", 3, "run", True)
+    assert (data["rule"], data["line"], data["action"], data["mandatory"]) == (
+        "deidentify",
+        3,
+        "run",
+        True,
+    )
     assert data["steps"][0] == {
         "storlet": "deidentify.py", "on": None, "limits": {}, "parameters": {}, "missing": {}
     }  # fmt: skip
@@ -566,16 +647,30 @@ def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None
     }  # fmt: skip
     (first,) = data["considered"]
     assert (first["rule"], first["matches"], data["not_considered"]) == ("deidentify", True, 2)
-    assert "container is 'patients-1' (asked for: prefix 'patients-')" in first["because"]
-    assert (data["pass"], data["asked_for"], data["undecided"], first["gives_way"]) == (None, None, [], False)
+    assert "container is 'patients-1' (required: prefix 'patients-')" in first["because"]
+    assert (data["pass"], data["asked_for"], data["undecided"], first["gives_way"]) == (
+        None,
+        None,
+        [],
+        False,
+    )
     denied = run("explain", "--json", file, "--request", "time=mon 23:00").data
-    assert (denied["rule"], denied["action"], denied["message"]) == ("night", "deny", "closed by night")
+    assert (denied["rule"], denied["action"], denied["message"]) == (
+        "night",
+        "deny",
+        "closed by night",
+    )
     nothing = run("explain", "--json", file, "--request", "method=PUT").data
-    assert (nothing["rule"], nothing["line"], nothing["action"], nothing["steps"]) == (None, None, "none", [])
+    assert (nothing["rule"], nothing["line"], nothing["action"], nothing["steps"]) == (
+        None,
+        None,
+        "none",
+        [],
+    )
     assert [one["matches"] for one in nothing["considered"]] == [False, False, False]
 
 
-# --- the command as a whole -------------------------------------------------------------------------------------------
+# --- the command as a whole -----------------------------------------------------------------------
 
 
 def test_it_starts_without_swift_docker_and_eventlet() -> None:
@@ -584,7 +679,9 @@ def test_it_starts_without_swift_docker_and_eventlet() -> None:
         "import sys; import storlet_middleware.cli.__main__;"
         "sys.exit(' '.join({'swift', 'docker', 'eventlet'} & set(sys.modules)) or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
@@ -598,4 +695,7 @@ def test_a_finding_without_an_example_has_no_line_for_it(
 
     monkeypatch.setattr(command.consistency, "check", check)
     answer = run("check", write("rules.yaml", RULES))
-    assert answer.out.splitlines()[:-1] == ["rules.yaml:2:3: warning [some.code]: something", "    help: mend it"]
+    assert answer.out.splitlines()[:-1] == [
+        "rules.yaml:2:3: warning [some.code]: something",
+        "    help: mend it",
+    ]

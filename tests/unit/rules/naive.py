@@ -119,7 +119,9 @@ def _in_set(inside: str, character: str) -> bool:
     if inside[0] == "!":
         return not _in_set(inside[1:], character)
     if len(inside) >= 3 and inside[1] == "-":
-        return inside[0] <= character <= inside[2] or (len(inside) > 3 and _in_set(inside[3:], character))
+        return inside[0] <= character <= inside[2] or (
+            len(inside) > 3 and _in_set(inside[3:], character)
+        )
     return inside[0] == character or (len(inside) > 1 and _in_set(inside[1:], character))
 
 
@@ -159,13 +161,19 @@ def holds_cautiously(condition: Condition, facts: Facts, *, wants: bool = True) 
         case model.Not(part):
             return holds_cautiously(part, facts, wants=not wants)
         case model.All(parts):
-            return (all if wants else any)(holds_cautiously(part, facts, wants=wants) for part in parts)
+            return (all if wants else any)(
+                holds_cautiously(part, facts, wants=wants) for part in parts
+            )
         case model.Any(parts):
-            return (any if wants else all)(holds_cautiously(part, facts, wants=wants) for part in parts)
+            return (any if wants else all)(
+                holds_cautiously(part, facts, wants=wants) for part in parts
+            )
     raise AssertionError(condition)
 
 
-def first_match(rules: Iterable[Rule], facts: Facts, *, explicit: bool = False) -> Rule | str | None:
+def first_match(
+    rules: Iterable[Rule], facts: Facts, *, explicit: bool = False
+) -> Rule | str | None:
     """The rule that decides, ``"unknown"``, or ``None``."""
     for rule in rules:
         if explicit and not (rule.is_mandatory or isinstance(rule.action, model.Allow)):

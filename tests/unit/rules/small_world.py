@@ -18,7 +18,9 @@ from rules.model import Condition, Operator, Test
 NAMES = ("a", "b", "ab", "ba")
 GLOBS = ("*", "a*", "*b", "?", "[ab]*", "[!a]*", "a*b", "*a*", "?b", "[!ab]")
 TYPES = ("text/a", "text/b", "image/a")
-NETWORKS = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "10.1.0.0/16", "fd00::/8", "0.0.0.0/0", "::/0")))
+NETWORKS = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "10.1.0.0/16", "fd00::/8", "0.0.0.0/0", "::/0"))
+)
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,39 @@ class World:
     def conditions(self) -> st.SearchStrategy[Condition]:
         def larger(parts: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
             some = st.lists(parts, max_size=3).map(tuple)
-            return st.builds(model.All, some) | st.builds(model.Any, some) | st.builds(model.Not, parts)
+            return (
+                st.builds(model.All, some)
+                | st.builds(model.Any, some)
+                | st.builds(model.Not, parts)
+            )
 
         return st.recursive(st.sampled_from(self.tests), larger, max_leaves=5)
 
 
 def of_strings(fact: str, key: str | None = None) -> list[Test]:
     words: list[tuple[Operator, Any]] = [(Operator.EXACT, name) for name in NAMES]
-    words += [(Operator.PREFIX, "a"), (Operator.PREFIX, "ab"), (Operator.SUFFIX, "b"), (Operator.SUFFIX, "ba")]
+    words += [
+        (Operator.PREFIX, "a"),
+        (Operator.PREFIX, "ab"),
+        (Operator.SUFFIX, "b"),
+        (Operator.SUFFIX, "ba"),
+    ]
     words += [(Operator.GLOB, glob) for glob in GLOBS]
-    words += [(Operator.ONE_OF, frozenset({"a", "ab"})), (Operator.PRESENT, True), (Operator.PRESENT, False)]
+    words += [
+        (Operator.ONE_OF, frozenset({"a", "ab"})),
+        (Operator.PRESENT, True),
+        (Operator.PRESENT, False),
+    ]
     return [Test(fact, operator, operand, key) for operator, operand in words]
 
 
 def strings(longest: int) -> list[str]:
     """Every string of a, b and a character that no test knows."""
-    return ["".join(each) for length in range(longest + 1) for each in itertools.product("abz", repeat=length)]
+    return [
+        "".join(each)
+        for length in range(longest + 1)
+        for each in itertools.product("abz", repeat=length)
+    ]
 
 
 def _names() -> World:
@@ -83,8 +102,17 @@ def _numbers() -> World:
     tests += [Test("anonymous", Operator.IS, operand) for operand in (True, False)]
     tests += [Test("signed", Operator.IS, operand) for operand in (True, False)]
     tests += [Test("user", Operator.EXACT, "a"), Test("user", Operator.PRESENT, operand=False)]
-    tests += [Test("size", Operator.PRESENT, operand=True), Test("client-address", Operator.PRESENT, operand=False)]
-    callers = [Caller(), Caller("a"), Caller("z"), Caller(is_anonymous=True), Caller(is_signed=True)]
+    tests += [
+        Test("size", Operator.PRESENT, operand=True),
+        Test("client-address", Operator.PRESENT, operand=False),
+    ]
+    callers = [
+        Caller(),
+        Caller("a"),
+        Caller("z"),
+        Caller(is_anonymous=True),
+        Caller(is_signed=True),
+    ]
     requests = [
         Facts("GET", "container", "object", caller, client_address=address, minute_of_week=minute,
               stored=ObjectFacts(size_bytes=size), holder=ContainerFacts())
@@ -98,12 +126,28 @@ def _numbers() -> World:
 
 def _looked_up() -> World:
     tests = [Test("content-type", Operator.EXACT, each) for each in TYPES]
-    tests += [Test("content-type", Operator.PREFIX, "text/"), Test("content-type", Operator.SUFFIX, "/a")]
-    tests += [Test("content-type", Operator.PRESENT, operand=False), Test("policy", Operator.EXACT, "a")]
+    tests += [
+        Test("content-type", Operator.PREFIX, "text/"),
+        Test("content-type", Operator.SUFFIX, "/a"),
+    ]
+    tests += [
+        Test("content-type", Operator.PRESENT, operand=False),
+        Test("policy", Operator.EXACT, "a"),
+    ]
     tests += [Test("metadata", Operator.EXACT, each, "k") for each in ("", "a")]
-    tests += [Test("metadata", Operator.GLOB, "?*", "k"), Test("metadata", Operator.PRESENT, False, "l")]
-    tests += [Test("container-metadata", Operator.EXACT, "a", "k"), Test("method", Operator.EXACT, "PUT")]
-    tests += [Test(fact, Operator.PRESENT, operand) for fact in ("object", "container") for operand in (True, False)]
+    tests += [
+        Test("metadata", Operator.GLOB, "?*", "k"),
+        Test("metadata", Operator.PRESENT, False, "l"),
+    ]
+    tests += [
+        Test("container-metadata", Operator.EXACT, "a", "k"),
+        Test("method", Operator.EXACT, "PUT"),
+    ]
+    tests += [
+        Test(fact, Operator.PRESENT, operand)
+        for fact in ("object", "container")
+        for operand in (True, False)
+    ]
     holders = [
         ContainerFacts({} if value is None else {"k": value}, policy)
         for value in (None, "a", "z")

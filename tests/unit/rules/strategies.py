@@ -25,8 +25,21 @@ GLOBS = ("*", "a*", "*b", "?", "[ab]", "[!a]*", "a*b", "ab", "*a*", "[a-b][b-c]*
 KEYS = ("k", "x-m")
 TYPES = ("text/csv", "text/plain", "image/png")
 ROLES = ("admin", "reader", "guest")
-NETWORKS = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "10.1.0.0/16", "192.168.1.1/32", "fd00::/8", "0.0.0.0/0")))
-ADDRESSES = ("10.1.2.3", "10.2.0.1", "192.168.1.1", "fd00::1", "2001:db8::1", "::ffff:10.1.2.3", "not an address")
+NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        ("10.0.0.0/8", "10.1.0.0/16", "192.168.1.1/32", "fd00::/8", "0.0.0.0/0"),
+    )
+)
+ADDRESSES = (
+    "10.1.2.3",
+    "10.2.0.1",
+    "192.168.1.1",
+    "fd00::1",
+    "2001:db8::1",
+    "::ffff:10.1.2.3",
+    "not an address",
+)
 SIZES = (0, 1, 1023, 1024, 4096)
 MINUTES = (0, 1, 719, 720, 1439, 1440, 10079)
 
@@ -47,7 +60,9 @@ def _facts(chance: random.Random) -> Facts:
             user=chance.choice(maybe_name),
             project=chance.choice(maybe_name),
             domain=chance.choice(maybe_name),
-            roles=frozenset(chance.choice((role, role.title())) for role in ROLES if chance.random() < 0.4),
+            roles=frozenset(
+                chance.choice((role, role.title())) for role in ROLES if chance.random() < 0.4
+            ),
             is_anonymous=chance.random() < 0.5,
             is_signed=chance.random() < 0.5,
         ),
@@ -95,7 +110,9 @@ def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
         Operator.HAS: (frozenset(ROLES[:1]), frozenset(ROLES[1:])),
         Operator.AT_LEAST: SIZES,
         Operator.AT_MOST: SIZES,
-        Operator.WITHIN: _WINDOWS if fact == "time" else (*((network,) for network in NETWORKS), NETWORKS[1:3]),
+        Operator.WITHIN: _WINDOWS
+        if fact == "time"
+        else (*((network,) for network in NETWORKS), NETWORKS[1:3]),
         Operator.IS: (True, False),
         Operator.PRESENT: (True, False),
     }
@@ -103,7 +120,19 @@ def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
 
 
 #: What the engine treats in its own way is asked for more often.
-_FACTS = (*TABLE, "method", "container", "object", "object", "user", "roles", "header", "size", "metadata", "policy")
+_FACTS = (
+    *TABLE,
+    "method",
+    "container",
+    "object",
+    "object",
+    "user",
+    "roles",
+    "header",
+    "size",
+    "metadata",
+    "policy",
+)
 
 
 @st.composite

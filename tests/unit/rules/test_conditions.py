@@ -24,7 +24,11 @@ def named(name: str) -> Test:
 
 
 def method(*names: str) -> Test:
-    return Test("method", Operator.ONE_OF, frozenset(names)) if names[1:] else Test("method", Operator.EXACT, *names)
+    return (
+        Test("method", Operator.ONE_OF, frozenset(names))
+        if names[1:]
+        else Test("method", Operator.EXACT, *names)
+    )
 
 
 REQUESTS = strategies.pool(60)
@@ -53,7 +57,9 @@ def test_every_operator_agrees_with_the_naive_reference(fact: str) -> None:
 
 
 @given(strategies.conditions())
-def test_rules_that_do_not_restrict_need_a_value_for_a_test_and_for_its_not(condition: Condition) -> None:
+def test_rules_that_do_not_restrict_need_a_value_for_a_test_and_for_its_not(
+    condition: Condition,
+) -> None:
     for facts in REQUESTS:
         assert holds(cautious(condition), facts) is naive.holds_cautiously(condition, facts), facts
 
@@ -75,14 +81,20 @@ def test_what_asks_for_get_asks_for_head_and_copy_too(condition: Condition) -> N
 
 
 _METHOD_TESTS = [Test("method", Operator.EXACT, method) for method in METHODS]
-_METHOD_TESTS += [Test("method", Operator.ONE_OF, frozenset(some)) for some in itertools.combinations(METHODS, 2)]
+_METHOD_TESTS += [
+    Test("method", Operator.ONE_OF, frozenset(some)) for some in itertools.combinations(METHODS, 2)
+]
 
 
 @given(
-    st.lists(st.sampled_from([*_METHOD_TESTS, named("a"), model.Not(named("a"))]), min_size=1, max_size=4),
+    st.lists(
+        st.sampled_from([*_METHOD_TESTS, named("a"), model.Not(named("a"))]), min_size=1, max_size=4
+    ),
     st.booleans(),
 )
-def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(parts: list[Condition], is_any: bool) -> None:
+def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(
+    parts: list[Condition], is_any: bool
+) -> None:
     some = tuple(parts)
     widened = with_all_reads(model.Any(some) if is_any else model.All(some))
     for user, method in itertools.product(("a", "b", None), ("HEAD", "COPY")):
@@ -108,11 +120,15 @@ def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(parts:
 )
 def test_which_methods_a_mandatory_rule_is_about(condition: Condition, methods: str) -> None:
     widened = with_all_reads(condition)
-    assert {each for each in METHODS if holds(widened, Facts(each, "c", "o"))} == set(methods.split())
+    assert {each for each in METHODS if holds(widened, Facts(each, "c", "o"))} == set(
+        methods.split()
+    )
 
 
 def test_only_the_method_means_other_methods_as_well() -> None:
-    some = model.All((named("GET"), Test("header", Operator.ONE_OF, frozenset({"GET"}), "x-http-method")))
+    some = model.All(
+        (named("GET"), Test("header", Operator.ONE_OF, frozenset({"GET"}), "x-http-method"))
+    )
     assert with_all_reads(some) == some
 
 
@@ -124,7 +140,9 @@ def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:
     assert holds(condition, ann) is holds(cautious(condition), ann) is True
 
 
-@pytest.mark.parametrize("parts", [(model.Not(named("a")), named("b")), (named("a"), model.Not(named("a")))])
+@pytest.mark.parametrize(
+    "parts", [(model.Not(named("a")), named("b")), (named("a"), model.Not(named("a")))]
+)
 def test_presence_can_be_asked_for(parts: tuple[Condition, ...]) -> None:
     absent = Test("user", Operator.PRESENT, operand=False)
     assert holds(model.Any((*parts, absent)), NOBODY) is True
@@ -142,10 +160,16 @@ def test_unknown_is_decided_as_soon_as_nothing_can_change_it() -> None:
     assert holds(model.Any((unknown, named("bob"))), asked) is None
 
 
-@pytest.mark.parametrize("fact", [row.name for row in TABLE.values() if row.group is not Group.REQUEST])
+@pytest.mark.parametrize(
+    "fact", [row.name for row in TABLE.values() if row.group is not Group.REQUEST]
+)
 def test_what_does_not_exist_is_missing_and_never_unknown(fact: str) -> None:
-    test = Test(fact, Operator.PRESENT, operand=False, key="k" if TABLE[fact].kind is Kind.STRINGS else None)
-    assert holds(test, Facts("GET")) is True, "a request to the account has no object and no container"
+    test = Test(
+        fact, Operator.PRESENT, operand=False, key="k" if TABLE[fact].kind is Kind.STRINGS else None
+    )
+    assert holds(test, Facts("GET")) is True, (
+        "a request to the account has no object and no container"
+    )
     assert holds(test, Facts("GET", "c")) is (True if TABLE[fact].group is Group.STORED else None)
     assert holds(test, Facts("GET", "c", "o")) is None
 
@@ -192,7 +216,10 @@ def test_every_row_reads_something_and_says_what() -> None:
         assert row.read(full, "k") not in (None, UNKNOWN), row.name
         assert row.help
         assert row.operators
-        is_missing = row.read(Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts()), "k") is None
+        is_missing = (
+            row.read(Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts()), "k")
+            is None
+        )
         assert is_missing == (row.is_optional and row.name not in ("container", "object")), row.name
 
 
@@ -211,10 +238,20 @@ def test_every_row_reads_something_and_says_what() -> None:
         ("fd00::", True),
         ("fdff:ffff::1", True),
         ("fe00::", False),
-        ("a00::", False),  # the number of 10.0.0.0 is not looked for among networks of the other version
+        (
+            "a00::",
+            False,
+        ),  # the number of 10.0.0.0 is not looked for among networks of the other version
     ],
 )
 def test_networks_that_overlap_and_touch(address: str, is_within: bool) -> None:
-    written = ("fd00::/8", "10.1.0.0/16", "10.0.0.0/8", "11.0.0.1/32", "255.255.255.255/32", "10.1.2.3/32")
+    written = (
+        "fd00::/8",
+        "10.1.0.0/16",
+        "10.0.0.0/8",
+        "11.0.0.1/32",
+        "255.255.255.255/32",
+        "10.1.2.3/32",
+    )
     test = Test("client-address", Operator.WITHIN, tuple(map(ipaddress.ip_network, written)))
     assert holds(test, Facts("GET", client_address=address)) is is_within

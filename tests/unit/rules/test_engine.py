@@ -78,7 +78,10 @@ def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: 
         assert len(explained.considered) + explained.left == len(rules.rules)
         assert len(explained.lines()) >= len(explained.considered) + 1
         assert all(seen.outcome is False or seen.gives_way for seen in explained.considered[:-1])
-        assert all(seen.gives_way is (explicit and engine.gives_way(seen.rule)) for seen in explained.considered)
+        assert all(
+            seen.gives_way is (explicit and engine.gives_way(seen.rule))
+            for seen in explained.considered
+        )
 
 
 @given(strategies.conditions())
@@ -91,7 +94,9 @@ def test_what_is_observed_proves_the_outcome(condition: Condition) -> None:
             assert _with_others(condition, facts, shown, others=others) is outcome, facts
 
 
-def _with_others(condition: Condition, facts: Facts, shown: list[Test], *, others: bool) -> bool | None:
+def _with_others(
+    condition: Condition, facts: Facts, shown: list[Test], *, others: bool
+) -> bool | None:
     return evaluate(condition, lambda test: holds_test(test, facts) if test in shown else others)
 
 
@@ -101,7 +106,9 @@ def test_what_is_observed_of_an_open_condition_keeps_it_open(condition: Conditio
         if holds(condition, facts) is None:
             observed = observe(condition, facts)
             assert observed
-            assert all(seen.value is UNKNOWN for seen in observed), "what is known does not keep it open"
+            assert all(seen.value is UNKNOWN for seen in observed), (
+                "what is known does not keep it open"
+            )
 
 
 def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> None:
@@ -123,27 +130,44 @@ def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> 
         assert answer.rule
         return answer.rule.name
 
-    assert [decider("PUT", "logs"), decider("GET", "logs"), decider("GET", "b")] == ["put", "prefix", "some"]
-    assert [decider("GET", "z"), decider("GET", None), decider("OPTIONS", "a")] == ["rest", "rest", "some"]
+    assert [decider("PUT", "logs"), decider("GET", "logs"), decider("GET", "b")] == [
+        "put",
+        "prefix",
+        "some",
+    ]
+    assert [decider("GET", "z"), decider("GET", None), decider("OPTIONS", "a")] == [
+        "rest",
+        "rest",
+        "some",
+    ]
 
 
 def test_nothing_is_asked_for_when_the_caller_is_not_concerned() -> None:
     condition = model.All(
-        (Test("metadata", Operator.EXACT, "secret", "class"), Test("roles", Operator.HAS, frozenset({"x"})))
+        (
+            Test("metadata", Operator.EXACT, "secret", "class"),
+            Test("roles", Operator.HAS, frozenset({"x"})),
+        )
     )
     compiled = engine.compile(rule_set(Rule("r", condition, Deny("no"))))
     assert compiled.needs == {Group.STORED}
     assert compiled.decide(Facts("GET", "c", "o")) == Decision(None)
     concerned = Facts("GET", "c", "o", Caller(roles=frozenset({"x"})))
     assert compiled.decide(concerned) == Needs(frozenset({Group.STORED}))
-    assert compiled.decide(replace(concerned, object=None)) == Decision(None), "a container has no object to look up"
+    assert compiled.decide(replace(concerned, object=None)) == Decision(None), (
+        "a container has no object to look up"
+    )
 
 
 def test_an_undecided_rule_is_not_passed_over() -> None:
-    rules = rule_set(Rule("unknown", is_("policy", "gold"), Deny("no")), Rule("rest", model.All(), Allow()))
+    rules = rule_set(
+        Rule("unknown", is_("policy", "gold"), Deny("no")), Rule("rest", model.All(), Allow())
+    )
     compiled = engine.compile(rules)
     assert compiled.decide(Facts("GET", "c", "o")) == Needs(frozenset({Group.HOLDER}))
-    assert compiled.decide(Facts("GET", "c", "o", holder=ContainerFacts(policy="tin"))) == Decision(rules.rules[1])
+    assert compiled.decide(Facts("GET", "c", "o", holder=ContainerFacts(policy="tin"))) == Decision(
+        rules.rules[1]
+    )
 
 
 def test_what_the_parameters_speak_of_is_asked_for_too() -> None:
@@ -151,7 +175,9 @@ def test_what_the_parameters_speak_of_is_asked_for_too() -> None:
     compiled = engine.compile(rule_set(Rule("r", model.All(), run)))
     assert compiled.needs == {Group.STORED}
     assert compiled.decide(Facts("GET", "c", "o")) == Needs(frozenset({Group.STORED}))
-    assert compiled.decide(Facts("GET", "c", "o", stored=ObjectFacts())) == Decision(compiled.rules.rules[0])
+    assert compiled.decide(Facts("GET", "c", "o", stored=ObjectFacts())) == Decision(
+        compiled.rules.rules[0]
+    )
 
 
 @pytest.fixture
@@ -160,7 +186,10 @@ def reversing() -> Compiled:
     cold = Test("metadata", Operator.EXACT, "cold", "tier")
     reverse = Reverse((Step("unpack.py"),), model.All((reader, cold)))
     return engine.compile(
-        rule_set(Rule("pack", is_("method", "PUT"), Run((Step("pack.py"),), reverse)), Rule("r", model.All(), RUN))
+        rule_set(
+            Rule("pack", is_("method", "PUT"), Run((Step("pack.py"),), reverse)),
+            Rule("r", model.All(), RUN),
+        )
     )
 
 
@@ -170,7 +199,9 @@ def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
     assert reversing.reverse("pack", Facts("GET", "c", "o")) is None
     assert reversing.reverse("pack", reader) == Needs(frozenset({Group.STORED}))
     assert reversing.reverse("pack", replace(reader, stored=ObjectFacts())) is None
-    found = reversing.reverse("pack", replace(reader, stored=ObjectFacts(metadata={"tier": "cold"})))
+    found = reversing.reverse(
+        "pack", replace(reader, stored=ObjectFacts(metadata={"tier": "cold"}))
+    )
     assert isinstance(found, Reverse)
     assert found.steps == (Step("unpack.py"),)
     assert reversing.reverse("r", reader) is None
@@ -178,7 +209,10 @@ def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
 
 
 def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
-    steps = (Step("a.py", (("n", Template(("", "object", ""))),), "proxy", (("memory", "64M"),)), Step("b.py"))
+    steps = (
+        Step("a.py", (("n", Template(("", "object", ""))),), "proxy", (("memory", "64M"),)),
+        Step("b.py"),
+    )
     compiled = engine.compile(
         rule_set(
             Rule("ec", model.All((is_("method", "GET"), is_("container", "x"))), RUN),
@@ -189,10 +223,10 @@ def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
     )
     explained = compiled.explain(Facts("GET", "c", "o", Caller(user="ann"), stored=ObjectFacts()))
     assert explained.lines() == (
-        "rule ec (line 0) does not match: container is 'c' (asked for: 'x')",
-        "rule big (line 0) does not match: size is missing (asked for: at least 10)",
-        "rule run (line 0) matches: user is 'ann' (asked for: 'bob')",
-        "1 rule after it not considered",
+        "rule ec (line 0) does not match: container is 'c' (required: 'x')",
+        "rule big (line 0) does not match: size is missing (required: at least 10)",
+        "rule run (line 0) matches: user is 'ann' (required: 'bob')",
+        "1 later rule was not considered",
         "decision: mandatory rule run: run a.py on the proxy with parameters n='{object}' with limits memory=64M",
         "decision: mandatory rule run: then run b.py",
     )
@@ -215,11 +249,15 @@ def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() ->
     asked = Facts("GET", "c", "o", holder=ContainerFacts(policy="gold"))
     assert compiled.decide(asked) == Decision(rules.rules[1])
     assert compiled.decide(asked, explicit=True) == Decision(rules.rules[3])
-    assert compiled.decide(replace(asked, container="open"), explicit=True) == Decision(rules.rules[0])
-    assert compiled.decide(replace(asked, holder=UNKNOWN), explicit=True) == Needs(frozenset({Group.HOLDER}))
+    assert compiled.decide(replace(asked, container="open"), explicit=True) == Decision(
+        rules.rules[0]
+    )
+    assert compiled.decide(replace(asked, holder=UNKNOWN), explicit=True) == Needs(
+        frozenset({Group.HOLDER})
+    )
     assert compiled.explain(asked, explicit=True).lines()[1:3] == (
-        "rule run (line 0) matches but gives way to the storlet that the client asks for: method is 'GET' (asked for: 'GET')",
-        "rule night (line 0) matches but gives way to the storlet that the client asks for: it has no condition",
+        "rule run (line 0) matches but gives way to the storlet that the client requests: method is 'GET' (required: 'GET')",
+        "rule night (line 0) matches but gives way to the storlet that the client requests: it has no condition",
     )
 
 
@@ -227,4 +265,6 @@ def test_no_rules_decide_nothing() -> None:
     compiled = engine.compile(rule_set())
     assert compiled.decide(Facts("GET", "c", "o")) == Decision(None)
     assert compiled.needs == set()
-    assert compiled.explain(Facts("GET")).lines() == ("no rule matches: the request goes on as if there were none",)
+    assert compiled.explain(Facts("GET")).lines() == (
+        "no rule matches: the request proceeds as without rules",
+    )

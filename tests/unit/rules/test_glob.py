@@ -11,7 +11,23 @@ from rules.glob import ANY, MANY, OneOf
 from tests.unit.rules import naive
 
 _units = st.sampled_from(
-    ["a", "b", "*", "?", "[ab]", "[!a]", "[a-c]", "[!b-c]", "[-a]", "[a-]", "[*]", "[[]", "-", "]", "."]
+    [
+        "a",
+        "b",
+        "*",
+        "?",
+        "[ab]",
+        "[!a]",
+        "[a-c]",
+        "[!b-c]",
+        "[-a]",
+        "[a-]",
+        "[*]",
+        "[[]",
+        "-",
+        "]",
+        ".",
+    ]
 )
 _globs = st.lists(_units, max_size=7).map("".join)
 _names = st.text(alphabet="abc*[]-.\n", max_size=8)

@@ -28,6 +28,8 @@ def test_a_module_imports_the_standard_library_and_yaml_only(path: Path) -> None
 def test_the_docstring_of_a_package_lists_each_of_its_modules_once(package: str) -> None:
     module = importlib.import_module(package)
     folder = Path(str(module.__file__)).parent
-    modules = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    modules = {path.stem for path in folder.glob("*.py")} | {
+        path.parent.name for path in folder.glob("*/__init__.py")
+    }
     listed = re.findall(r"^ *``(\w+)``  +\S", module.__doc__ or "", re.MULTILINE)
     assert sorted(listed) == sorted(modules - {"__init__"})

@@ -20,13 +20,18 @@ REQUESTS = strategies.pool(50)
 class Values(dict[int, Value | Unknown]):
     """Of one request, by the number of a test in ``tests``; those in ``unknown`` are unknown."""
 
-    def __init__(self, tests: list[Test], facts: Facts, unknown: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, tests: list[Test], facts: Facts, unknown: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(
-            (number, UNKNOWN if test.fact in unknown else value_of(test, facts)) for number, test in enumerate(tests)
+            (number, UNKNOWN if test.fact in unknown else value_of(test, facts))
+            for number, test in enumerate(tests)
         )
 
 
-def asked(conditions: list[Condition], facts: Facts, unknown: frozenset[str] = frozenset()) -> list[int]:
+def asked(
+    conditions: list[Condition], facts: Facts, unknown: frozenset[str] = frozenset()
+) -> list[int]:
     tests: list[Test] = []
 
     def slot_of(test: Test) -> int:
@@ -42,7 +47,11 @@ def test_every_rule_that_matches_is_asked_once_and_in_its_order(rules: RuleSet) 
     conditions = [rule.condition for rule in rules.rules]
     for facts in REQUESTS:
         numbers = asked(conditions, facts)
-        matching = {number for number, condition in enumerate(conditions) if naive.holds(condition, facts) is not False}
+        matching = {
+            number
+            for number, condition in enumerate(conditions)
+            if naive.holds(condition, facts) is not False
+        }
         assert matching <= set(numbers), facts
         assert numbers == sorted(set(numbers))
 
@@ -57,7 +66,11 @@ def test_what_is_unknown_may_be_anything(rules: RuleSet) -> None:
 
 
 ADA = Facts(
-    "GET", "logs", "2026/part-7.csv", Caller(user="ada", roles=frozenset({"Reader", "guest"})), headers={"x-k": ""}
+    "GET",
+    "logs",
+    "2026/part-7.csv",
+    Caller(user="ada", roles=frozenset({"Reader", "guest"})),
+    headers={"x-k": ""},
 )
 
 
@@ -120,7 +133,11 @@ def test_a_rule_is_filed_under_what_it_shares_with_the_fewest() -> None:
 def test_only_what_a_request_says_itself_is_looked_at() -> None:
     """The others cost something, and are read for the first rule that may need them."""
     tests: list[Test] = []
-    facts = [Test(name, row.operators[0], "a", "k") for name, row in TABLE.items() if row.group.value != "request"]
+    facts = [
+        Test(name, row.operators[0], "a", "k")
+        for name, row in TABLE.items()
+        if row.group.value != "request"
+    ]
     Index(list(facts), lambda test: tests.append(test) or 0)  # type: ignore[func-returns-value]
     assert tests == []
 
@@ -138,5 +155,7 @@ def test_a_long_list_of_names_is_asked_directly(count: int, expected: list[int])
     """A part of the rules is indexed anew for each listing, and a list may be as long as a rules object."""
     names = frozenset(f"c{number}" for number in range(count))
     assert asked([Test("container", Operator.ONE_OF, names)], ADA) == expected
-    also = model.All((Test("container", Operator.ONE_OF, names), Test("user", Operator.EXACT, "bob")))
+    also = model.All(
+        (Test("container", Operator.ONE_OF, names), Test("user", Operator.EXACT, "bob"))
+    )
     assert asked([also], ADA) == []

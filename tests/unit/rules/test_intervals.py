@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from rules.intervals import Intervals, cut, merged
 
-PAIRS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
+PAIRS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=8,
+)
 
 
 def numbers(intervals: Intervals) -> set[int]:
@@ -24,7 +27,9 @@ def test_merged_intervals_are_in_order_and_apart(pairs: list[tuple[int, int]]) -
 
 
 @given(PAIRS, PAIRS)
-def test_what_is_cut_out_is_gone_and_the_rest_stays(pairs: list[tuple[int, int]], out: list[tuple[int, int]]) -> None:
+def test_what_is_cut_out_is_gone_and_the_rest_stays(
+    pairs: list[tuple[int, int]], out: list[tuple[int, int]]
+) -> None:
     left = cut(merged(pairs), merged(out))
     assert numbers(left) == numbers(tuple(pairs)) - numbers(tuple(out))
     assert left == merged(left)

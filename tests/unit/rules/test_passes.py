@@ -40,17 +40,26 @@ def test_these_stay_behind(name: str) -> None:
 
 def test_what_is_named_passes() -> None:
     passes = Passes(("project", "x-*"), ("last-modified", "content-d*"))
-    assert [each for each in ("Project", "projects", "X-Ray", "x-", "x", "") if passes.allows_metadata(each)] == [
+    assert [
+        each
+        for each in ("Project", "projects", "X-Ray", "x-", "x", "")
+        if passes.allows_metadata(each)
+    ] == [
         "Project",
         "X-Ray",
         "x-",
     ]
     headers = ("Last-Modified", "Content-Disposition", "Content-Type", "project", "")
-    assert [each for each in headers if passes.allows_header(each)] == ["Last-Modified", "Content-Disposition"]
+    assert [each for each in headers if passes.allows_header(each)] == [
+        "Last-Modified",
+        "Content-Disposition",
+    ]
 
 
 def test_names_of_metadata_are_no_headers_nor_the_other_way_round() -> None:
-    assert Passes(metadata=("etag",)).allows_metadata("Etag"), "an item of metadata may be called so"
+    assert Passes(metadata=("etag",)).allows_metadata("Etag"), (
+        "an item of metadata may be called so"
+    )
     assert not Passes(metadata=("*",)).allows_header("last-modified")
     assert not Passes(headers=("*",)).allows_metadata("study")
 

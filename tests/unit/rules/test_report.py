@@ -33,8 +33,12 @@ rules:
   - {name: own, when: {container: own}, allow: true}
   - {name: small, when: {container: photos, size: {at-least: 10}}, run: small.py}
 """
-CSV = ObjectFacts(exists=True, content_type="text/csv", size_bytes=12, metadata={"study": "7", "diagnosis": "flu"})
-RESEARCHER = Facts("GET", "patients", "a.csv", Caller("ada", roles=frozenset({"researcher"})), stored=CSV)
+CSV = ObjectFacts(
+    exists=True, content_type="text/csv", size_bytes=12, metadata={"study": "7", "diagnosis": "flu"}
+)
+RESEARCHER = Facts(
+    "GET", "patients", "a.csv", Caller("ada", roles=frozenset({"researcher"})), stored=CSV
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +49,26 @@ def compiled() -> engine.Compiled:
 
 
 def report(compiled: engine.Compiled, facts: Facts, *, shows_stored: bool = True) -> Report:
-    explanation = compiled.explain(facts, facts.asks_for_storlet)
+    explanation = compiled.explain(facts, facts.requests_storlet)
     return Report.of(facts, explanation, "object", shows_stored=shows_stored)
 
 
 def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER)
     assert told.lines()[1:] == (
-        "3 rules after it not considered",
+        "3 later rules were not considered",
         "decision: mandatory rule hide: run hide.py on the object node with parameters for='ada 7', keep='2' with limits memory=64M",
         "decision: mandatory rule hide: then run mark.py on the proxy",
-        "decision: mandatory rule hide: of the object leave metadata study and no other headers",
+        "decision: mandatory rule hide: the result keeps metadata study and no other headers of the object",
     )
     data = json.loads(json.dumps(told.mapping()))
     assert data["request"]["metadata"] == {"study": "7", "diagnosis": "flu"}
-    assert (data["rule"], data["line"], data["action"], data["mandatory"]) == ("hide", 3, "run", True)
+    assert (data["rule"], data["line"], data["action"], data["mandatory"]) == (
+        "hide",
+        3,
+        "run",
+        True,
+    )
     assert [(step["storlet"], step["on"], step["limits"]) for step in data["steps"]] == [
         ("hide.py", "object", {"memory": "64M"}),
         ("mark.py", "proxy", {}),
@@ -67,12 +76,12 @@ def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compil
     assert data["steps"][0]["parameters"] == {"for": "ada 7", "keep": "2"}
     assert data["pass"] == {"metadata": ["study"], "headers": []}
     assert (data["asked_for"], data["undecided"], data["not_considered"]) == (None, [], 3)
-    assert "content-type is 'text/csv' (asked for: 'text/csv')" in data["considered"][0]["because"]
+    assert "content-type is 'text/csv' (required: 'text/csv')" in data["considered"][0]["because"]
 
 
 def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER, shows_stored=False)
-    assert "content-type is not shown (asked for: 'text/csv')" in told.lines()[0]
+    assert "content-type is not shown (required: 'text/csv')" in told.lines()[0]
     assert "parameters for='{user} {metadata.study}', keep='2'" in told.lines()[2]
     shown = "\n".join((*told.lines(), json.dumps(told.mapping())))
     assert "flu" not in shown
@@ -85,7 +94,10 @@ def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compil
 @given(strategies.rule_sets(), st.booleans())
 def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: bool) -> None:
     hidden = ObjectFacts(
-        exists=True, content_type="sec/ret", size_bytes=7777777, metadata={"k": "s3cr3t", "x-m": "s3cr3t"}
+        exists=True,
+        content_type="sec/ret",
+        size_bytes=7777777,
+        metadata={"k": "s3cr3t", "x-m": "s3cr3t"},
     )
     compiled_ = engine.compile(rules)
     for facts in strategies.pool(20):
@@ -108,7 +120,9 @@ def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: b
         ({"container": "elsewhere"}, True),
     ],
 )
-def test_who_is_told_what_the_object_says(compiled: engine.Compiled, change: dict[str, str], shown: bool) -> None:
+def test_who_is_told_what_the_object_says(
+    compiled: engine.Compiled, change: dict[str, str], shown: bool
+) -> None:
     facts = replace(RESEARCHER, **change)  # type: ignore[arg-type]
     assert may_show_stored(compiled.explain(facts).rule, facts) is shown
     told = Report.for_caller(compiled, facts, "object", may_read=True)
@@ -119,7 +133,9 @@ def test_who_is_told_what_the_object_says(compiled: engine.Compiled, change: dic
 
 @pytest.mark.parametrize("first", ["run: preview.py", "deny: ask a physician"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "COPY"])
-def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(first: str, method: str) -> None:
+def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(
+    first: str, method: str
+) -> None:
     lines = [
         f"  - {{name: first, when: {{method: GET}}, {first}}}",
         "  - {name: hide, mandatory: true, when: {metadata: {k: v}}, run: h.py}",
@@ -134,10 +150,12 @@ def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(first: str
     assert Report.for_caller(compiled, open_, "object", may_read=True).shows_stored is not is_denied
 
 
-def test_a_missing_value_is_told_with_what_becomes_of_the_request(compiled: engine.Compiled) -> None:
+def test_a_missing_value_is_told_with_what_becomes_of_the_request(
+    compiled: engine.Compiled,
+) -> None:
     told = report(compiled, replace(RESEARCHER, stored=replace(CSV, metadata={})))
     assert told.lines()[3] == (
-        "decision: mandatory rule hide: for of hide.py cannot be made: {metadata.study} is missing, and the request is refused"
+        "decision: mandatory rule hide: for of hide.py cannot be rendered: {metadata.study} is missing, so the request is refused"
     )
     assert told.mapping()["steps"][0]["missing"] == {"for": "metadata.study"}
 
@@ -145,14 +163,22 @@ def test_a_missing_value_is_told_with_what_becomes_of_the_request(compiled: engi
 @pytest.mark.parametrize(
     ("change", "outcome", "line"),
     [
-        ({}, "after", "decision: s.py, which the client asks for, runs on what comes out of that"),
+        ({}, "after", "decision: s.py, which the client requests, runs on the output of the rule"),
         (
             {"stored": ObjectFacts(exists=True)},
             "refused",
-            "decision: s.py, which the client asks for, is refused, and the request with it",
+            "decision: s.py, which the client requests, is refused, and so is the request",
         ),
-        ({"container": "own"}, "runs", "decision: s.py, which the client asks for, runs as it would without rules"),
-        ({"container": "photos"}, "runs", "decision: s.py, which the client asks for, runs as it would without rules"),
+        (
+            {"container": "own"},
+            "runs",
+            "decision: s.py, which the client requests, runs as without rules",
+        ),
+        (
+            {"container": "photos"},
+            "runs",
+            "decision: s.py, which the client requests, runs as without rules",
+        ),
     ],
 )
 def test_what_becomes_of_a_storlet_that_the_client_asks_for(
@@ -165,7 +191,9 @@ def test_what_becomes_of_a_storlet_that_the_client_asks_for(
 
 def test_an_upload_is_worked_on_at_the_proxy(compiled: engine.Compiled) -> None:
     steps = steps_of(compiled.rules.rules[3])
-    assert planned(steps, replace(RESEARCHER, method="PUT"), "object") == (Planned("small.py", "proxy"),)
+    assert planned(steps, replace(RESEARCHER, method="PUT"), "object") == (
+        Planned("small.py", "proxy"),
+    )
     assert planned(steps, RESEARCHER, "object") == (Planned("small.py", "object"),)
     assert planned(steps, RESEARCHER, None)[0].line() == "run small.py"
 
@@ -174,5 +202,10 @@ def test_what_has_to_be_looked_up_first_is_told(compiled: engine.Compiled) -> No
     told = report(compiled, replace(RESEARCHER, stored=UNKNOWN))
     assert told.lines()[-1] == "undecided: depends on the object's size, content type or metadata"
     data = told.mapping()
-    assert (data["rule"], data["action"], data["steps"], data["undecided"]) == (None, "none", [], ["stored"])
+    assert (data["rule"], data["action"], data["steps"], data["undecided"]) == (
+        None,
+        "none",
+        [],
+        ["stored"],
+    )
     assert steps_of(None) == ()

@@ -38,7 +38,8 @@ def test_what_a_template_becomes(text: str, rendered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "}", "a}b", "{user", "{nobody}", "{}", "{metadata.}", "{user{object}}", "{header.x}"]
+    "text",
+    ["{", "}", "a}b", "{user", "{nobody}", "{}", "{metadata.}", "{user{object}}", "{header.x}"],
 )
 def test_what_is_no_template_is_refused(text: str) -> None:
     with pytest.raises(template.TemplateError):

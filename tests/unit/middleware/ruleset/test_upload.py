@@ -61,7 +61,7 @@ ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointer, "_LOOKS_SECONDS", (0.0,))
+    monkeypatch.setattr(pointer, "_STALE_CHECKS_SECONDS", (0.0,))
 
 
 @pytest.fixture
@@ -109,13 +109,15 @@ def test_every_version_is_kept(proxy: RulesProxy, swift: AccountSwift) -> None:
     assert version_in_force(swift) == versions[-1]
 
 
-def test_all_that_is_wrong_is_said_at_once_and_changes_nothing(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_all_that_is_wrong_is_said_at_once_and_changes_nothing(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     proxy.upload(ORDINARY)
     before = (swift.pointer, dict(swift.stored))
     answer = proxy.upload(WRONG)
     said = answer.body.decode()
     assert (answer.status_int, answer.headers["X-Storlet-Error"]) == (400, "rules.invalid")
-    assert said.startswith("3 errors: the rules in force stay\n")
+    assert said.startswith("3 errors: the rules in force are unchanged\n")
     for part in ("rules.yaml:6:3: error [rule.never-matches]", "rules.yaml:11:", "[storlet.missing]", "[limit.bad]",
                  "limits: Memory: '9P'", "    help: ", "    example: "):  # fmt: skip
         assert part in said
@@ -127,20 +129,28 @@ def test_programs_get_the_findings_as_json(proxy: RulesProxy) -> None:
     answer = proxy.upload(WRONG, {"Accept": "application/json"})
     said = json.loads(answer.body)
     assert said["code"] == "rules.invalid"
-    assert {finding["code"] for finding in said["findings"]} == {"rule.never-matches", "storlet.missing", "limit.bad"}
+    assert {finding["code"] for finding in said["findings"]} == {
+        "rule.never-matches",
+        "storlet.missing",
+        "limit.bad",
+    }
     assert said["findings"][0] | {"text": "", "help": "", "example": ""} == {
         "severity": "error", "code": "rule.never-matches", "line": 6, "column": 3, "text": "", "help": "", "example": "",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("rules", [b"", b"rules: [", b"\xff\xfe\x00", b"version: 1\nrules: [{name: \x1b[31m}]"])
+@pytest.mark.parametrize(
+    "rules", [b"", b"rules: [", b"\xff\xfe\x00", b"version: 1\nrules: [{name: \x1b[31m}]"]
+)
 def test_what_is_no_yaml_is_refused_in_legible_words(proxy: RulesProxy, rules: bytes) -> None:
     answer = proxy.upload(rules)
     assert answer.status_int == 400
     assert answer.body.decode().replace("\n", "").isprintable()
 
 
-def test_warnings_are_listed_and_have_to_be_accepted(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_warnings_are_listed_and_have_to_be_accepted(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     answer = proxy.upload(WARNS)
     assert (answer.status_int, answer.headers["X-Storlet-Error"]) == (400, "rules.invalid")
     assert "1 warning" in answer.body.decode()
@@ -164,19 +174,27 @@ def test_what_a_rule_runs_must_be_there(proxy: RulesProxy, swift: AccountSwift) 
     assert "[storlet.missing]" in proxy.upload(RUNS).body.decode()
 
 
-def test_storlets_that_cannot_be_looked_up_are_no_finding(proxy: RulesProxy, swift: AccountSwift) -> None:
-    swift.hooks["HEAD", f"/v1/{ACCOUNT}/storlet/up.py"] = lambda request: Response(status=503, request=request)
+def test_storlets_that_cannot_be_looked_up_are_no_finding(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}/storlet/up.py"] = lambda request: Response(
+        status=503, request=request
+    )
     with pytest.raises(BackendFailed, match=r"up\.py"):
         proxy.upload(RUNS)
 
 
-def test_rules_that_run_storlets_need_an_account_that_may(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_rules_that_run_storlets_need_an_account_that_may(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     swift.is_enabled = False
     assert proxy.upload(ORDINARY).status_int == 201
     assert "[storlet.disabled]" in proxy.upload(RUNS).body.decode()
 
 
-@pytest.mark.parametrize(("limit", "is_taken"), [("64M", True), ("100G", False), ("128M", False), ("much", False)])
+@pytest.mark.parametrize(
+    ("limit", "is_taken"), [("64M", True), ("100G", False), ("128M", False), ("much", False)]
+)
 def test_limits_are_checked_where_they_are_written(
     proxy: RulesProxy, swift: AccountSwift, limit: str, *, is_taken: bool
 ) -> None:
@@ -184,7 +202,10 @@ def test_limits_are_checked_where_they_are_written(
     rules = RUNS.replace(b"up.py", b"{storlet: up.py, limits: {memory: " + limit.encode() + b"}}")
     answer = proxy.upload(rules)
     assert (answer.status_int == 201) is is_taken
-    assert is_taken or "rules.yaml:5:8: error [limit.bad]: rule thumb: limits: Memory" in answer.body.decode()
+    assert (
+        is_taken
+        or "rules.yaml:5:8: error [limit.bad]: rule thumb: limits: Memory" in answer.body.decode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +216,9 @@ def test_callers_of_a_rule_must_be_able_to_run_its_storlets(
     proxy: RulesProxy, swift: AccountSwift, acl: str, caller: str, *, is_taken: bool
 ) -> None:
     swift.containers["storlet"].read = acl
-    answer = proxy.upload(RUNS.replace(b"container: a", b"container: a, anonymous: " + caller.encode()))
+    answer = proxy.upload(
+        RUNS.replace(b"container: a", b"container: a, anonymous: " + caller.encode())
+    )
     assert (answer.status_int == 201) is is_taken
     assert is_taken or "storlet.access" in answer.body.decode()
 
@@ -206,19 +229,29 @@ def test_callers_of_a_rule_must_be_able_to_run_its_storlets(
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_too_much_is_not_read(proxy: RulesProxy, *, is_declared: bool) -> None:
     body = b"#" * (MAX_BYTES + 1)
-    environ = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)) if is_declared else ""}
-    answer = proxy.call("PUT", environ=environ | ({} if is_declared else {"HTTP_TRANSFER_ENCODING": "chunked"}))
+    environ = {
+        "wsgi.input": io.BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)) if is_declared else "",
+    }
+    answer = proxy.call(
+        "PUT", environ=environ | ({} if is_declared else {"HTTP_TRANSFER_ENCODING": "chunked"})
+    )
     assert answer.status_int == 400
     assert "size.bytes" in answer.body.decode()
 
 
 def test_a_body_that_breaks_off_is_no_upload(proxy: RulesProxy, swift: AccountSwift) -> None:
     with pytest.raises(InputIncomplete):
-        proxy.call("PUT", environ={"wsgi.input": io.BytesIO(ORDINARY), "CONTENT_LENGTH": str(len(ORDINARY) + 1)})
+        proxy.call(
+            "PUT",
+            environ={"wsgi.input": io.BytesIO(ORDINARY), "CONTENT_LENGTH": str(len(ORDINARY) + 1)},
+        )
     assert swift.pointer is None
 
 
-def test_a_body_that_is_not_what_its_etag_says_is_no_upload(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_a_body_that_is_not_what_its_etag_says_is_no_upload(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     with pytest.raises(StorletError) as caught:
         proxy.upload(ORDINARY, {"Etag": "0" * 32})
     assert (caught.value.status, caught.value.code) == (422, "input.etag_mismatch")
@@ -238,7 +271,9 @@ def test_a_body_that_is_not_what_its_etag_says_is_no_upload(proxy: RulesProxy, s
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-def test_rules_are_an_object_of_their_own(proxy: RulesProxy, method: str, headers: dict[str, str], part: str) -> None:
+def test_rules_are_an_object_of_their_own(
+    proxy: RulesProxy, method: str, headers: dict[str, str], part: str
+) -> None:
     with pytest.raises(BadRequest, match=part):
         proxy.call(method, RULES, headers, body=ORDINARY)
 
@@ -298,7 +333,10 @@ def test_a_role_may_be_asked_for_as_well(with_role: RulesProxy, swift: AccountSw
     for method in ("PUT", "POST", "DELETE"):
         with pytest.raises(AccessDenied, match="rules-admin"):
             with_role.call(method, RULES, body=ORDINARY, environ={"REMOTE_USER": OTHER})
-    assert with_role.upload(ORDINARY, environ={"REMOTE_USER": f"{OTHER},test2,Rules-Admin"}).status_int == 201
+    assert (
+        with_role.upload(ORDINARY, environ={"REMOTE_USER": f"{OTHER},test2,Rules-Admin"}).status_int
+        == 201
+    )
 
 
 def test_the_role_alone_is_not_enough(with_role: RulesProxy) -> None:
@@ -371,7 +409,9 @@ def changed(proxy: RulesProxy, swift: AccountSwift) -> str:
     return old
 
 
-def test_a_version_is_restored_with_copy(proxy: RulesProxy, swift: AccountSwift, changed: str) -> None:
+def test_a_version_is_restored_with_copy(
+    proxy: RulesProxy, swift: AccountSwift, changed: str
+) -> None:
     answer = proxy.call("COPY", f"storlet_rules/{changed}", {"Destination": RULES})
     assert (answer.status_int, answer.headers["X-Copied-From"]) == (201, f"storlet_rules/{changed}")
     assert proxy.names() == ["night"]
@@ -380,7 +420,11 @@ def test_a_version_is_restored_with_copy(proxy: RulesProxy, swift: AccountSwift,
 
 
 def test_a_version_is_restored_with_put(proxy: RulesProxy, changed: str) -> None:
-    headers = {"X-Copy-From": f"/storlet_rules/{changed}", "Content-Length": "0", "X-Copy-From-Account": ACCOUNT}
+    headers = {
+        "X-Copy-From": f"/storlet_rules/{changed}",
+        "Content-Length": "0",
+        "X-Copy-From-Account": ACCOUNT,
+    }
     assert proxy.call("PUT", RULES, headers).status_int == 201
     assert proxy.names() == ["night"]
 
@@ -416,10 +460,17 @@ def test_nothing_but_an_own_version_is_copied_to_the_rules(
         proxy.call(method, path, headers)
 
 
-def test_who_may_not_read_a_version_does_not_restore_it(proxy: RulesProxy, swift: AccountSwift, changed: str) -> None:
+def test_who_may_not_read_a_version_does_not_restore_it(
+    proxy: RulesProxy, swift: AccountSwift, changed: str
+) -> None:
     swift.containers["storlet_rules"].write = OTHER
     with pytest.raises(SwiftRefusal):
-        proxy.call("COPY", f"storlet_rules/{changed}", {"Destination": RULES}, environ={"REMOTE_USER": OTHER})
+        proxy.call(
+            "COPY",
+            f"storlet_rules/{changed}",
+            {"Destination": RULES},
+            environ={"REMOTE_USER": OTHER},
+        )
 
 
 @pytest.mark.parametrize(
@@ -458,7 +509,9 @@ def test_no_version_is_deleted_while_it_is_not_known_which_is_in_force(
 # --- removal
 
 
-def test_deleting_the_rules_object_removes_the_rules(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_deleting_the_rules_object_removes_the_rules(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     proxy.upload(MANDATORY)
     version = version_in_force(swift)
     assert proxy.call("DELETE").status_int == 204
@@ -468,7 +521,9 @@ def test_deleting_the_rules_object_removes_the_rules(proxy: RulesProxy, swift: A
     assert proxy.names() == ["closed"]
 
 
-def test_rules_can_be_removed_when_their_object_is_lost(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_rules_can_be_removed_when_their_object_is_lost(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     proxy.upload(MANDATORY)
     swift.containers["storlet_rules"].objects.clear()
     assert proxy.call("DELETE").status_int == 204
@@ -476,7 +531,9 @@ def test_rules_can_be_removed_when_their_object_is_lost(proxy: RulesProxy, swift
     assert proxy.call("DELETE").status_int == 404
 
 
-def test_rules_that_cannot_be_removed_stay_with_their_object(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_rules_that_cannot_be_removed_stay_with_their_object(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     proxy.upload(MANDATORY)
     swift.post_statuses = [503, 204]
     with pytest.raises(BackendFailed, match="stay"):
@@ -555,19 +612,23 @@ def test_a_change_of_which_swift_says_that_it_failed_is_undone(
         proxy.upload(ORDINARY)
     before = swift.pointer or ""
     swift.post_statuses = [503, 204]
-    with pytest.raises(BackendFailed, match="those before stay"):
+    with pytest.raises(BackendFailed, match="the previous rules stay in force"):
         proxy.upload(MANDATORY)
     assert proxy.names() == (["night"] if had_rules else [])
     assert swift.stored.get("rules.yaml") == (ORDINARY if had_rules else None)
     # A replica that took the change must not win over the others.
     assert swift.pointer is not None
-    assert swift.pointer.split()[-1 if not had_rules else 2] > before.split(" ")[2 if had_rules else 0]
+    assert (
+        swift.pointer.split()[-1 if not had_rules else 2] > before.split(" ")[2 if had_rules else 0]
+    )
 
 
-def test_it_is_said_when_nobody_knows_which_rules_are_in_force(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_it_is_said_when_nobody_knows_which_rules_are_in_force(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
     proxy.upload(ORDINARY)
     swift.post_statuses = [503, 503]
-    with pytest.raises(BackendFailed, match="not certain"):
+    with pytest.raises(BackendFailed, match="uncertain"):
         proxy.upload(MANDATORY)
 
 
@@ -594,7 +655,9 @@ def test_of_two_who_change_the_rules_at_a_time_one_is_told_to_wait(
     assert other.upload(ORDINARY).status_int == 201
 
 
-def test_without_memcached_nobody_is_kept_waiting(proxy: RulesProxy, swift: AccountSwift, tmp_path: Path) -> None:
+def test_without_memcached_nobody_is_kept_waiting(
+    proxy: RulesProxy, swift: AccountSwift, tmp_path: Path
+) -> None:
     assert proxy.memcache is not None
     proxy.memcache.is_broken = True
     assert proxy.upload(ORDINARY).status_int == 201
@@ -604,7 +667,9 @@ def test_without_memcached_nobody_is_kept_waiting(proxy: RulesProxy, swift: Acco
 # --- the process that checks
 
 
-def test_a_check_that_takes_too_much_refuses_the_rules(proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_takes_too_much_refuses_the_rules(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for status in (-signal.SIGXCPU, -signal.SIGKILL, 3):
         monkeypatch.setattr(validation, "run_process", lambda *_, status=status: (status, b""))
         answer = proxy.upload(ORDINARY)
@@ -635,7 +700,9 @@ def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
 
 
-def test_a_machine_that_is_too_busy_for_a_check_says_so(proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_too_busy_for_a_check_says_so(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def wait(*_: Any) -> Any:
         raise WaitExpired
 
@@ -645,12 +712,14 @@ def test_a_machine_that_is_too_busy_for_a_check_says_so(proxy: RulesProxy, monke
     monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
     checker = proxy.store._uploads.checker
     for _ in range(2):
-        checker._room.acquire()
-    with pytest.raises(NodeBusy, match="other rules"):
+        checker._slots.acquire()
+    with pytest.raises(NodeBusy, match="too many concurrent checks"):
         proxy.upload(ORDINARY)
 
 
-def test_a_check_that_crashes_is_our_defect(proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_crashes_is_our_defect(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(validation, "run_process", lambda *_: (1, b""))
     with pytest.raises(InternalError):
         proxy.upload(ORDINARY)

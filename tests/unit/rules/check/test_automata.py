@@ -26,14 +26,19 @@ def find(*languages: Language, universe: Universe = ANY_STRING, steps: int = 100
 
 
 def passes(test: Test, text: str) -> bool | None:
-    return naive.test_holds(test, Facts("GET", "c", text, stored=ObjectFacts(), holder=ContainerFacts()))
+    return naive.test_holds(
+        test, Facts("GET", "c", text, stored=ObjectFacts(), holder=ContainerFacts())
+    )
 
 
 @pytest.mark.parametrize(
     ("languages", "expected"),
     [
         ([automata.prefix("ab"), automata.suffix("bc")], "abc"),
-        ([automata.prefix("ab"), automata.suffix("bc"), automata.words(["abc"]).complement()], "abbc"),
+        (
+            [automata.prefix("ab"), automata.suffix("bc"), automata.words(["abc"]).complement()],
+            "abbc",
+        ),
         ([automata.prefix("a"), automata.prefix("b")], None),
         ([automata.prefix("a"), automata.prefix("ab").complement(), automata.suffix("b")], "aab"),
         ([automata.words(["x", "yy"]), automata.words(["yy", "z"])], "yy"),
@@ -45,7 +50,9 @@ def passes(test: Test, text: str) -> bool | None:
         ([automata.pattern([()])], None),
     ],
 )
-def test_the_shortest_string_of_an_intersection(languages: list[Language], expected: str | None) -> None:
+def test_the_shortest_string_of_an_intersection(
+    languages: list[Language], expected: str | None
+) -> None:
     assert find(*languages) == expected
 
 
@@ -68,14 +75,21 @@ def test_the_only_character_that_is_left_is_found() -> None:
 
 
 def test_ranges_merge_and_turn_round() -> None:
-    assert automata.ranges([("c", "d"), ("a", "b"), ("x", "y"), ("z", "a")]) == ((97, 100), (120, 121))
+    assert automata.ranges([("c", "d"), ("a", "b"), ("x", "y"), ("z", "a")]) == (
+        (97, 100),
+        (120, 121),
+    )
     assert automata.ranges([("\0", "y"), ("{", "\U0010ffff")], is_negated=True) == ((122, 122),)
     assert automata.ranges([], is_negated=True) == EVERY
 
 
 def test_thousands_of_words_ruled_out_cost_little() -> None:
     ruled_out = [f"object-{number}" for number in range(5000)]
-    found = find(automata.prefix("object-"), *(automata.words([each]).complement() for each in ruled_out), steps=20_000)
+    found = find(
+        automata.prefix("object-"),
+        *(automata.words([each]).complement() for each in ruled_out),
+        steps=20_000,
+    )
     assert found == "object-"
 
 
@@ -93,12 +107,16 @@ def test_a_walk_that_is_too_long_is_not_decided() -> None:
 def test_what_is_found_passes_every_test_and_nothing_shorter_does(
     literals: list[tuple[Test, bool]], is_never_empty: bool
 ) -> None:
-    languages = [language(test).complement() if is_negated else language(test) for test, is_negated in literals]
+    languages = [
+        language(test).complement() if is_negated else language(test)
+        for test, is_negated in literals
+    ]
     universe = Universe(is_never_empty=is_never_empty)
     passing = [
         text
         for text in ALL_SHORT
-        if universe.contains(text) and all(passes(test, text) is not is_negated for test, is_negated in literals)
+        if universe.contains(text)
+        and all(passes(test, text) is not is_negated for test, is_negated in literals)
     ]
     found = find(*languages, universe=universe)
     if found is None:

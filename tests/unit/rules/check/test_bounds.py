@@ -36,7 +36,10 @@ def literals(*tests: Test) -> Iterator[domains.Literal]:
 
 def test_a_long_list_of_networks_is_checked() -> None:
     networks = ", ".join(f"10.{high}.{low}.1" for high in range(40) for low in range(256))
-    rules = rules_of(f"when: {{client-address: [{networks}]}}, deny: x", "when: {client-address: 10.39.0.1}, deny: x")
+    rules = rules_of(
+        f"when: {{client-address: [{networks}]}}, deny: x",
+        "when: {client-address: 10.39.0.1}, deny: x",
+    )
     (finding,) = check(rules, None)
     assert finding.code == "rule.never-matches"
 
@@ -45,7 +48,10 @@ def test_many_short_windows_are_checked() -> None:
     windows = tuple((minute, minute) for minute in range(0, WEEK, 2))
     rest = tuple((minute, minute) for minute in range(1, WEEK, 2))
     budget = Budget(10_000)
-    both = [domains.Literal(Test("time", Operator.WITHIN, each), is_negated=True) for each in (windows, rest)]
+    both = [
+        domains.Literal(Test("time", Operator.WITHIN, each), is_negated=True)
+        for each in (windows, rest)
+    ]
     assert domains.solve(("time", None), both, budget).is_empty
     assert budget.left < 10_000 - WEEK // 8
 
@@ -57,14 +63,19 @@ def test_globs_that_are_tried_on_one_another_cost() -> None:
 
 
 def test_long_words_that_are_tried_on_globs_cost() -> None:
-    words = Test("object", Operator.ONE_OF, frozenset("a" * 200 + str(number) for number in range(300)))
+    words = Test(
+        "object", Operator.ONE_OF, frozenset("a" * 200 + str(number) for number in range(300))
+    )
     tests = [Test("object", Operator.GLOB, "a*" + "?" * length) for length in range(50)]
     with pytest.raises(UndecidedError):
         domains.solve(("object", None), literals(words, *tests), Budget(20_000))
 
 
 def test_roles_that_are_taken_off_one_another_cost() -> None:
-    tests = [Test("roles", Operator.HAS, frozenset(f"r{role}" for role in range(1000))) for _ in range(10)]
+    tests = [
+        Test("roles", Operator.HAS, frozenset(f"r{role}" for role in range(1000)))
+        for _ in range(10)
+    ]
     budget = Budget(10_000)
     assert not domains.solve(("roles", None), map(domains.Literal, tests), budget).is_empty
     assert budget.left < 10_000 - 1000
@@ -96,7 +107,10 @@ def test_paths_on_the_way_to_a_circle_cost() -> None:
             for number in range(width)
         )
     )
-    storlets = {f"s{layer}": StorletFacts(f"s{layer}", output_type=f"t/{layer + 1}") for layer in range(layers)}
+    storlets = {
+        f"s{layer}": StorletFacts(f"s{layer}", output_type=f"t/{layer + 1}")
+        for layer in range(layers)
+    }
     circles = CycleCheck(Questions(rules, total_steps=20_000), storlets, range(layers * width))
     with pytest.raises(UndecidedError):
         list(circles.findings())
@@ -114,14 +128,21 @@ def test_plain_text_between_stars_counts_too() -> None:
 
 def test_as_many_globs_as_there_may_be_rules_are_fine_when_they_are_short() -> None:
     """The worst that is let in: each of these is looked for at every place of a long row of the letter a."""
-    rules = [f"  - {{name: r{number}, when: {{object: {{glob: '*aabaa*'}}}}, deny: x}}" for number in range(MAX_RULES)]
+    rules = [
+        f"  - {{name: r{number}, when: {{object: {{glob: '*aabaa*'}}}}, deny: x}}"
+        for number in range(MAX_RULES)
+    ]
     assert parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[0] is not None
     rules[-1] = rules[-1].replace("aabaa", "aabaaaa")
-    assert [each.code for each in parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[1]] == ["size.globs"]
+    assert [each.code for each in parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[1]] == [
+        "size.globs"
+    ]
 
 
 def test_long_words_are_not_repeated_in_full() -> None:
     long, key = "9" * 10_000, "b" * 500
-    _, findings = parse(f"version: 1\nrules: [{{name: {long}, {key}: &{'a' * 10_000} 1, {key}: 2}}]\n")
+    _, findings = parse(
+        f"version: 1\nrules: [{{name: {long}, {key}: &{'a' * 10_000} 1, {key}: 2}}]\n"
+    )
     assert {"syntax.unsupported", "key.duplicate", "value.type"} <= {each.code for each in findings}
     assert all(len(each.text) + len(each.help) < 500 for each in findings)

@@ -31,7 +31,9 @@ def rules_of(*texts: str) -> RuleSet:
     return rules
 
 
-def found(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> list[tuple[str, Severity]]:
+def found(
+    *texts: str, storlets: Mapping[str, StorletFacts] | None = None
+) -> list[tuple[str, Severity]]:
     return [(each.code, each.severity) for each in check(rules_of(*texts), storlets)]
 
 
@@ -42,33 +44,57 @@ def only(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> Fin
 
 def decider(finding: Finding, *texts: str) -> str | None:
     facts = read_words(shlex.split(finding.example))
-    decision = engine.compile(rules_of(*texts)).decide(facts, facts.asks_for_storlet)
+    decision = engine.compile(rules_of(*texts)).decide(facts, facts.requests_storlet)
     assert isinstance(decision, engine.Decision)
     return decision.rule.name if decision.rule else None
 
 
-# --- rules that never match -------------------------------------------------------------------------------------------
+# --- rules that never match -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [
         ("allow: true", "when: {container: a}, allow: true"),
-        ("when: {object: {suffix: .csv}}, allow: true", "when: {object: {glob: 'x*.csv'}}, allow: true"),
-        ("when: {container: [a, b]}, allow: true", "when: {container: b, method: GET}, allow: true"),
-        ("when: {container: {glob: 'patients-*'}}, allow: true", "when: {container: {prefix: patients-x}}, deny: x"),
-        ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1M, at-most: 2M}}, deny: x"),
-        ("when: {client-address: 10.0.0.0/8}, deny: x", "when: {client-address: [10.1.0.0/16, 10.7.1.2]}, deny: x"),
+        (
+            "when: {object: {suffix: .csv}}, allow: true",
+            "when: {object: {glob: 'x*.csv'}}, allow: true",
+        ),
+        (
+            "when: {container: [a, b]}, allow: true",
+            "when: {container: b, method: GET}, allow: true",
+        ),
+        (
+            "when: {container: {glob: 'patients-*'}}, allow: true",
+            "when: {container: {prefix: patients-x}}, deny: x",
+        ),
+        (
+            "when: {size: {at-least: 1K}}, deny: x",
+            "when: {size: {at-least: 1M, at-most: 2M}}, deny: x",
+        ),
+        (
+            "when: {client-address: 10.0.0.0/8}, deny: x",
+            "when: {client-address: [10.1.0.0/16, 10.7.1.2]}, deny: x",
+        ),
         (
             "when: {time: {days: [sat, sun]}}, deny: x",
             "when: {time: {days: [sat], from: '10:00', to: '12:00'}}, deny: x",
         ),
         ("when: {roles: [a, b]}, deny: x", "when: {roles: a, user: bob}, deny: x"),
         ("when: {roles: [Doctor]}, deny: x", "when: {roles: DOCTOR}, deny: x"),
-        ("when: {not: {content-type: text/csv}}, deny: x", "when: {content-type: {prefix: image/}}, deny: x"),
+        (
+            "when: {not: {content-type: text/csv}}, deny: x",
+            "when: {content-type: {prefix: image/}}, deny: x",
+        ),
         ("when: {user: {present: true}}, allow: true", "when: {user: {glob: '?*'}}, allow: true"),
-        ("when: {any: [{container: a}, {user: bob}]}, deny: x", "when: {user: [bob], object: x}, deny: x"),
-        ("when: {object: {glob: '*[0-9].log'}}, deny: x", "when: {object: {glob: '*/[3-7].log'}}, deny: x"),
+        (
+            "when: {any: [{container: a}, {user: bob}]}, deny: x",
+            "when: {user: [bob], object: x}, deny: x",
+        ),
+        (
+            "when: {object: {glob: '*[0-9].log'}}, deny: x",
+            "when: {object: {glob: '*/[3-7].log'}}, deny: x",
+        ),
     ],
 )
 def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
@@ -83,12 +109,18 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
     ("earlier", "later"),
     [
         ("when: {container: a}, allow: true", "allow: true"),
-        ("when: {object: {suffix: .csv}}, allow: true", "when: {object: {glob: '*.csv*'}}, allow: true"),
+        (
+            "when: {object: {suffix: .csv}}, allow: true",
+            "when: {object: {glob: '*.csv*'}}, allow: true",
+        ),
         ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
         # Who has no name is not the allow's: a missing value never opens.
         ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
         ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
-        ("when: {time: {days: [mon]}}, deny: x", "when: {time: {days: [mon], from: '23:00', to: '01:00'}}, deny: x"),
+        (
+            "when: {time: {days: [mon]}}, deny: x",
+            "when: {time: {days: [mon], from: '23:00', to: '01:00'}}, deny: x",
+        ),
     ],
 )
 def test_an_earlier_rule_that_leaves_something_over_is_no_fault(earlier: str, later: str) -> None:
@@ -109,13 +141,24 @@ def test_rules_that_cover_only_together_are_all_named() -> None:
 
 def test_rules_that_are_not_needed_for_a_cover_are_not_named() -> None:
     smaller, larger = "when: {container: a}, deny: x", "when: {container: [a, b]}, deny: x"
-    assert "rule r1 before it decides" in only(smaller, larger, "when: {container: [a, b]}, allow: true").text
-    finding = only(smaller, larger, "when: {container: c}, deny: x", "when: {container: [a, b, c]}, allow: true")
+    assert (
+        "rule r1 before it decides"
+        in only(smaller, larger, "when: {container: [a, b]}, allow: true").text
+    )
+    finding = only(
+        smaller,
+        larger,
+        "when: {container: c}, deny: x",
+        "when: {container: [a, b, c]}, allow: true",
+    )
     assert "rules r1, r2 before it decide" in finding.text
 
 
 def test_the_days_of_a_week_cover_a_rule_without_a_time() -> None:
-    week = ["when: {time: {days: [mon, tue, wed, thu, fri]}}, deny: x", "when: {time: {days: [sat, sun]}}, deny: x"]
+    week = [
+        "when: {time: {days: [mon, tue, wed, thu, fri]}}, deny: x",
+        "when: {time: {days: [sat, sun]}}, deny: x",
+    ]
     assert found(*week, "deny: x") == [("rule.never-matches", ERROR)]
 
 
@@ -123,7 +166,10 @@ def test_the_days_of_a_week_cover_a_rule_without_a_time() -> None:
     ("when", "words"),
     [
         ("{object: {prefix: a, suffix: b, exact: ab c}}", "object: suffix 'b'; object: 'ab c'"),
-        ("{size: {at-least: 2K, at-most: 1K}, user: bob}", "size: at least 2048; size: at most 1024"),
+        (
+            "{size: {at-least: 2K, at-most: 1K}, user: bob}",
+            "size: at least 2048; size: at most 1024",
+        ),
         ("{anonymous: true, object: x, roles: admin}", "anonymous: true; roles: one of 'admin'"),
         (
             "{container: a, not: {any: [{container: a}, {user: bob}]}}",
@@ -132,10 +178,12 @@ def test_the_days_of_a_week_cover_a_rule_without_a_time() -> None:
         ("{method: GET, all: [{object: x}, {method: PUT}]}", "method: 'GET'; method: 'PUT'"),
     ],
 )
-def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(when: str, words: str) -> None:
+def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(
+    when: str, words: str
+) -> None:
     finding = only(f"when: {when}, deny: x")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
-    assert f"{words} exclude one another" in finding.text
+    assert f"{words} contradict each other" in finding.text
     assert decider(finding, f"when: {when}, deny: x") is None
 
 
@@ -145,7 +193,7 @@ def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
     ]
 
 
-# --- mandatory rules --------------------------------------------------------------------------------------------------
+# --- mandatory rules ------------------------------------------------------------------------------
 
 _MANDATORY = "when: {container: {prefix: patients-}}, mandatory: true, run: anything.py"
 
@@ -159,7 +207,11 @@ def test_a_mandatory_rule_behind_an_allow_is_useless() -> None:
 def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
     texts = ["when: {roles: doctor, method: GET}, allow: true", _MANDATORY]
     finding = only(*texts)
-    assert (finding.code, finding.severity, finding.place.line) == ("mandatory.allowed-past", WARNING, 4)
+    assert (finding.code, finding.severity, finding.place.line) == (
+        "mandatory.allowed-past",
+        WARNING,
+        4,
+    )
     assert decider(finding, *texts) == "r0"
     assert decider(finding, _MANDATORY) == "r0"
 
@@ -177,7 +229,11 @@ def test_a_mandatory_rule_that_only_clients_with_a_storlet_come_to() -> None:
     """It may be meant: what the rules run is run, and nothing else is."""
     texts = ["when: {container: {prefix: p}}, run: anything.py", _MANDATORY]
     finding = only(*texts)
-    assert (finding.code, finding.severity, finding.place.line) == ("rule.only-when-asked", WARNING, 4)
+    assert (finding.code, finding.severity, finding.place.line) == (
+        "rule.only-when-asked",
+        WARNING,
+        4,
+    )
     assert "rule r0 before it decides every other request" in finding.text
     assert decider(finding, *texts) == "r0"
 
@@ -189,7 +245,11 @@ def test_an_allow_behind_an_ordinary_rule_lets_only_clients_with_a_storlet_past(
         _MANDATORY,
     ]
     findings = check(rules_of(*texts), None)
-    assert [each.code for each in findings] == ["rule.only-when-asked", "mandatory.allowed-past", "mandatory.preceded"]
+    assert [each.code for each in findings] == [
+        "rule.only-when-asked",
+        "mandatory.allowed-past",
+        "mandatory.preceded",
+    ]
     assert [decider(each, *texts) for each in findings] == ["r0", "r1", "r0"]
     assert ["x-run-storlet" in each.example for each in findings] == [False, True, False]
 
@@ -203,7 +263,10 @@ def test_a_rule_that_is_also_about_clients_with_a_storlet_may_match_only_these()
 
 
 def test_a_read_that_another_rule_decides_anyway_is_not_got_past() -> None:
-    texts = ["when: {method: GET}, allow: true", "when: {container: a, not: {method: COPY}}, mandatory: true, deny: x"]
+    texts = [
+        "when: {method: GET}, allow: true",
+        "when: {container: a, not: {method: COPY}}, mandatory: true, deny: x",
+    ]
     assert [each.code for each in check(rules_of(*texts), None)] == ["mandatory.allowed-past"]
 
 
@@ -212,15 +275,23 @@ def test_an_ordinary_rule_about_clients_with_a_storlet_never_holds() -> None:
     assert (finding.code, finding.severity) == ("rule.never-holds", ERROR)
     assert "header.x-run-storlet: no value" in finding.text
     assert found("when: {header: {x-run-storlet: mine.py}}, mandatory: true, deny: x") == []
-    assert found("deny: y", "when: {header: {x-run-storlet: mine.py}}, mandatory: true, deny: x") == []
+    assert (
+        found("deny: y", "when: {header: {x-run-storlet: mine.py}}, mandatory: true, deny: x") == []
+    )
 
 
 @pytest.mark.parametrize("method", ["HEAD", "COPY"])
 @pytest.mark.parametrize("action", ["run: anything.py", "deny: x"])
-def test_a_mandatory_rule_that_leaves_a_read_out_by_name_is_a_warning(method: str, action: str) -> None:
+def test_a_mandatory_rule_that_leaves_a_read_out_by_name_is_a_warning(
+    method: str, action: str
+) -> None:
     texts = [f"when: {{container: a, not: {{method: {method}}}}}, mandatory: true, {action}"]
     finding = only(*texts)
-    assert (finding.code, finding.severity, finding.place.line) == ("mandatory.read-past", WARNING, 3)
+    assert (finding.code, finding.severity, finding.place.line) == (
+        "mandatory.read-past",
+        WARNING,
+        3,
+    )
     assert finding.example.startswith(f"method={method} container=a object=")
     assert decider(finding, *texts) is None
 
@@ -232,7 +303,9 @@ def test_a_mandatory_rule_that_leaves_a_read_out_by_name_is_a_warning(method: st
         ["when: {container: a, method: [GET, HEAD]}, mandatory: true, deny: x"],
         ["when: {container: a, not: {method: [PUT, POST]}}, mandatory: true, deny: x"],
         ["when: {container: a, not: {method: [GET, HEAD, COPY]}}, mandatory: true, deny: x"],
-        ["when: {container: a, object: {present: false}, not: {method: HEAD}}, mandatory: true, deny: x"],
+        [
+            "when: {container: a, object: {present: false}, not: {method: HEAD}}, mandatory: true, deny: x"
+        ],
         [
             "when: {container: a, not: {method: COPY}}, mandatory: true, run: anything.py",
             "when: {container: {prefix: a}, method: COPY}, mandatory: true, deny: x",
@@ -268,7 +341,7 @@ def test_several_that_allow_are_named_in_one_finding() -> None:
     assert "rules r0, r1 before it allow" in finding.text
 
 
-# --- what is run ------------------------------------------------------------------------------------------------------
+# --- what is run ----------------------------------------------------------------------------------
 
 
 def test_without_storlets_what_is_run_is_not_checked() -> None:
@@ -285,23 +358,34 @@ def test_a_storlet_that_does_not_exist() -> None:
 
 
 def test_a_pipeline_whose_types_do_not_fit() -> None:
-    finding = only("when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS)
+    finding = only(
+        "when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS
+    )
     assert (finding.code, finding.severity) == ("pipeline.type", ERROR)
-    assert "gzip.jar gives application/gzip, but thumbnail.py after it takes image/*" in finding.text
-    assert found("when: {content-type: text/csv}, run: [gzip.jar, gunzip.jar, anything.py]", storlets=STORLETS) == []
+    assert (
+        "gzip.jar outputs application/gzip, but the next storlet, thumbnail.py, accepts only image/*"
+        in finding.text
+    )
+    assert (
+        found(
+            "when: {content-type: text/csv}, run: [gzip.jar, gunzip.jar, anything.py]",
+            storlets=STORLETS,
+        )
+        == []
+    )
 
 
 def test_what_is_undone_on_read_has_to_fit_too() -> None:
-    rule = "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
+    rule = (
+        "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
+    )
     assert found(rule % "gunzip.jar", storlets=STORLETS) == []
     assert found(rule % "thumbnail.py", storlets=STORLETS) == [("pipeline.type", ERROR)]
     assert found(rule % "nowhere.py", storlets=STORLETS) == [("storlet.missing", ERROR)]
 
 
 def test_undoing_for_nobody_never_holds() -> None:
-    rule = (
-        "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
-    )
+    rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
     assert found(rule) == [("rule.never-holds", ERROR)]
 
 
@@ -309,7 +393,10 @@ def test_undoing_on_read_what_is_no_read_never_holds() -> None:
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {method: %s}}"
     finding = only(rule % "PUT")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
-    assert "r0 (on read) can never hold: method: one of 'COPY', 'GET', 'HEAD'; method: 'PUT'" in finding.text
+    assert (
+        "r0 (on read) can never hold: method: one of 'COPY', 'GET', 'HEAD'; method: 'PUT'"
+        in finding.text
+    )
     assert found(rule % "[PUT, GET]") == []
 
 
@@ -319,8 +406,13 @@ def test_objects_that_the_first_storlet_does_not_take() -> None:
     assert "content-type=text/plain" in finding.example
     finding = only("when: {content-type: text/csv}, run: thumbnail.py", storlets=STORLETS)
     assert (finding.code, finding.severity) == ("pipeline.input", ERROR)
-    assert found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
-    everything = {"t": StorletFacts("t", input_types=("*/*",)), "u": StorletFacts("u", input_types=("*",))}
+    assert (
+        found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
+    )
+    everything = {
+        "t": StorletFacts("t", input_types=("*/*",)),
+        "u": StorletFacts("u", input_types=("*",)),
+    }
     assert found("when: {container: a}, run: t", "run: u", storlets=everything) == []
 
 
@@ -334,7 +426,9 @@ def test_objects_that_the_first_storlet_does_not_take() -> None:
          "any: [{content-type: {prefix: image/}}, {content-type: {prefix: text/}}, {content-type: a/b}]"),
     ],
 )  # fmt: skip
-def test_what_is_advised_for_objects_that_are_not_taken_mends_it(takes: tuple[str, ...], advised: str) -> None:
+def test_what_is_advised_for_objects_that_are_not_taken_mends_it(
+    takes: tuple[str, ...], advised: str
+) -> None:
     storlets = {"t": StorletFacts("t", input_types=takes)}
     finding = only("when: {container: a}, run: t", storlets=storlets)
     assert finding.help.endswith(f": {advised}")
@@ -342,27 +436,39 @@ def test_what_is_advised_for_objects_that_are_not_taken_mends_it(takes: tuple[st
 
 
 def test_callers_that_may_not_run_the_storlet() -> None:
-    readers = Any((Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root")))
+    readers = Any(
+        (Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root"))
+    )
     closed = {"t": StorletFacts("t", may_run=readers)}
     finding = only("when: {container: a}, run: t", storlets=closed)
     assert (finding.code, finding.severity) == ("storlet.access", WARNING)
     finding = only("when: {anonymous: true}, run: t", storlets=closed)
-    assert (finding.code, finding.severity, "anonymous=true" in finding.example) == ("storlet.access", ERROR, True)
+    assert (finding.code, finding.severity, "anonymous=true" in finding.example) == (
+        "storlet.access",
+        ERROR,
+        True,
+    )
     assert found("when: {roles: reader}, run: t", storlets=closed) == []
-    assert found("when: {container: a}, run: t", storlets={"t": StorletFacts("t", may_run=All())}) == []
+    assert (
+        found("when: {container: a}, run: t", storlets={"t": StorletFacts("t", may_run=All())})
+        == []
+    )
     nobody = {"t": StorletFacts("t", may_run=Not(All()))}
     assert found("when: {container: a}, run: t", storlets=nobody) == [("storlet.access", ERROR)]
 
 
 def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
-    storlets = {"gzip.jar": GZIP, "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a"))}
+    storlets = {
+        "gzip.jar": GZIP,
+        "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a")),
+    }
     rule = "when: {method: PUT, content-type: text/a}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: %s}}"
     assert found(rule % "a", storlets=storlets) == []
     assert found(rule % "[a, b]", storlets=storlets) == [("storlet.access", WARNING)]
     assert found(rule % "b", storlets=storlets) == [("storlet.access", ERROR)]
 
 
-# --- circles ----------------------------------------------------------------------------------------------------------
+# --- circles --------------------------------------------------------------------------------------
 
 
 def test_rules_that_undo_one_another() -> None:
@@ -373,7 +479,8 @@ def test_rules_that_undo_one_another() -> None:
     )
     assert (finding.code, finding.severity) == ("rules.undo-one-another", WARNING)
     assert (
-        "r0 makes application/gzip of text/plain (COPY); r1 makes text/plain of application/gzip (COPY)" in finding.text
+        "r0 converts text/plain to application/gzip (COPY); r1 converts application/gzip to text/plain (COPY)"
+        in finding.text
     )
     assert finding.example == "method=COPY container=logs object=object content-type=text/plain"
 
@@ -382,7 +489,10 @@ def test_rules_that_undo_one_another() -> None:
     ("one", "other"),
     [
         ("container: a, method: PUT", "container: b, method: PUT"),  # different containers
-        ("container: a, method: PUT", "container: a, method: GET"),  # undone on the way out, as it should be
+        (
+            "container: a, method: PUT",
+            "container: a, method: GET",
+        ),  # undone on the way out, as it should be
         ("container: a, method: PUT, user: x", "container: a, method: PUT, user: y"),
     ],
 )
@@ -405,12 +515,19 @@ def test_a_rule_in_between_that_takes_the_request_opens_the_circle() -> None:
 
 
 def test_a_circle_of_three() -> None:
-    storlets = {f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}") for number in range(3)}
+    storlets = {
+        f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}")
+        for number in range(3)
+    }
     finding = only(
-        *(f"when: {{method: PUT, content-type: x/{number}}}, run: s{number}" for number in range(3)), storlets=storlets
+        *(
+            f"when: {{method: PUT, content-type: x/{number}}}, run: s{number}"
+            for number in range(3)
+        ),
+        storlets=storlets,
     )
     assert (finding.code, finding.severity) == ("rules.cycle", WARNING)
-    assert "rules r0, r1, r2 trigger one another in a circle" in finding.text
+    assert "rules r0, r1, r2 trigger each other in a cycle" in finding.text
     assert finding.example == "method=PUT container=container object=object content-type=x/0"
 
 
@@ -431,10 +548,13 @@ def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
         "when: {method: COPY, content-type: x/0}, run: s2",
         storlets={name: StorletFacts(name, output_type=output) for name, output in outputs.items()},
     )
-    assert (finding.code, "rules r0 and r1 undo" in finding.text) == ("rules.undo-one-another", True)
+    assert (finding.code, "rules r0 and r1 undo" in finding.text) == (
+        "rules.undo-one-another",
+        True,
+    )
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
@@ -457,7 +577,11 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
 
 def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
     """Content types are read in lower case; that this one has any, the solver does not know, and must not say that it matches."""
-    odd = Rule("odd", Test("content-type", Operator.EXACT, "\N{LATIN CAPITAL LETTER E WITH ACUTE}"), Deny("x"))
+    odd = Rule(
+        "odd",
+        Test("content-type", Operator.EXACT, "\N{LATIN CAPITAL LETTER E WITH ACUTE}"),
+        Deny("x"),
+    )
     assert [each.code for each in check(RuleSet((odd,)), None)] == ["check.undecided"]
 
 

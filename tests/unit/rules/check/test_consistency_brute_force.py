@@ -44,7 +44,9 @@ def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
         condition = draw(world.conditions)
         if not is_mandatory and not isinstance(action, Deny):
             condition = cautious(condition)  # as the parser does
-        rules.append(Rule(f"r{number}", condition, action, is_mandatory, place=Place(number + 1, 1)))
+        rules.append(
+            Rule(f"r{number}", condition, action, is_mandatory, place=Place(number + 1, 1))
+        )
     return RuleSet(tuple(rules))
 
 
@@ -60,7 +62,9 @@ class Count:
         self.rules = rules
         self.requests = asking(requests)
         self.met = [set(self.names_met(facts)) for facts in self.requests]
-        self.deciders = [next((rule for rule in rules if rule.name in met), None) for met in self.met]
+        self.deciders = [
+            next((rule for rule in rules if rule.name in met), None) for met in self.met
+        ]
 
     def names_met(self, facts: Facts) -> Iterator[str]:
         for rule in self.rules:
@@ -94,7 +98,11 @@ class Count:
     def is_read_past(self, rule: Rule) -> bool:
         """It decides a GET of an object, and the same request by HEAD or COPY goes to no mandatory rule, not to it either."""
         for facts, decider in zip(self.requests, self.deciders, strict=True):
-            for method in ("HEAD", "COPY") if decider is rule and facts.method == "GET" and facts.object else ():
+            for method in (
+                ("HEAD", "COPY")
+                if decider is rule and facts.method == "GET" and facts.object
+                else ()
+            ):
                 other = replace(facts, method=method)
                 found = naive.first_match(self.rules, other, explicit=bool(facts.headers))
                 is_covered = isinstance(found, Rule) and found.is_mandatory
@@ -127,7 +135,10 @@ class Count:
 def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tuple[str, str]]:
     """Rule and code; a mandatory rule behind an ``allow`` never matches either."""
     return {
-        (rules.rules[each.place.line - 1].name, each.code.replace("mandatory.useless", "rule.never-matches"))
+        (
+            rules.rules[each.place.line - 1].name,
+            each.code.replace("mandatory.useless", "rule.never-matches"),
+        )
         for each in findings
         if each.code.startswith(tuple(codes.split()))
     }
@@ -140,7 +151,9 @@ def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) 
     rules = data.draw(rule_sets(world))
     findings = check(rules, None)
     assert not [each for each in findings if each.code == "check.undecided"]
-    assert reported(rules, findings, "rule. mandatory.") == set(Count(rules.rules, world.requests).findings())
+    assert reported(rules, findings, "rule. mandatory.") == set(
+        Count(rules.rules, world.requests).findings()
+    )
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
@@ -153,7 +166,7 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
         if finding.code == "rule.never-holds" and not finding.example:
             continue  # nothing at all is left of its condition
         facts = read_words(shlex.split(finding.example))
-        decider = naive.first_match(rules.rules, facts, explicit=facts.asks_for_storlet)
+        decider = naive.first_match(rules.rules, facts, explicit=facts.requests_storlet)
         assert isinstance(decider, Rule | None)
         match finding.code:
             case "rule.never-holds":
@@ -162,13 +175,13 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
                 assert not naive.holds(rule.condition, facts)
                 assert not (decider and decider.is_mandatory)
                 get = replace(facts, method="GET")
-                assert naive.first_match(rules.rules, get, explicit=facts.asks_for_storlet) is rule
+                assert naive.first_match(rules.rules, get, explicit=facts.requests_storlet) is rule
             case code if code.startswith(("rule.", "mandatory.")):
                 assert naive.holds(rule.condition, facts)
                 assert decider is not rule
                 assert decider is not None
                 if code in {"rule.only-when-asked", "mandatory.preceded"}:
-                    assert not facts.asks_for_storlet
+                    assert not facts.requests_storlet
             case "pipeline.input" | "storlet.access":
                 assert decider is rule
             case "rules.undo-one-another" | "rules.cycle":
@@ -188,9 +201,16 @@ def test_what_a_storlet_does_not_take(data: st.DataObject) -> None:
             if decider is rule and isinstance(facts.stored, ObjectFacts)
         ]
         accepted = _accepted(rule)
-        wrong = {each for each in own if each is not None and accepted is not None and not each.startswith(accepted)}
+        wrong = {
+            each
+            for each in own
+            if each is not None and accepted is not None and not each.startswith(accepted)
+        }
         if wrong:
-            is_possible = any(each is not None and accepted is not None and each.startswith(accepted) for each in own)
+            is_possible = any(
+                each is not None and accepted is not None and each.startswith(accepted)
+                for each in own
+            )
             expected.add((rule.name, Severity.WARNING if is_possible else Severity.ERROR))
     found = {
         (rules.rules[each.place.line - 1].name, each.severity)
@@ -216,13 +236,19 @@ def _pairs_by_counting(rules: Sequence[Rule]) -> set[tuple[str, str]]:
             str(facts.holder),
         ): facts
         for facts in LOOKED_UP_WORLD.requests
-        if facts.object is not None and isinstance(facts.stored, ObjectFacts) and not isinstance(facts.holder, str)
+        if facts.object is not None
+        and isinstance(facts.stored, ObjectFacts)
+        and not isinstance(facts.holder, str)
     }.values()
-    running = [rule for rule in rules if isinstance(rule.action, Run) and _looks_at_type(rule.condition)]
+    running = [
+        rule for rule in rules if isinstance(rule.action, Run) and _looks_at_type(rule.condition)
+    ]
     found = set()
     for one, other in itertools.combinations(running, 2):
         for facts in shared:
-            if _decides(rules, one, facts, _output(other)) and _decides(rules, other, facts, _output(one)):
+            if _decides(rules, one, facts, _output(other)) and _decides(
+                rules, other, facts, _output(one)
+            ):
                 found.add((one.name, other.name))
                 break
     return found
@@ -233,12 +259,17 @@ def _decides(rules: Sequence[Rule], rule: Rule, facts: Facts, content_type: str 
         return False
     stored = replace(facts.stored, content_type=content_type)
     return any(
-        naive.first_match(rules, replace(facts, method=method, stored=stored)) is rule for method in ("PUT", "COPY")
+        naive.first_match(rules, replace(facts, method=method, stored=stored)) is rule
+        for method in ("PUT", "COPY")
     )
 
 
 def _output(rule: Rule) -> str | None:
-    return STORLETS[rule.action.steps[-1].storlet].output_type if isinstance(rule.action, Run) else None
+    return (
+        STORLETS[rule.action.steps[-1].storlet].output_type
+        if isinstance(rule.action, Run)
+        else None
+    )
 
 
 def _looks_at_type(condition: Condition) -> bool:

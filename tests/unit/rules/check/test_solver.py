@@ -50,7 +50,15 @@ def size(operator: Operator, operand: int) -> Test:
         [exact("content-type", " x")],
         [Test("content-type", Operator.SUFFIX, " ")],
         [exact("method", "GET"), Test("method", Operator.ONE_OF, frozenset({"PUT", "HEAD"}))],
-        [Not(Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "PUT", "POST", "COPY", "DELETE"})))],
+        [
+            Not(
+                Test(
+                    "method",
+                    Operator.ONE_OF,
+                    frozenset({"GET", "HEAD", "PUT", "POST", "COPY", "DELETE"}),
+                )
+            )
+        ],
         [size(Operator.AT_LEAST, 10), size(Operator.AT_MOST, 9)],
         [exact("metadata", "x", "k"), Not(exact("metadata", "x", "k"))],
         [flag("anonymous"), flag("signed")],
@@ -64,7 +72,10 @@ def size(operator: Operator, operand: int) -> Test:
         [Test("client-address", Operator.WITHIN, (ipaddress.ip_network("::ffff:0:0/96"),))],
         [Any(())],
         [Not(All())],
-        [Test("roles", Operator.HAS, frozenset({"a"})), Not(Test("roles", Operator.HAS, frozenset({"a", "b"})))],
+        [
+            Test("roles", Operator.HAS, frozenset({"a"})),
+            Not(Test("roles", Operator.HAS, frozenset({"a", "b"}))),
+        ],
         [missing("roles"), Test("roles", Operator.HAS, frozenset({"a"}))],
         [flag("anonymous"), Not(missing("roles"))],
         [Test("object", Operator.GLOB, "*.csv"), Not(Test("object", Operator.SUFFIX, "csv"))],
@@ -83,14 +94,20 @@ def test_no_request_meets_these(conditions: list[Condition]) -> None:
         [missing("container"), exact("header", "x", "x-purpose")],
         [Not(exact("container", "container")), Not(exact("object", "object"))],
         [flag("signed"), Test("roles", Operator.HAS, frozenset({"a"}))],
-        [Not(missing("roles")), Not(Test("roles", Operator.HAS, frozenset({"member", "member-2"})))],
+        [
+            Not(missing("roles")),
+            Not(Test("roles", Operator.HAS, frozenset({"member", "member-2"}))),
+        ],
         [
             missing("roles"),
             Not(Test("roles", Operator.HAS, frozenset({"a"}))),
             Test("user", Operator.PRESENT, operand=True),
         ],
         [Not(Test("client-address", Operator.WITHIN, (ipaddress.ip_network("0.0.0.0/0"),)))],
-        [Not(Test("object", Operator.GLOB, "?" * 5 + "*")), Test("object", Operator.GLOB, "*[!a-z]*")],
+        [
+            Not(Test("object", Operator.GLOB, "?" * 5 + "*")),
+            Test("object", Operator.GLOB, "*[!a-z]*"),
+        ],
         [Any((All((exact("object", "a"), exact("object", "b"))), exact("user", "bob")))],
         [size(Operator.AT_LEAST, 1 << 60)],
         [exact("query", "", "q")],
@@ -115,13 +132,17 @@ def test_the_solver_agrees_with_counting_out(world: World, data: st.DataObject) 
     conditions = data.draw(st.lists(world.conditions, min_size=1, max_size=3))
     found = solve(*conditions)
     if found is None:
-        assert not any(all(naive.holds(each, facts) for each in conditions) for facts in world.requests)
+        assert not any(
+            all(naive.holds(each, facts) for each in conditions) for facts in world.requests
+        )
     else:
         assert all(naive.holds(each, found) for each in conditions)
 
 
 def _names(chance: random.Random, *others: str) -> str | None:
-    return chance.choice([None, *others, *(name for name in strategies.NAMES if name not in {"", "a/b"})])
+    return chance.choice(
+        [None, *others, *(name for name in strategies.NAMES if name not in {"", "a/b"})]
+    )
 
 
 def _request(chance: random.Random) -> Facts:
@@ -136,7 +157,8 @@ def _request(chance: random.Random) -> Facts:
     )  # fmt: skip
     container = _names(chance)
     maps = [
-        {key: chance.choice(strategies.NAMES) for key in strategies.KEYS if chance.random() < 0.5} for _ in range(4)
+        {key: chance.choice(strategies.NAMES) for key in strategies.KEYS if chance.random() < 0.5}
+        for _ in range(4)
     ]
     return Facts(
         chance.choice(METHODS),
@@ -147,7 +169,12 @@ def _request(chance: random.Random) -> Facts:
         maps[1],
         chance.choice([None, *strategies.ADDRESSES]),
         chance.choice(strategies.MINUTES),
-        ObjectFacts(True, chance.choice([None, *strategies.TYPES]), chance.choice([None, *strategies.SIZES]), maps[2]),
+        ObjectFacts(
+            True,
+            chance.choice([None, *strategies.TYPES]),
+            chance.choice([None, *strategies.SIZES]),
+            maps[2],
+        ),
         ContainerFacts(maps[3], _names(chance)),
     )
 
@@ -179,7 +206,10 @@ def test_what_is_refused_while_searching_is_not_found_again() -> None:
 
 def test_pigeons_are_not_decided_within_a_small_budget() -> None:
     """Nine pigeons in eight holes: true to life for what makes a search long, and no tenant's rule."""
-    pigeons = [Any(tuple(exact("header", str(hole), f"p{pigeon}") for hole in range(8))) for pigeon in range(9)]
+    pigeons = [
+        Any(tuple(exact("header", str(hole), f"p{pigeon}") for hole in range(8)))
+        for pigeon in range(9)
+    ]
     apart = [
         Not(All((exact("header", str(hole), f"p{one}"), exact("header", str(hole), f"p{other}"))))
         for hole in range(8)
@@ -192,6 +222,7 @@ def test_pigeons_are_not_decided_within_a_small_budget() -> None:
 
 def test_hundreds_of_alternatives_that_do_not_matter_cost_little() -> None:
     clauses = [
-        Any((exact("header", "x", f"h{number}"), Not(exact("header", "y", f"g{number}")))) for number in range(500)
+        Any((exact("header", "x", f"h{number}"), Not(exact("header", "y", f"g{number}"))))
+        for number in range(500)
     ]
     assert solve(*clauses, steps=5_000) is not None
