@@ -1,4 +1,4 @@
-"""Reads what a rule does: ``run``, ``deny``, ``allow``, and what belongs to a run."""
+"""Parses actions: ``run``, ``deny``, ``allow``, and the options of ``run``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rules.model import (
 )
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
-#: More storlets in a row are refused.
+#: The maximum length of a pipeline.
 MAX_STEPS: Final = 10
 _MAX_MESSAGE: Final = 500
 _MAX_PARAMETER: Final = 4096
@@ -33,28 +33,22 @@ _PASS_NAME: Final = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]{0,128}\*?")
 
 
 def read(name: str, node: Node, faults: Faults) -> Action:
-    """The action that ``name`` (``run``, ``deny`` or ``allow``) stands for."""
+    """Parse the value of the key ``name`` (``run``, ``deny`` or ``allow``)."""
     if name == "run":
         return Run(_steps(node, faults))
     if name == "deny":
         return Deny(values.line(node, "the message of deny", faults, _MAX_MESSAGE) or "")
-    if values.truth(node, "allow", faults) is False:
-        faults.add(
-            "value.bad",
-            node.place,
-            "allow: false does nothing",
-            "write allow: true, or deny with a message",
-        )
+    if values.boolean(node, "allow", faults) is False:
+        help_ = "write allow: true, or deny with a message"
+        faults.add("value.bad", node.place, "allow: false has no effect", help_)
     return Allow()
 
 
 def _steps(node: Node, faults: Faults) -> tuple[Step, ...]:
     items = node.items if isinstance(node, Sequence) else (node,)
     if not 1 <= len(items) <= MAX_STEPS:
-        text = f"run has {len(items)} storlets"
-        faults.add(
-            "value.bad", node.place, text, f"name 1 to {MAX_STEPS}, in the order in which they run"
-        )
+        help_ = f"list 1 to {MAX_STEPS} storlets, in the order in which they run"
+        faults.add("value.bad", node.place, f"run has {len(items)} storlets", help_)
     return tuple(_step(item, faults) for item in items)
 
 
@@ -66,7 +60,7 @@ def _step(node: Node, faults: Faults) -> Step:
         entries, "a storlet of run", ("storlet", "parameters", "on", "limits"), faults
     )
     if isinstance(node, Mapping) and "storlet" not in node:
-        faults.add("key.missing", node.place, "the storlet is not named", "add storlet: its name")
+        faults.add("key.missing", node.place, "the storlet has no name", "add storlet: its name")
     return Step(
         storlet=_storlet(known["storlet"], faults) if "storlet" in known else "",
         parameters=_parameters(known["parameters"], faults) if "parameters" in known else (),
@@ -79,10 +73,9 @@ def _step(node: Node, faults: Faults) -> Step:
 def _storlet(node: Node, faults: Faults) -> str:
     name = values.line(node, "the storlet's name", faults, 255) or ""
     if "/" in name:
-        help_ = (
-            "write the name of the object in the account's storlet container, without the container"
-        )
-        faults.add("value.bad", node.place, f"the storlet's name {quoted(name)} has a slash", help_)
+        message = f"the storlet's name {quoted(name)} contains a slash"
+        help_ = "write the name of its object in the storlet container, without the container"
+        faults.add("value.bad", node.place, message, help_)
     return name
 
 
@@ -95,29 +88,25 @@ def _parameters(node: Node, faults: Faults) -> tuple[tuple[str, Template], ...]:
 
 
 def _parameter_name(key: Scalar, faults: Faults) -> str:
-    fits = (
-        key.text.strip() and len(key.text) <= 128 and ":" not in key.text and key.text.isprintable()
-    )
-    if not fits:
-        text = f"{quoted(key.text)} cannot be a parameter's name"
-        faults.add(
-            "value.bad", key.place, text, "write 1 to 128 printable characters without a colon"
-        )
-    if key.text.startswith("storlet_"):
-        help_ = "choose another name; the engine's own parameters begin so"
-        faults.add("value.bad", key.place, f"the parameter {quoted(key.text)} is reserved", help_)
-    return key.text
+    name = key.text
+    if not name.strip() or len(name) > 128 or ":" in name or not name.isprintable():
+        help_ = "write 1 to 128 printable characters without a colon"
+        faults.add("value.bad", key.place, f"{quoted(name)} is not a valid parameter name", help_)
+    if name.startswith("storlet_"):
+        help_ = "choose another name; names of the engine's own parameters start with storlet_"
+        faults.add("value.bad", key.place, f"the parameter {quoted(name)} is reserved", help_)
+    return name
 
 
 def _template(key: Scalar, node: Node, faults: Faults) -> Template:
     text = values.string(node, f"the parameter {key.text}", faults) or ""
     if len(text) > _MAX_PARAMETER:
-        said = f"the parameter {key.text} is longer than {_MAX_PARAMETER}"
-        faults.add("value.bad", node.place, said, "put it into an object that the storlet reads")
+        message = f"the parameter {key.text} is longer than {_MAX_PARAMETER}"
+        faults.add("value.bad", node.place, message, "store it in an object that the storlet reads")
     try:
         return template.parse(text)
     except template.TemplateError as error:
-        help_ = "write {{ and }} for braces that are meant as such"
+        help_ = "write {{ and }} for literal braces"
         faults.add("value.bad", node.place, f"the parameter {key.text}: {error}", help_)
         return Template(("",))
 
@@ -127,83 +116,64 @@ def _limits(node: Node, faults: Faults) -> tuple[tuple[str, str], ...]:
     found = []
     for key, value in entries.entries:
         if not re.fullmatch(r"[a-z]{1,32}(-[a-z]{1,32}){0,4}", key.text):
-            text = f"{quoted(key.text)} cannot be a limit"
-            faults.add(
-                "value.bad",
-                key.place,
-                text,
-                "write it as in X-Storlet-Limit-*, in lower case: memory, open-files",
-            )
-        if (
-            isinstance(value, Scalar)
-            and value.guess in (Guess.NUMBER, Guess.STRING)
-            and value.text.strip()
-        ):
+            help_ = "write it as in X-Storlet-Limit-*, in lower case: memory, open-files"
+            message = f"{quoted(key.text)} is not a valid limit"
+            faults.add("value.bad", key.place, message, help_)
+        has_value = isinstance(value, Scalar) and value.guess in (Guess.NUMBER, Guess.STRING)
+        if isinstance(value, Scalar) and has_value and value.text.strip():
             found.append((key.text, value.text.strip()))
         else:
-            text = (
-                f"the limit {quoted(key.text)} wants a value, and this is {values.describe(value)}"
-            )
-            faults.add(
-                "value.type", value.place, text, "write it as in X-Storlet-Limit-*: 64M, 30s, 2"
-            )
+            help_ = "write it as in X-Storlet-Limit-*: 64M, 30s, 2"
+            shown = values.describe(value)
+            message = f"the limit {quoted(key.text)} must be a value, not {shown}"
+            faults.add("value.type", value.place, message, help_)
     return tuple(found)
 
 
 def reverse(node: Node, faults: Faults) -> Reverse:
-    """``and-reverse-on-read``.  It opens what the rule closed on the way in, so missing values count against it."""
+    """Parse ``and-reverse-on-read``.
+
+    A reverse reveals what the rule protected, so its condition must not hold by a missing value.
+    """
     entries = values.mapping(node, "and-reverse-on-read", faults, "{run: ..., when: {...}}")
     known = values.fields(entries, "and-reverse-on-read", ("run", "when"), faults)
     if isinstance(node, Mapping) and "run" not in node:
-        faults.add(
-            "key.missing",
-            node.place,
-            "and-reverse-on-read runs nothing",
-            "add run: the storlet that undoes it",
-        )
+        help_ = "add run: the storlet that undoes the rule"
+        faults.add("key.missing", node.place, "and-reverse-on-read has no run", help_)
     steps = _steps(known["run"], faults) if "run" in known else ()
-    return (
-        Reverse(steps, cautious(when.read(known["when"], faults)))
-        if "when" in known
-        else Reverse(steps)
-    )
+    if "when" not in known:
+        return Reverse(steps)
+    return Reverse(steps, cautious(when.read(known["when"], faults)))
 
 
 def can_be_put(condition: Condition) -> bool:
-    """Whether ``condition`` leaves uploads in."""
+    """Whether ``condition`` can hold for a PUT."""
     return evaluate(condition, _answer_for_put) is not False
 
 
 def _answer_for_put(test: Test) -> bool | None:
     if test.fact != "method":
         return None
-    operand = test.operand
-    return (
-        "PUT" in operand
-        if test.operator is Operator.ONE_OF and isinstance(operand, frozenset)
-        else operand == "PUT"
-    )
+    if test.operator is Operator.ONE_OF and isinstance(test.operand, frozenset):
+        return "PUT" in test.operand
+    return test.operand == "PUT"
 
 
 def passes(node: Node, faults: Faults) -> Passes:
-    """``pass``: what of the source leaves with the result."""
-    entries = values.mapping(
-        node, "pass", faults, "{metadata: [project, x-*], headers: [last-modified]}"
-    )
+    """Parse ``pass``: metadata and headers of the source that the result keeps."""
+    example = "{metadata: [project, x-*], headers: [last-modified]}"
+    entries = values.mapping(node, "pass", faults, example)
     known = values.fields(entries, "pass", ("metadata", "headers"), faults)
-    metadata = (
-        _pass_names(known["metadata"], "pass metadata", faults) if "metadata" in known else ()
-    )
-    headers = _pass_names(known["headers"], "pass headers", faults) if "headers" in known else ()
-    return Passes(metadata, headers)
+    names = {key: _pass_names(known[key], f"pass {key}", faults) for key in known}
+    return Passes(names.get("metadata", ()), names.get("headers", ()))
 
 
 def _never_help(name: str) -> str:
-    """Of a wildcard as well: one that begins like these fits nothing else."""
+    """Also for a wildcard: one with a prefix of these headers matches nothing else."""
     metadata = name.removeprefix("x-object-meta-")
     if metadata != name:
         return f'write it as metadata: ["{metadata}"]'
-    return "leave it away; it is false of a result, or the cluster's own"
+    return "remove it; it would be wrong for a result, or is internal to the cluster"
 
 
 def _pass_names(node: Node, what: str, faults: Faults) -> tuple[str, ...]:
@@ -211,22 +181,15 @@ def _pass_names(node: Node, what: str, faults: Faults) -> tuple[str, ...]:
     for item in values.scalars(node, what, faults):
         name = (values.string(item, f"a name in {what}", faults) or "x").lower()
         if not name or not _PASS_NAME.fullmatch(name):
-            text = f"{quoted(item.text)} in {what} is no name"
-            faults.add(
-                "value.bad",
-                item.place,
-                text,
-                "write a name such as last-modified; * only at the end, for any rest",
-            )
+            message = f"{quoted(item.text)} in {what} is not a valid name"
+            help_ = "write a name such as last-modified; a * is allowed at the end only"
+            faults.add("value.bad", item.place, message, help_)
         elif "_" in name:
-            text = f"{quoted(item.text)} in {what} never occurs: in names of headers Swift reads _ as -"
-            faults.add("value.bad", item.place, text, f"write {name.replace('_', '-')}")
+            shown = quoted(item.text)
+            message = f"{shown} in {what} never occurs: Swift reads _ in header names as -"
+            faults.add("value.bad", item.place, message, f"write {name.replace('_', '-')}")
         elif what == "pass headers" and never_passes(name):
-            faults.add(
-                "value.bad",
-                item.place,
-                f"{name} of the source never leaves with a result",
-                _never_help(name),
-            )
+            message = f"a result never has the source's header {name}"
+            faults.add("value.bad", item.place, message, _never_help(name))
         found.append(name)
     return tuple(found)

@@ -1,34 +1,41 @@
-"""The condition table: what a rule may look at, how it is compared, and what a missing value means.
+"""The condition table: the facts that a rule can test, how they are compared, and missing values.
 
-:data:`TABLE` has a row for each fact.  The parser, the engine, the command line and the reference page are made from it, so
-a new condition is one row here and a field of :class:`rules.facts.Facts`.
+:data:`TABLE` has one row for each fact.  The parser, the engine, the solver, the command line and
+the reference page are driven by it: a new condition is one row here and a field in
+:mod:`rules.facts`.
 
-**Three values.**  A test is true, false, or ``None``: unknown, because a fact has not been looked up yet
-(:data:`rules.facts.UNKNOWN`).  ``all``, ``any`` and ``not`` treat unknown as the value it will turn out to have, so they
-are decided as soon as nothing can change them (``all`` by one false part, ``any`` by one true part).
+**Three values.**  A test is true, false or ``None``: unknown, because a fact has not been looked up
+yet (:data:`rules.facts.UNKNOWN`).  ``all``, ``any`` and ``not`` follow Kleene's three-valued logic:
+they are decided as soon as no value of an unknown part can change the result (``all`` by one false
+part, ``any`` by one true part).
 
-**Missing values.**  A value that is not there makes every test of it false, except ``present: false``.  So nothing matches
-because a value happens to be missing, as long as no ``not`` is around it.  Under ``not`` there is no answer that is right
-for every rule:
+**Missing values.**  Every test of a missing value is false, except ``present: false``.  Without
+``not``, no condition matches by accident because a value is missing.  Below ``not``, no single
+answer is right for every rule:
 
-- ``not: {metadata: {classification: public}}`` of a *mandatory* rule must hold of an object that nobody classified, or the
-  rule would be got around by leaving the metadata away.  The same goes for ``deny``.
-- ``not: {user: intern}`` of an ``allow`` must not hold of somebody who has no user name at all, or a missing value would
-  open what the rules close.  An ordinary ``run`` placed before a mandatory rule takes its place likewise.
+- ``not: {metadata: {classification: public}}`` in a *mandatory* rule must hold for an object
+  without a classification; otherwise a client evades the rule by omitting the metadata.  The same
+  is true for ``deny``.
+- ``not: {user: intern}`` in an ``allow`` must not hold for a caller without a user name; otherwise
+  a missing value would open what the rules close.  The same is true for an ordinary ``run``, which
+  preempts the mandatory rules after it.
 
-Hence the rule's kind decides, always towards the closed side: in rules that restrict (``deny``, ``mandatory: true``), a test
-of a missing value is false and its ``not`` is true; in rules that do not (``allow``, ordinary ``run``), neither holds.
-Whoever means the missing value says ``present: false``.
+So the kind of the rule decides, and always fails closed.  In rules that restrict (``deny``,
+``mandatory: true``), a test of a missing value is false and its ``not`` is true.  In rules that do
+not restrict (``allow``, ordinary ``run``), both are false.  An author who means the missing value
+writes ``present: false``.
 
-A set of nothing is missing: a caller without any role has said as little of himself as one without a name, so
-``not: {roles: intern}`` of an ``allow`` does not hold of the anonymous.
+An empty set is a missing value: ``not: {roles: intern}`` in an ``allow`` does not hold for a caller
+without roles, just as ``not: {user: intern}`` does not hold for a caller without a name.
 
-There is no third kind of evaluation for that.  Evaluation is plain logic, in which ``not`` of false is true; the parser
-rewrites the conditions of rules that do not restrict by :func:`cautious`, which spells it out: below ``not``, a test
-becomes "the test, or the value is missing".  What reads :class:`rules.model.Rule` therefore needs to know nothing of it.
+The evaluator does not distinguish the two kinds of rules: it uses plain logic, in which ``not`` of
+false is true.  Instead, the parser rewrites the conditions of rules that do not restrict with
+:func:`cautious`: below ``not``, a test becomes "the test holds, or the value is missing".  Code
+that reads :class:`rules.model.Rule` needs no special case.
 
-**Facts of nothing.**  A request without an object (of a container, of the account) has no stored object to look up: the
-values are missing, not unknown.  The same goes for the container of a request to the account.
+**Facts of absent objects.**  A request without an object (to a container or the account) has no
+stored object to look up: the object's facts are missing, not unknown.  The same is true for the
+container of a request to the account.
 """
 
 from __future__ import annotations
@@ -39,35 +46,38 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Any as Anything
 from typing import Final, TypeAlias
 
 from rules import glob
-from rules.facts import UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
+from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
 from rules.intervals import Intervals, merged
 from rules.model import Any, Condition, Not, Operator, Test
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: A fact's value, ``None`` when it is missing.
+#: A fact's value, ``None`` if it is missing.
 Value: TypeAlias = str | int | bool | frozenset[str] | Address | None
+#: Returns a fact's value; the second argument is the key of a map entry.
+Reader: TypeAlias = Callable[[Facts, str], Value | Unknown]
 
 
 class Kind(Enum):
-    """What sort of value a fact has, and so how a rule is written about it."""
+    """The type of a fact; it determines how rules are written about the fact."""
 
     STRING = "string"  # scalar, list or {exact, glob, prefix, suffix, one-of, present}
     STRINGS = "string-map"  # name of an entry -> as STRING
     NUMBER = "number"  # {at-least, at-most, present}
-    SET = "set"  # scalar or list: one of these is among the values; or {present}
+    SET = "set"  # scalar or list: the set contains one of these; or {present}
     NETWORK = "network"  # scalar or list of networks
     TIME = "time"  # {days, from, to} or a list of these
     BOOL = "bool"  # true or false
 
 
 class Group(Enum):
-    """Where a fact comes from, and so what it costs."""
+    """The source of a fact, and so the cost of reading it."""
 
-    REQUEST = "request"  # nothing
+    REQUEST = "request"  # free
     STORED = "stored"  # one HEAD of the object
     HOLDER = "holder"  # the container's information, which Swift caches
 
@@ -80,7 +90,7 @@ _STRING_OPERATORS: Final = (
     Operator.ONE_OF,
     Operator.PRESENT,
 )
-#: Which comparisons each kind takes.
+#: The comparisons that each kind supports.
 OPERATORS: Final[Mapping[Kind, tuple[Operator, ...]]] = {
     Kind.STRING: _STRING_OPERATORS,
     Kind.STRINGS: _STRING_OPERATORS,
@@ -98,23 +108,25 @@ WEEK: Final = 7 * 24 * 60
 
 @dataclass(frozen=True)
 class Fact:
-    """One row: something a rule can look at.
+    """One row of the table.
 
-    :param read: value of the fact in given :class:`Facts`; the second argument is the entry of a string map.
-    :param help: one line for the reference.
-    :param choices: the only values there are; such a fact is compared by ``exact`` and ``one-of`` alone.
-    :param is_optional: it can be missing.
-    :param ignores_case: the value is read in lower case, so operands are in lower case too.
-    :param keys_ignore_case: likewise the names of a map's entries.
-    :param may_be_empty: an empty string is a value, and not the same as a missing one.
-    :param without: characters that no value has.
+    :param name: the key in ``when``.
+    :param field: the field of :class:`Facts` that holds the value; dotted, as ``caller.user``.
+    :param help: one line for the reference page.
+    :param normalize: converts the field's value to the one that tests compare.
+    :param choices: the only possible values; such a fact supports only ``exact`` and ``one-of``.
+    :param is_optional: the value can be missing.
+    :param ignores_case: values are in lower case, so operands are converted to lower case.
+    :param keys_ignore_case: the same for the keys of a map.
+    :param may_be_empty: an empty string is a value, different from a missing one.
+    :param without: characters that occur in no value.
     """
 
     name: str
     kind: Kind
-    group: Group
-    read: Callable[[Facts, str], Value | Unknown]
+    field: str
     help: str
+    normalize: Callable[[Anything], Value] | None = None
     choices: tuple[str, ...] = ()
     is_optional: bool = True
     ignores_case: bool = False
@@ -126,18 +138,72 @@ class Fact:
     def operators(self) -> tuple[Operator, ...]:
         return (Operator.EXACT, Operator.ONE_OF) if self.choices else OPERATORS[self.kind]
 
+    @functools.cached_property
+    def group(self) -> Group:
+        return _GROUPS.get(self.field.partition(".")[0], Group.REQUEST)
 
-# --- readers ----------------------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def read(self) -> Reader:
+        """Reads the value as tests compare it."""
+        return _IF_KNOWN[self.group](_value_reader(self))
+
+    def raw(self, facts: Facts) -> Anything:
+        """The field's value before :attr:`normalize`; ``None`` if it is missing or unknown."""
+        read = _IF_KNOWN[self.group](lambda facts, _: attrgetter(self.field)(facts))
+        value = read(facts, "")
+        return None if value is UNKNOWN else value
+
+
+# --- readers --------------------------------------------------------------------------------------
+
+
+def _value_reader(fact: Fact) -> Reader:
+    field, normalize = attrgetter(fact.field), fact.normalize
+    if fact.kind is Kind.STRINGS:
+        return lambda facts, key: field(facts).get(key)
+    if normalize is not None:
+        return lambda facts, _: normalize(field(facts))
+    return lambda facts, _: field(facts)
+
+
+def _if_stored_known(read: Reader) -> Reader:
+    def guarded(facts: Facts, key: str) -> Value | Unknown:
+        if facts.object is None or facts.container is None:
+            return None
+        return UNKNOWN if facts.stored is UNKNOWN else read(facts, key)
+
+    return guarded
+
+
+def _if_holder_known(read: Reader) -> Reader:
+    def guarded(facts: Facts, key: str) -> Value | Unknown:
+        if facts.container is None:
+            return None
+        return UNKNOWN if facts.holder is UNKNOWN else read(facts, key)
+
+    return guarded
+
+
+#: The group of a field, by its first component.
+_GROUPS: Final = {"stored": Group.STORED, "holder": Group.HOLDER}
+_IF_KNOWN: Final[Mapping[Group, Callable[[Reader], Reader]]] = {
+    Group.REQUEST: lambda read: read,
+    Group.STORED: _if_stored_known,
+    Group.HOLDER: _if_holder_known,
+}
 
 
 def media_type(content_type: str | None) -> str | None:
-    """``Text/CSV; charset=utf-8`` is ``text/csv``; an empty one is missing."""
+    """``Text/CSV; charset=utf-8`` becomes ``text/csv``; an empty type is missing."""
     return (content_type or "").partition(";")[0].strip().lower() or None
 
 
 @functools.lru_cache(maxsize=1024)
 def address(text: str | None) -> Address | None:
-    """``None`` for what is no address; an IPv4 address in IPv6 clothes is itself, else it would pass IPv4 networks by."""
+    """``None`` if ``text`` is not an address.
+
+    An IPv4-mapped IPv6 address becomes IPv4; otherwise it would evade tests for IPv4 networks.
+    """
     try:
         found = ipaddress.ip_address(text or "")
     except ValueError:
@@ -147,79 +213,84 @@ def address(text: str | None) -> Address | None:
 
 @functools.lru_cache(maxsize=1024)
 def _roles(roles: frozenset[str]) -> frozenset[str] | None:
-    """In lower case: Swift's keystoneauth compares them so, and whom it lets in as Admin a rule about admin must know."""
+    """In lower case, as Swift's keystoneauth compares them: it accepts ``Admin`` as ``admin``."""
     return frozenset(map(str.lower, roles)) or None
 
 
-def _stored(read: Callable[[ObjectFacts, str], Value]) -> Callable[[Facts, str], Value | Unknown]:
-    def of_facts(facts: Facts, key: str) -> Value | Unknown:
-        if facts.object is None or facts.container is None:
-            return None
-        return facts.stored if isinstance(facts.stored, Unknown) else read(facts.stored, key)
+# --- the table ------------------------------------------------------------------------------------
 
-    return of_facts
-
-
-def _holder(
-    read: Callable[[ContainerFacts, str], Value],
-) -> Callable[[Facts, str], Value | Unknown]:
-    def of_facts(facts: Facts, key: str) -> Value | Unknown:
-        if facts.container is None:
-            return None
-        return facts.holder if isinstance(facts.holder, Unknown) else read(facts.holder, key)
-
-    return of_facts
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-
-_S, _M, _R = Kind.STRING, Kind.STRINGS, Group.REQUEST
+_S, _M = Kind.STRING, Kind.STRINGS
 _ROWS: Final = (
-    Fact("method", _S, _R, lambda facts, _: facts.method,
-         "GET, HEAD, PUT, POST, COPY or DELETE; a PUT with X-Copy-From is a COPY. In a mandatory rule GET is HEAD and COPY as well", choices=METHODS, is_optional=False),
-    Fact("container", _S, _R, lambda facts, _: facts.container,
-         "the container whose bytes leave, or into which they are stored", without="/"),
-    Fact("object", _S, _R, lambda facts, _: facts.object,
-         "the object's name"),
-    Fact("content-type", _S, Group.STORED, _stored(lambda stored, _: media_type(stored.content_type)),
-         "of the object itself, without parameters, in any case", ignores_case=True, without=";"),
-    Fact("size", Kind.NUMBER, Group.STORED, _stored(lambda stored, _: stored.size_bytes),
-         "of the object itself, in bytes or with K, M, G or T; missing for an upload of unknown length"),
-    Fact("metadata", _M, Group.STORED, _stored(lambda stored, key: stored.metadata.get(key)),
-         "the object's own metadata, by name without X-Object-Meta-; tags are metadata", may_be_empty=True),
-    Fact("container-metadata", _M, Group.HOLDER, _holder(lambda holder, key: holder.metadata.get(key)),
-         "the container's metadata, by name without X-Container-Meta-", may_be_empty=True),
-    Fact("policy", _S, Group.HOLDER, _holder(lambda holder, _: holder.policy),
-         "name of the container's storage policy"),
-    Fact("header", _M, _R, lambda facts, key: facts.headers.get(key),
-         "of the request, by name in any case", may_be_empty=True),
-    Fact("query", _M, _R, lambda facts, key: facts.query.get(key),
-         "parameter of the request's query string; of a repeated one the last value", keys_ignore_case=False,
+    Fact("method", _S, "method",
+         "GET, HEAD, PUT, POST, COPY or DELETE; a PUT with X-Copy-From is a COPY."
+         " In a mandatory rule, GET includes HEAD and COPY", choices=METHODS, is_optional=False),
+    Fact("container", _S, "container",
+         "the container of the object that is read or stored", without="/"),
+    Fact("object", _S, "object",
+         "the name of the object"),
+    Fact("content-type", _S, "stored.content_type",
+         "the object's content type, without parameters, in any case",
+         normalize=media_type, ignores_case=True, without=";"),
+    Fact("size", Kind.NUMBER, "stored.size_bytes",
+         "the object's size in bytes, or with K, M, G or T; missing for an upload of unknown"
+         " length"),
+    Fact("metadata", _M, "stored.metadata",
+         "the object's user metadata, by name without X-Object-Meta-; tags are metadata",
          may_be_empty=True),
-    Fact("client-address", Kind.NETWORK, _R, lambda facts, _: address(facts.client_address),
-         "the client's address is in one of these networks"),
-    Fact("time", Kind.TIME, _R, lambda facts, _: facts.minute_of_week,
-         "when the request came, in UTC: days, and from when until before when; a window may pass midnight"),
-    Fact("user", _S, _R, lambda facts, _: facts.caller.user,
-         "who asks; missing for anonymous and signed requests"),
-    Fact("project", _S, _R, lambda facts, _: facts.caller.project,
-         "the caller's own project (tempauth: account), which need not be the one that is asked for"),
-    Fact("domain", _S, _R, lambda facts, _: facts.caller.domain,
-         "domain of the user (Keystone)"),
-    Fact("roles", Kind.SET, _R, lambda facts, _: _roles(facts.caller.roles),
-         "the caller has one of these roles (tempauth: groups), in any case; missing for callers without any",
-         ignores_case=True),
-    Fact("anonymous", Kind.BOOL, _R, lambda facts, _: facts.caller.is_anonymous,
-         "nobody is logged in, and the request has no signature", is_optional=False),
-    Fact("signed", Kind.BOOL, _R, lambda facts, _: facts.caller.is_signed,
-         "a signature allows the request: a signed URL or form (tempurl, formpost), or container sync", is_optional=False),
+    Fact("container-metadata", _M, "holder.metadata",
+         "the container's user metadata, by name without X-Container-Meta-", may_be_empty=True),
+    Fact("policy", _S, "holder.policy",
+         "the name of the container's storage policy"),
+    Fact("header", _M, "headers",
+         "a header of the request, by name in any case", may_be_empty=True),
+    Fact("query", _M, "query",
+         "a parameter of the query string; the last value of a repeated parameter",
+         keys_ignore_case=False, may_be_empty=True),
+    Fact("client-address", Kind.NETWORK, "client_address",
+         "the client's address is in one of these networks", normalize=address),
+    Fact("time", Kind.TIME, "minute_of_week",
+         "the time of the request in UTC: days, start (inclusive) and end (exclusive); a window"
+         " can span midnight"),
+    Fact("user", _S, "caller.user",
+         "the caller's user name; missing for anonymous and signed requests"),
+    Fact("project", _S, "caller.project",
+         "the caller's own project (tempauth: account), which can differ from the account in the"
+         " request"),
+    Fact("domain", _S, "caller.domain",
+         "the domain of the user (Keystone)"),
+    Fact("roles", Kind.SET, "caller.roles",
+         "the caller has one of these roles (tempauth: groups), in any case; missing for callers"
+         " without roles", normalize=_roles, ignores_case=True),
+    Fact("anonymous", Kind.BOOL, "caller.is_anonymous",
+         "no user is logged in, and the request has no signature", is_optional=False),
+    Fact("signed", Kind.BOOL, "caller.is_signed",
+         "a signature authorizes the request: a signed URL or form (tempurl, formpost), or"
+         " container sync", is_optional=False),
 )  # fmt: skip
 
-#: Every fact by its name, in the order of the reference.
+#: Every fact by its name, in the order of the reference page.
 TABLE: Final[Mapping[str, Fact]] = {row.name: row for row in _ROWS}
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+def facts_from(values: Mapping[str, Anything]) -> Facts:
+    """Facts with these field values, by fact name.
+
+    All other facts are missing, none is unknown; the method is GET unless given.
+    """
+    parts: dict[str, dict[str, Anything]] = {"": {}, "caller": {}, "stored": {}, "holder": {}}
+    for name, value in values.items():
+        part, _, attribute = TABLE[name].field.rpartition(".")
+        if value is not None:
+            parts[part][attribute] = value
+    return Facts(
+        **{"method": "GET", **parts[""]},
+        caller=Caller(**parts["caller"]),
+        stored=ObjectFacts(exists="object" in parts[""], **parts["stored"]),
+        holder=ContainerFacts(**parts["holder"]),
+    )
+
+
+# --- comparison -----------------------------------------------------------------------------------
 
 _COMPARISONS: Final[Mapping[Operator, Callable[[Anything], Callable[[Anything], bool]]]] = {
     Operator.EXACT: lambda operand: operand.__eq__,
@@ -236,7 +307,7 @@ _COMPARISONS: Final[Mapping[Operator, Callable[[Anything], Callable[[Anything], 
 
 
 def comparison(test: Test) -> Callable[[Anything], bool]:
-    """What ``test`` makes of a value that is there."""
+    """The predicate that ``test`` applies to a value that is not missing."""
     operand: Anything = test.operand
     if test.operator is Operator.WITHIN:
         return (
@@ -246,14 +317,14 @@ def comparison(test: Test) -> Callable[[Anything], bool]:
 
 
 def holds_of_missing(test: Test) -> bool:
-    """What ``test`` makes of a value that is not there."""
+    """The result of ``test`` for a missing value."""
     return test.operator is Operator.PRESENT and test.operand is False
 
 
 def _within_networks(
     networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...],
 ) -> Callable[[Address], bool]:
-    """As numbers: the classes of the standard library take a microsecond for each network."""
+    """Compares integers: ``ipaddress`` takes a microsecond for each network."""
     is_within = {
         version: _within(
             merged(
@@ -268,7 +339,7 @@ def _within_networks(
 
 
 def _within(intervals: Intervals) -> Callable[[int], bool]:
-    """In a time that hardly depends on how many there are: a list of networks may be as long as a rules object."""
+    """Binary search: a list of networks can be as long as a rules object."""
     firsts = [first for first, _ in intervals]
 
     def is_within(number: int) -> bool:
@@ -279,23 +350,23 @@ def _within(intervals: Intervals) -> Callable[[int], bool]:
 
 
 def value_of(test: Test, facts: Facts) -> Value | Unknown:
-    """What ``test`` looks at."""
+    """The value that ``test`` compares."""
     return TABLE[test.fact].read(facts, test.key or "")
 
 
-# --- evaluation, as the model says it ---------------------------------------------------------------------------------
+# --- evaluation of a model ------------------------------------------------------------------------
 
 
 def holds(condition: Condition, facts: Facts) -> bool | None:
-    """Whether ``condition`` is true of ``facts``; ``None`` when that depends on facts that are not known yet.
+    """Whether ``condition`` holds; ``None`` if that depends on unknown facts.
 
-    The engine gives the same answers from a compiled form.
+    The engine computes the same results from a compiled form.
     """
     return evaluate(condition, lambda test: holds_test(test, facts))
 
 
 def holds_test(test: Test, facts: Facts) -> bool | None:
-    """The same of a single test."""
+    """:func:`holds` for a single test."""
     value = value_of(test, facts)
     if value is UNKNOWN:
         return None
@@ -305,7 +376,7 @@ def holds_test(test: Test, facts: Facts) -> bool | None:
 
 
 def evaluate(condition: Condition, answer: Callable[[Test], bool | None]) -> bool | None:
-    """The value of ``condition`` when each of its tests has the value that ``answer`` gives."""
+    """The value of ``condition``, given the value of each test."""
     if isinstance(condition, Test):
         return answer(condition)
     if isinstance(condition, Not):
@@ -319,7 +390,7 @@ def evaluate(condition: Condition, answer: Callable[[Test], bool | None]) -> boo
 
 
 def tests_of(condition: Condition) -> tuple[Test, ...]:
-    """Every test in ``condition``, in its order."""
+    """All tests of ``condition``, in order."""
     if isinstance(condition, Test):
         return (condition,)
     if isinstance(condition, Not):
@@ -328,22 +399,22 @@ def tests_of(condition: Condition) -> tuple[Test, ...]:
 
 
 def groups_of(condition: Condition) -> frozenset[Group]:
-    """Where the facts of ``condition`` come from."""
+    """The groups of all facts in ``condition``."""
     return frozenset(TABLE[test.fact].group for test in tests_of(condition))
 
 
-# --- methods of mandatory rules ---------------------------------------------------------------------------------------
+# --- methods of mandatory rules -------------------------------------------------------------------
 
-#: Each tells of the object what GET gives: its metadata and length, or all of it to whoever reads the copy.
+#: Methods that reveal what GET reveals: metadata and length, or the content of a copy.
 READING: Final = frozenset(("GET", "HEAD", "COPY"))
 
 
 def with_all_reads(condition: Condition) -> Condition:
-    """``condition`` of a mandatory rule: where it asks for GET, it asks for HEAD and COPY as well, or these would get around it.
+    """The condition of a mandatory rule with HEAD and COPY added to GET, so they cannot evade it.
 
-    Below ``not`` a test of GET stays as it is: there it leaves GET out of the rule, and leaving HEAD and COPY out with it would make
-    the rule mean less, not more.  A ``not`` that leaves HEAD or COPY out by name stays, too: it is said plainly, and
-    :mod:`rules.check.consistency` warns of it.
+    Below ``not``, a test for GET stays unchanged: it exempts GET from the rule, and exempting HEAD
+    and COPY as well would narrow the rule.  A ``not`` that exempts HEAD or COPY by name also stays:
+    it is explicit, and :mod:`rules.check.consistency` warns about it.
     """
     return _with_all_reads(condition, below_not=False)
 
@@ -364,11 +435,14 @@ def _or_other_reads(test: Test) -> Test:
     return replace(test, operator=Operator.ONE_OF, operand=named | READING)
 
 
-# --- missing values below `not` ---------------------------------------------------------------------------------------
+# --- missing values below `not` -------------------------------------------------------------------
 
 
 def cautious(condition: Condition) -> Condition:
-    """``condition`` of a rule that does not restrict: where a value is missing, neither a test nor its ``not`` holds."""
+    """The condition of a rule that does not restrict.
+
+    If a value is missing, neither a test of it nor the ``not`` of that test holds.
+    """
     return _cautious(condition, below_not=False)
 
 

@@ -1,21 +1,22 @@
-"""Decides what the rules say about a request: the first rule that matches.
+"""The rule engine: the first rule that matches a request decides.
 
 ::
 
-    compiled = engine.compile(rules)          # once for a version of the rules
-    answer = compiled.decide(facts)           # Decision, or Needs: look these facts up and ask again
+    compiled = engine.compile(rules)          # once for each ruleset version
+    answer = compiled.decide(facts)           # Decision, or Needs: look up facts, decide again
     compiled.explain(facts).lines()           # the same, with the reasons
 
-It is pure: the same rules and facts give the same answer, on every proxy.
+The engine is pure: the same rules and facts yield the same decision on every proxy.
 
-**How it is fast.**  Rules are asked in their order, so the cost is at most linear in their number.  Most rules want something
-of the request that few requests have (a user, a container, names that begin in some way): :mod:`rules.index` knows which may
-hold, and the others are not asked.  A rule that is asked is a tree of closures.  Each fact is read once for a request, tests of
-what the request itself says come first, and what has to be looked up is looked at last.
+**Performance.**  Rules are evaluated in order, so the cost is at most linear in their number.  Most
+rules require a value that few requests have (a user, a container, a prefix of a name), so
+:mod:`rules.index` selects the candidates first.  A rule is compiled into a tree of closures.  Each
+fact is read once for a request; tests of the request itself come first, tests of facts that must be
+looked up come last.
 
-**What is asked for.**  Facts of the object and of its container cost something.  :class:`Needs` names only groups that some test
-of the first undecided rule depends on, when everything known is taken into account: a request from somebody whom no rule
-concerns costs no HEAD.  Filling in the cheaper group alone and asking again is fine.
+**Lookups.**  Facts of the object and its container cost requests to Swift.  :class:`Needs` contains
+only groups on which the first undecided rule depends, given all known facts: a request that
+concerns no rule costs no HEAD.  The caller may look up the cheaper group only, and decide again.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ class Needs:
 
 @dataclass(frozen=True)
 class Decision:
-    """``rule`` decides; ``None`` when no rule matches.  What its parameters speak of is known."""
+    """The deciding ``rule``, or ``None`` if no rule matches; facts in its parameters are known."""
 
     rule: Rule | None
 
 
 class Compiled:
-    """A rule set, ready to be asked; ``needs`` are the groups, besides the request, that any of its rules may ask for."""
+    """A compiled rule set.
+
+    ``needs`` are the groups, besides the request, that its rules can depend on.
+    """
 
     def __init__(self, rules: RuleSet) -> None:
         compiler = _Compiler()
@@ -55,7 +59,7 @@ class Compiled:
         self.needs: Final = frozenset(
             group for rule in rules.rules for group in _groups_of_rule(rule)
         ) - {Group.REQUEST}
-        #: Whether a stored object may have to be undone on reading, which its own metadata tells.
+        #: Whether a stored object can be marked for a reverse on read.
         self.has_reverse: Final = any(
             isinstance(rule.action, Run) and rule.action.reverse for rule in rules.rules
         )
@@ -65,10 +69,10 @@ class Compiled:
         self._slots: Final = tuple(compiler.slots)
 
     def decide(self, facts: Facts, explicit: bool = False) -> Decision | Needs:
-        """What the rules say.
+        """Decide a request.
 
-        :param explicit: the client asks for a storlet itself: ordinary ``run`` and ``deny`` rules give way to that, and are passed
-            over; ``allow`` and mandatory rules are not.
+        :param explicit: the client requests a storlet itself: ordinary ``run`` and ``deny`` rules
+            give way and are skipped; ``allow`` and mandatory rules are not.
         """
         values = _Values(self._readers, facts)
         entries = self._entries
@@ -80,31 +84,36 @@ class Compiled:
             if holds_here is None:
                 return Needs(_unknown_groups(entry.rule.condition, facts))
             if holds_here:
-                return _carried_out(entry, facts)
+                return _decision_of(entry, facts)
         return Decision(None)
 
     def may_cover(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
-        """The first mandatory rule that could hold if the facts named in ``unknown`` had any value, and no ``allow`` before it surely holds.
+        """The first mandatory rule that can hold for some values of the facts in ``unknown``.
 
-        What is asked for is a promise that holds whatever an object turns out to be, as with entries of a listing.  ``None`` is certain:
-        no values make a mandatory rule decide, whether the client asks for a storlet or not.  A rule is a possibility: tests of one fact
-        are taken for independent of one another.  What is :data:`rules.facts.UNKNOWN` in ``facts`` is unknown as well; and so is what
-        belongs to an object or container that is itself unknown: all of the container's, and all of the object's when its name is.
+        A rule after an ``allow`` that certainly holds cannot decide.  The result is conservative,
+        to protect objects of which not all facts are known, such as the entries of a listing.
+        ``None`` is certain: no mandatory rule decides for any values, whether or not the client
+        requests a storlet.  A rule is only a possibility: tests of the same fact are treated as
+        independent.  Facts that are :data:`rules.facts.UNKNOWN` in ``facts`` are unknown too, and
+        so are the facts of an object or container whose name is unknown.
         """
         return next((rule for rule in self._possible(facts, unknown) if rule.is_mandatory), None)
 
     def narrowed(self, facts: Facts, unknown: frozenset[str]) -> Compiled:
-        """The rules by which :meth:`may_cover` answers for all requests that differ from ``facts`` in what is unknown only.
+        """The rules that matter to :meth:`may_cover` if only ``unknown`` facts vary.
 
-        For many objects of one request, such as a listing's entries: most rules are about other callers and other containers, and
-        are not asked again for each of these.
+        An optimization for many objects of one request, such as the entries of a listing: most
+        rules concern other callers and containers, and are evaluated only once.
         """
         return Compiled(replace(self.rules, rules=tuple(self._possible(facts, unknown))))
 
     def _possible(self, facts: Facts, unknown: frozenset[str]) -> Iterator[Rule]:
-        """Those that do not give way and could hold, in order, until one that surely does; this one only if it is mandatory."""
+        """Rules that do not give way and can hold, in order, up to the first that certainly holds.
+
+        That one is included only if it is mandatory.
+        """
         if not unknown <= TABLE.keys():
-            raise ValueError(f"no facts: {', '.join(sorted(unknown - TABLE.keys()))}")
+            raise ValueError(f"unknown facts: {', '.join(sorted(unknown - TABLE.keys()))}")
         values = self._with_unknown(facts, unknown)
         for number in self._index.of(values):
             entry = self._entries[number]
@@ -115,7 +124,11 @@ class Compiled:
                 return
 
     def _with_unknown(self, facts: Facts, unknown: frozenset[str]) -> _Values:
-        """What the tests see: the name of what is unknown must not be missing, or all that belongs to it would be."""
+        """Values with unknown facts.
+
+        An unknown name gets a placeholder: if it were missing, so would be all facts of its object
+        or container.
+        """
         if "container" in unknown:
             facts = replace(
                 facts, container="-" if facts.container is None else facts.container, holder=UNKNOWN
@@ -131,21 +144,19 @@ class Compiled:
         return values
 
     def reverse(self, name: str, facts: Facts) -> Reverse | Needs | None:
-        """What undoes, for this request, what the rule of that name did on the way in."""
+        """The reverse of the rule ``name``, if its condition holds for this request."""
         for rule in self.rules.rules:
             if rule.name == name and isinstance(rule.action, Run) and rule.action.reverse:
                 return _reversed(rule.action.reverse, facts)
         return None
 
     def explain(self, facts: Facts, explicit: bool = False) -> Explanation:
-        """The same answer as :meth:`decide`, and how it comes about."""
+        """The result of :meth:`decide`, with its reasons."""
         considered = []
         for rule in self.rules.rules:
-            outcome, is_passed_over = holds(rule.condition, facts), explicit and gives_way(rule)
-            considered.append(
-                Considered(rule, outcome, observe(rule.condition, facts), is_passed_over)
-            )
-            if outcome is not False and not is_passed_over:
+            outcome, is_skipped = holds(rule.condition, facts), explicit and gives_way(rule)
+            considered.append(Considered(rule, outcome, observe(rule.condition, facts), is_skipped))
+            if outcome is not False and not is_skipped:
                 break
         answer = self.decide(facts, explicit)
         needs = answer.groups if isinstance(answer, Needs) else frozenset()
@@ -156,25 +167,25 @@ class Compiled:
 
 
 def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) is what it is
-    """``rules`` in a form that is quick to ask."""
+    """Compile ``rules`` for fast evaluation."""
     return Compiled(rules)
 
 
 def gives_way(rule: Rule) -> bool:
-    """Whether a storlet that the client asks for takes the place of what ``rule`` does."""
+    """Whether a storlet request by the client replaces the action of ``rule``."""
     return not rule.is_mandatory and not isinstance(rule.action, Allow)
 
 
-# --- rules, ready to be asked -----------------------------------------------------------------------------------------
+# --- compiled rules -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rule, and ``check`` for its condition."""
+    """A rule with its compiled condition."""
 
     rule: Rule
     check: _Check
-    speaks_of_stored: bool
+    uses_stored: bool
     gives_way: bool
 
     @classmethod
@@ -184,16 +195,16 @@ class _Entry:
         return cls(rule, check, Group.STORED in _groups_of_steps(steps), gives_way(rule))
 
 
-# --- facts that are missing yet ---------------------------------------------------------------------------------------
+# --- unknown facts --------------------------------------------------------------------------------
 
 
 def _unknown_groups(condition: Condition, facts: Facts) -> frozenset[Group]:
-    """Of a condition that is not decided, so all that is observed of it is unknown."""
+    """The groups of an undecided condition; all facts observed in it are unknown."""
     return frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts))
 
 
-def _carried_out(entry: _Entry, facts: Facts) -> Decision | Needs:
-    if entry.speaks_of_stored and _is_stored_unknown(facts):
+def _decision_of(entry: _Entry, facts: Facts) -> Decision | Needs:
+    if entry.uses_stored and _is_stored_unknown(facts):
         return Needs(frozenset((Group.STORED,)))
     return Decision(entry.rule)
 
@@ -229,14 +240,14 @@ def _groups_of_rule(rule: Rule) -> frozenset[Group]:
     )
 
 
-# --- conditions as closures -------------------------------------------------------------------------------------------
+# --- conditions as closures -----------------------------------------------------------------------
 
-#: What reads a fact, and which entry of it.
+#: The reader of a fact, and the key of a map entry.
 _Reader: TypeAlias = tuple[Callable[[Facts, str], Value | Unknown], str]
 
 
 class _Values(dict[int, Value | Unknown]):
-    """What was read of the facts so far, by the number of the reader."""
+    """A cache of the facts read so far, by the number of the reader."""
 
     def __init__(self, readers: list[_Reader], facts: Facts) -> None:
         super().__init__()
@@ -253,7 +264,7 @@ _Check: TypeAlias = Callable[[_Values], bool | None]
 
 
 class _Compiler:
-    """Makes closures; those of one rule set share their readers."""
+    """Compiles conditions into closures; closures of one rule set share their readers."""
 
     def __init__(self) -> None:
         self.readers: list[_Reader] = []
@@ -281,7 +292,7 @@ class _Compiler:
         return check
 
     def slot_of(self, test: Test) -> int:
-        """The number of the reader whose value the test looks at."""
+        """The number of the reader for the value that the test compares."""
         slot = (test.fact, test.key or "")
         if slot not in self.slots:
             self.slots[slot] = len(self.readers)
@@ -290,7 +301,7 @@ class _Compiler:
 
 
 def _cost(condition: Condition) -> int:
-    """What is at hand comes first, then what Swift caches; the order of parts does not change a condition's value."""
+    """Sort key: known facts first, then facts that Swift caches; the order has no other effect."""
     groups = groups_of(condition)
     return 2 if Group.STORED in groups else 1 if Group.HOLDER in groups else 0
 

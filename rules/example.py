@@ -1,15 +1,18 @@
-"""Requests as examples: facts written as text that people read and commands take, and read back.
+"""Example requests: facts as readable text that commands accept, and the parser for that text.
 
-A finding shows one, a file of cases holds many, ``--request`` gives one on the command line.  An example is the condition
-table's names with values; entries of maps after a dot::
+Findings show examples, case files contain them, ``--request`` takes one on the command line.  An
+example lists names from the condition table with their values; a dot precedes the key of a map::
 
-    method=COPY container=patients-7 object=a.csv metadata.classification=secret roles=intern roles=nurse time='mon 22:05'
+    method=COPY container=patients-7 object=a.csv metadata.classification=secret roles=intern
+    roles=nurse time='mon 22:05'
 
-The same as a mapping (YAML, JSON), where maps and lists may also be written as such::
+The same as a mapping (YAML, JSON), in which maps and lists can also be nested::
 
-    {method: COPY, container: patients-7, metadata: {classification: secret}, roles: [intern, nurse], size: 2048}
+    {method: COPY, container: patients-7, metadata: {classification: secret},
+     roles: [intern, nurse], size: 2048}
 
-What is not named is missing, not unknown; the method is GET.  Names of headers and metadata are in any case.
+Facts that are not listed are missing, not unknown; the method is GET unless given.  Header and
+metadata names are case-insensitive.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from typing import Any as Anything
 from typing import Final
 from urllib.parse import unquote
 
-from rules.conditions import TABLE, Group, Kind, address
+from rules.conditions import TABLE, Fact, Group, Kind, address, facts_from
 from rules.explanation import wanted
-from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts, Unknown
+from rules.facts import Facts
 from rules.model import Any, Condition, Not, Test
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -35,9 +38,9 @@ _FACTORS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40
 
 
 class ExampleError(ValueError):
-    """This is no example of a request.
+    """The text is not a valid example.
 
-    :param faults: what is wrong, a line each.
+    :param faults: one line for each fault.
     """
 
     def __init__(self, faults: Sequence[str]) -> None:
@@ -45,54 +48,46 @@ class ExampleError(ValueError):
         self.faults = tuple(faults)
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def describe(facts: Facts) -> str:
-    """``facts`` as words for the command line; :func:`read_words` of them gives ``facts`` back (what is unknown is left out)."""
+    """``facts`` as words for the command line, without unknown facts.
+
+    The inverse of :func:`read_words`.
+    """
     return shlex.join(f"{name}={value}" for name, value in _pairs(to_mapping(facts)))
 
 
 def to_mapping(facts: Facts) -> dict[str, Anything]:
-    """``facts`` as plain values, without what is missing."""
+    """``facts`` as plain values, without missing and unknown facts."""
     found: dict[str, Anything] = {}
     for name, fact in TABLE.items():
-        value = _entries(facts, name) if fact.kind is Kind.STRINGS else _plain(facts, name)
+        value = _plain(fact, facts)
         if value is not None and value is not False and value not in ({}, []):
             found[name] = value
     return found
 
 
-def _plain(facts: Facts, name: str) -> Anything:
-    if name == "content-type":  # as it is, with its parameters: reading it would take them off
-        stored = facts.stored
-        return None if isinstance(stored, Unknown) else stored.content_type
-    if name == "roles":  # likewise in their own case
-        return sorted(facts.caller.roles)
-    value: Anything = TABLE[name].read(facts, "")
-    match TABLE[name].kind:
-        case _ if isinstance(value, Unknown) or value is None:
-            return None
+def _plain(fact: Fact, facts: Facts) -> Anything:
+    """The raw value: a normalized one would lack parameters of the content type, or the case."""
+    value = fact.raw(facts)
+    if value is None:
+        return None
+    match fact.kind:
+        case Kind.STRINGS:
+            return dict(value)
+        case Kind.SET:
+            return sorted(value)
         case Kind.TIME:
             return _time(value)
         case Kind.NETWORK:
-            return facts.client_address
+            return value if address(value) else None
     return value
 
 
 def _time(minute: int) -> str:
     return f"{_DAYS[minute // _DAY_MINUTES]} {minute % _DAY_MINUTES // 60:02}:{minute % 60:02}"
-
-
-def _entries(facts: Facts, name: str) -> Mapping[str, str]:
-    match name:
-        case "header":
-            return dict(facts.headers)
-        case "query":
-            return dict(facts.query)
-        case "metadata":
-            return {} if isinstance(facts.stored, Unknown) else facts.stored.metadata
-    return {} if isinstance(facts.holder, Unknown) else facts.holder.metadata
 
 
 def _pairs(mapping: Mapping[str, Anything]) -> Iterable[tuple[str, str]]:
@@ -106,12 +101,12 @@ def _pairs(mapping: Mapping[str, Anything]) -> Iterable[tuple[str, str]]:
 
 
 def _quote(key: str) -> str:
-    """The first ``=`` of a word ends the name, so names have none; other characters stay readable."""
+    """Escapes ``=`` in a key, because the first ``=`` of a word ends the name."""
     return key.replace("%", "%25").replace("=", "%3D")
 
 
 def show(condition: Condition) -> str:
-    """``condition`` on one line, close to how it is written."""
+    """``condition`` on one line, similar to its source."""
     if isinstance(condition, Test):
         subject = condition.fact if condition.key is None else f"{condition.fact}.{condition.key}"
         return f"{subject}: {wanted(condition)}"
@@ -121,11 +116,11 @@ def show(condition: Condition) -> str:
     return f"{name} ({'; '.join(map(show, condition.parts))})"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_words(words: Iterable[str]) -> Facts:
-    """The request of ``name=value`` words; raises :class:`ExampleError` with every fault."""
+    """Parse ``name=value`` words; raise :class:`ExampleError` with all faults."""
     faults = []
     mapping: dict[str, Anything] = {}
     for word in words:
@@ -149,7 +144,7 @@ def _is_set(name: str) -> bool:
 
 
 def read(mapping: Mapping[str, Anything]) -> Facts:
-    """The request of a mapping; raises :class:`ExampleError` with every fault."""
+    """Parse a mapping; raise :class:`ExampleError` with all faults."""
     faults: list[str] = []
     one: dict[str, Anything] = {}
     maps: dict[str, dict[str, str]] = {
@@ -160,40 +155,20 @@ def read(mapping: Mapping[str, Anything]) -> Facts:
             _read_entry(name, value, one, maps)
         except ExampleError as error:
             faults += error.faults
-    faults += _out_of_place({*one, *(name for name, entries in maps.items() if entries)})
+    faults += _without_owner({*one, *(name for name, entries in maps.items() if entries)})
     if faults:
         raise ExampleError(faults)
-    return Facts(
-        method=one.get("method", "GET"),
-        container=one.get("container"),
-        object=one.get("object"),
-        caller=Caller(
-            user=one.get("user"),
-            project=one.get("project"),
-            domain=one.get("domain"),
-            roles=one.get("roles", frozenset()),
-            is_anonymous=one.get("anonymous", False),
-            is_signed=one.get("signed", False),
-        ),
-        headers=maps["header"],
-        query=maps["query"],
-        client_address=one.get("client-address"),
-        minute_of_week=one.get("time"),
-        stored=ObjectFacts(
-            "object" in one, one.get("content-type"), one.get("size"), maps["metadata"]
-        ),
-        holder=ContainerFacts(maps["container-metadata"], one.get("policy")),
-    )
+    return facts_from({**one, **maps})
 
 
-def _out_of_place(named: Collection[str]) -> Iterable[str]:
-    """Facts of an object or a container without its name: nobody would look at them."""
+def _without_owner(named: Collection[str]) -> Iterable[str]:
+    """Facts of an object or container that the example does not name: they would be ignored."""
     for needed, group in (("object", Group.STORED), ("container", Group.HOLDER)):
         for name in TABLE:
             if name in named and needed not in named and TABLE[name].group is group:
-                yield f"{name} is said of no {needed}: name the {needed} as well"
+                yield f"{name} requires {needed}: name the {needed} as well"
     if "object" in named and "container" not in named:
-        yield "object is in no container: name the container as well"
+        yield "object requires container: name the container as well"
 
 
 def _read_entry(
@@ -203,7 +178,7 @@ def _read_entry(
     if head not in TABLE or (dot and head not in maps):
         near = difflib.get_close_matches(str(head), TABLE, 1)
         raise ExampleError(
-            [f"there is no {name!r}" + (f"; do you mean {near[0]!r}?" if near else "")]
+            [f"unknown fact {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")]
         )
     if head not in maps:
         one[head] = _READERS[TABLE[head].kind](head, value)
@@ -214,58 +189,54 @@ def _read_entry(
             {_key(head, each): _text(f"{head}.{each}", entry) for each, entry in value.items()}
         )
     else:
-        raise ExampleError([f"{head} needs the name of an entry: {head}.x"])
+        raise ExampleError([f"{head} requires the name of an entry: {head}.NAME"])
 
 
 def _key(name: str, key: Anything) -> str:
-    return (
-        _text(f"a name in {name}", key).lower()
-        if TABLE[name].keys_ignore_case
-        else _text(f"a name in {name}", key)
-    )
+    text = _text(f"a name in {name}", key)
+    return text.lower() if TABLE[name].keys_ignore_case else text
 
 
 def _text(name: str, value: Anything) -> str:
     if not isinstance(value, str):
-        raise ExampleError([f"{name} is text; quote it"])
+        raise ExampleError([f"{name} must be a string; quote it"])
     choices = TABLE[name].choices if name in TABLE else ()
     if choices and value not in choices:
-        raise ExampleError([f"{name} is one of {', '.join(choices)}"])
+        raise ExampleError([f"{name} must be one of {', '.join(choices)}"])
     return value
 
 
 def _size(name: str, value: Anything) -> int:
     found = _SIZE.fullmatch(str(value)) if not isinstance(value, bool) else None
     if not found:
-        raise ExampleError([f"{name} is a number of bytes, such as 2048 or 2K"])
+        raise ExampleError([f"{name} must be a number of bytes, such as 2048 or 2K"])
     return int(found[1]) * _FACTORS[found[2]]
 
 
 def _roles(name: str, value: Anything) -> frozenset[str]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-        raise ExampleError([f"{name} is text or a list of texts"])
+        raise ExampleError([f"{name} must be a string or a list of strings"])
     return frozenset(values)
 
 
 def _address(name: str, value: Anything) -> str:
     if not isinstance(value, str) or address(value) is None:
-        raise ExampleError([f"{name} is an IPv4 or IPv6 address"])
+        raise ExampleError([f"{name} must be an IPv4 or IPv6 address"])
     return value
 
 
 def _minute(name: str, value: Anything) -> int:
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
     if not found:
-        raise ExampleError([f"{name} is a day and a time in UTC, such as 'mon 22:05'"])
+        raise ExampleError([f"{name} must be a day and a time in UTC, such as 'mon 22:05'"])
     return _DAYS.index(found[1]) * _DAY_MINUTES + int(found[2]) * 60 + int(found[3])
 
 
 def _flag(name: str, value: Anything) -> bool:
-    if value not in (True, False, "true", "false") or isinstance(value, int) is not isinstance(
-        value, bool
-    ):
-        raise ExampleError([f"{name} is true or false"])
+    is_other_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_other_number or value not in (True, False, "true", "false"):
+        raise ExampleError([f"{name} must be true or false"])
     return value in (True, "true")
 
 

@@ -1,8 +1,9 @@
-"""Why the rules decide as they do: values that say it, and lines that tell it.
+"""Explanations of decisions: structured values, and text.
 
-For every rule that was considered there are the tests that settle it, with the values they saw: of an ``all`` that does not hold
-the first part that does not, of an ``any`` that does not hold every part, and so on.  They are a proof: whatever the other
-tests said, the rule's condition would have the same value.
+For each considered rule, an explanation lists the tests that determine its outcome, with the values
+that they compared: for an ``all`` that does not hold, the first part that does not; for an ``any``
+that does not hold, every part; and so on.  These tests are a proof: the outcome is the same for any
+result of the other tests.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from rules.faults import quoted
 from rules.model import Action, Any, Condition, Deny, Not, Operator, Rule, Run, Step, Test
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-#: A line names no more values of a list.
+#: The maximum number of list items shown in a line.
 _NAMED: Final = 8
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A test and the value it saw: ``None`` when that is missing, ``UNKNOWN`` when it has not been looked up."""
+    """A test and the value that it compared: ``None`` if missing, ``UNKNOWN`` if not looked up."""
 
     test: Test
     value: Value | Unknown
 
     def line(self, hidden: Collection[str] = ()) -> str:
-        """:param hidden: facts whose values are not told."""
+        """:param hidden: facts whose values are not shown."""
         seen = "is not shown" if self.test.fact in hidden else _seen(self.test, self.value)
-        return f"{_subject(self.test)} {seen} (asked for: {wanted(self.test)})"
+        return f"{_subject(self.test)} {seen} (required: {wanted(self.test)})"
 
 
 @dataclass(frozen=True)
 class Considered:
-    """A rule that was looked at.
+    """A rule that was evaluated.
 
-    :param outcome: ``None`` when it depends on facts that are not known.
-    :param gives_way: it is an ordinary rule, and the client asks for a storlet itself: whatever its outcome, it does not decide.
+    :param outcome: ``None`` if it depends on unknown facts.
+    :param gives_way: the rule is ordinary and the client requests a storlet itself, so the rule
+        does not decide, whatever its outcome.
     """
 
     rule: Rule
@@ -51,23 +53,23 @@ class Considered:
     gives_way: bool = False
 
     def line(self, hidden: Collection[str] = ()) -> str:
-        said = {True: "matches", False: "does not match", None: "is not decided yet"}[self.outcome]
+        verdict = {True: "matches", False: "does not match", None: "is undecided"}[self.outcome]
         if self.gives_way and self.outcome is not False:
-            said += " but gives way to the storlet that the client asks for"
+            verdict += " but gives way to the storlet that the client requests"
         reasons = (
             "; ".join(seen.line(hidden) for seen in self.observations) or "it has no condition"
         )
-        return f"rule {self.rule.name} (line {self.rule.place.line}) {said}: {reasons}"
+        return f"rule {self.rule.name} (line {self.rule.place.line}) {verdict}: {reasons}"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was decided and how.
+    """A decision and its reasons.
 
-    :param rule: decides; ``None`` when no rule matches, or when ``needs`` have to be looked up first.
-    :param needs: groups of facts that the decision depends on and that are not known.
-    :param considered: the rules that were looked at, in order; the last is the one that decides, if any does.
-    :param left: how many rules come after it and were not looked at.
+    :param rule: the deciding rule; ``None`` if no rule matches, or if ``needs`` is not empty.
+    :param needs: groups of unknown facts that the decision depends on.
+    :param considered: the rules that were evaluated, in order; the last one decides, if any does.
+    :param left: the number of rules after it, which were not evaluated.
     """
 
     rule: Rule | None
@@ -76,30 +78,30 @@ class Explanation:
     left: int = 0
 
     def lines(self) -> tuple[str, ...]:
-        """For people; one thing a line.  :class:`rules.report.Report` has more to say of a request."""
+        """Readable text, without the details of :class:`rules.report.Report`."""
         return (*self.reasons(), *self._verdict())
 
     def reasons(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
-        """A line for each rule that was considered.
+        """One line for each considered rule.
 
-        :param hidden: facts whose values are not told.
+        :param hidden: facts whose values are not shown.
         """
         lines = [considered.line(hidden) for considered in self.considered]
         if self.left:
-            lines.append(f"{self.left} rule{'s' if self.left > 1 else ''} after it not considered")
+            rules = "1 later rule was" if self.left == 1 else f"{self.left} later rules were"
+            lines.append(f"{rules} not considered")
         return tuple(lines)
 
     def undecided(self) -> str:
-        """Of a request of which something has to be looked up first."""
-        return (
-            f"undecided: depends on {' and '.join(sorted(_SOURCES[group] for group in self.needs))}"
-        )
+        """The line for a decision that needs unknown facts."""
+        sources = sorted(_SOURCES[group] for group in self.needs)
+        return f"undecided: depends on {' and '.join(sources)}"
 
     def _verdict(self) -> tuple[str, ...]:
         if self.needs:
             return (self.undecided(),)
         if self.rule is None:
-            return ("no rule matches: the request goes on as if there were none",)
+            return ("no rule matches: the request proceeds as without rules",)
         return tuple(f"decision: {line}" for line in describe(self.rule))
 
 
@@ -110,11 +112,11 @@ _SOURCES: Final = {
 }
 
 
-# --- reasons ----------------------------------------------------------------------------------------------------------
+# --- reasons --------------------------------------------------------------------------------------
 
 
 def observe(condition: Condition, facts: Facts) -> tuple[Observation, ...]:
-    """The tests that settle ``condition``, or that keep it from being settled."""
+    """The tests that determine the value of ``condition``, or that leave it undecided."""
     if isinstance(condition, Test):
         return (Observation(condition, value_of(condition, facts)),)
     if isinstance(condition, Not):
@@ -123,20 +125,20 @@ def observe(condition: Condition, facts: Facts) -> tuple[Observation, ...]:
     decisive = isinstance(condition, Any)
     if decisive in outcomes:
         return observe(condition.parts[outcomes.index(decisive)], facts)
-    open_ = None in outcomes
+    is_undecided = None in outcomes
     parts = [
         part
         for part, outcome in zip(condition.parts, outcomes, strict=True)
-        if outcome is None or not open_
+        if outcome is None or not is_undecided
     ]
     return tuple(seen for part in parts for seen in observe(part, facts))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def describe(rule: Rule) -> tuple[str, ...]:
-    """What a rule does, a line for each storlet."""
+    """The action of a rule, one line for each storlet."""
     kind = "mandatory rule" if rule.is_mandatory else "rule"
     return tuple(f"{kind} {rule.name}: {line}" for line in _action(rule.action))
 
@@ -146,7 +148,7 @@ def _action(action: Action) -> tuple[str, ...]:
         return tuple(_step(number, step) for number, step in enumerate(action.steps))
     if isinstance(action, Deny):
         return (f"deny: {action.message}",)
-    return ("allow, and ask no further rule",)
+    return ("allow, and evaluate no further rule",)
 
 
 def _step(number: int, step: Step) -> str:
@@ -169,7 +171,7 @@ def _seen(test: Test, value: Value | Unknown) -> str:
     if value is None:
         return "is missing"
     if isinstance(value, frozenset):
-        return f"are {_listed(value)}" if value else "are none"
+        return f"are {_listed(value)}" if value else "are empty"
     if isinstance(value, bool):
         return f"is {str(value).lower()}"
     if TABLE[test.fact].kind is Kind.TIME and isinstance(value, int):
@@ -178,7 +180,7 @@ def _seen(test: Test, value: Value | Unknown) -> str:
 
 
 def wanted(test: Test) -> str:
-    """What a test asks for, such as ``prefix 'patients-'``."""
+    """The requirement of a test, such as ``prefix 'patients-'``."""
     return _WANTED[test.operator](test.operand)
 
 

@@ -1,10 +1,12 @@
-"""What is known of a request when its rules are asked: values only, no Swift.
+"""Facts about a request, as the rules see them: plain values, independent of Swift.
 
-A value that is not there is ``None`` (or absent from its mapping, or an empty set) and makes every test of it fail but ``present: false``: a
-missing value never matches by accident.  What that means below ``not`` is told in :mod:`rules.conditions`.
+A missing value is ``None`` (or absent from its mapping, or an empty set).  Every test of a missing
+value fails, except ``present: false``.  :mod:`rules.conditions` describes what this means below
+``not``.
 
-The facts of the stored object and of its container cost a request to get.  They are ``UNKNOWN`` at first; when the
-decision depends on them, evaluation says so (:class:`rules.engine.Needs`), and is asked again with the facts filled in.
+Facts about the stored object and its container cost a request to Swift, so they start as
+``UNKNOWN``.  If a decision depends on them, the engine returns :class:`rules.engine.Needs`; its
+caller looks the facts up and evaluates again.
 """
 
 from __future__ import annotations
@@ -21,24 +23,25 @@ class Unknown(Enum):
     UNKNOWN = "unknown"
 
 
-#: Not looked up yet, which is something else than not there.
+#: Not looked up yet; different from missing.
 UNKNOWN: Final = Unknown.UNKNOWN
 
 
-#: With this header a client asks for a storlet.
+#: The header with which a client requests a storlet.
 RUN_HEADER: Final = "x-run-storlet"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks.
+    """The user or program that makes the request.
 
-    :param user: name or id as the authentication middleware gives it; ``None`` for anonymous requests and signed URLs.
-    :param project: the caller's own project (with tempauth: account), not the one that is asked for.
+    :param user: name or id from the authentication middleware; ``None`` for anonymous requests and
+        signed URLs.
+    :param project: the caller's own project (tempauth: account), not the account in the request.
     :param domain: the domain of the user (Keystone).
-    :param roles: Keystone roles, or tempauth groups, in whatever case they come: they are compared without regard to it.
-    :param is_anonymous: nobody is logged in, and the request carries no signature.
-    :param is_signed: the request is authorised by a signed URL or form (``tempurl``, ``formpost``).
+    :param roles: Keystone roles or tempauth groups, in their original case; compared without case.
+    :param is_anonymous: no user is logged in, and the request has no signature.
+    :param is_signed: a signed URL or form (``tempurl``, ``formpost``) authorizes the request.
     """
 
     user: str | None = None
@@ -51,9 +54,9 @@ class Caller:
 
 @dataclass(frozen=True)
 class ObjectFacts:
-    """The object itself: the source of a GET, HEAD or COPY, the object that is to be stored of a PUT.
+    """The object: the source of a GET, HEAD or COPY, the object to be stored by a PUT.
 
-    :param size_bytes: ``None`` when nobody knows, as for a chunked upload.
+    :param size_bytes: ``None`` if the size is not known in advance (a chunked upload).
     :param metadata: user metadata; keys in lower case, without ``X-Object-Meta-``.
     """
 
@@ -77,15 +80,17 @@ class ContainerFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything a condition may look at.
+    """Every value that a condition can test.
 
-    :param method: ``GET``, ``HEAD``, ``PUT``, ``POST``, ``COPY`` or ``DELETE``; a PUT with ``X-Copy-From`` is a ``COPY``.
-    :param container: of the object whose bytes leave or are stored; ``None`` for requests to the account.
+    :param method: ``GET``, ``HEAD``, ``PUT``, ``POST``, ``COPY`` or ``DELETE``; a PUT with
+        ``X-Copy-From`` is a ``COPY``.
+    :param container: container of the object that is read or stored; ``None`` for requests to the
+        account.
     :param object: name of the object; ``None`` for requests to a container.
-    :param headers: of the request; names in lower case.
-    :param query: the query string's parameters; of a repeated one the last value counts.
+    :param headers: request headers; names in lower case.
+    :param query: parameters of the query string; the last value of a repeated parameter.
     :param client_address: an IPv4 or IPv6 address.
-    :param minute_of_week: of the request in UTC, 0 is Monday 00:00.
+    :param minute_of_week: time of the request in UTC; 0 is Monday 00:00.
     """
 
     method: str
@@ -100,6 +105,6 @@ class Facts:
     holder: ContainerFacts | Unknown = UNKNOWN
 
     @property
-    def asks_for_storlet(self) -> bool:
-        """The client says itself what is to run; ordinary rules give way to that."""
+    def requests_storlet(self) -> bool:
+        """The client requests a storlet itself; ordinary rules give way to that."""
         return RUN_HEADER in self.headers

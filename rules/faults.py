@@ -1,4 +1,4 @@
-"""What is wrong with a rules object, gathered while it is read, so that all of it is told at once."""
+"""Faults of a rules object, collected while it is parsed, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 from rules.model import Finding, Place, Severity
 
-#: A fault quotes no more of what was uploaded.
+#: The maximum length of a quotation from the text.
 _QUOTED: Final = 60
-#: More are only counted: a text full of mistakes must not keep a proxy busy with naming what is nearest to each.
+#: Further faults are only counted: searching similar names for each of them would cost CPU time.
 MAX_FAULTS: Final = 100
 
 
@@ -25,45 +25,42 @@ class Faults:
     def is_full(self) -> bool:
         return len(self._findings) >= MAX_FAULTS
 
-    def add(self, code: str, place: Place, text: str, help: str) -> None:  # noqa: A002 - as the finding calls it
+    def add(self, code: str, place: Place, text: str, help_: str) -> None:
         if self.is_full:
             self._more += 1
             return
-        self._findings.append(Finding(Severity.ERROR, code, place, text, help))
+        self._findings.append(Finding(Severity.ERROR, code, place, text, help_))
 
     def __len__(self) -> int:
         return len(self._findings)
 
     def findings(self) -> tuple[Finding, ...]:
         """In the order of the text."""
-        found = sorted(
-            self._findings, key=lambda finding: (finding.place.line, finding.place.column)
-        )
+        found = sorted(self._findings, key=lambda each: (each.place.line, each.place.column))
         if self._more:
             text = f"there are {self._more:,} more faults"
-            found.append(Finding(Severity.ERROR, "more", found[-1].place, text, "mend these first"))
+            found.append(
+                Finding(Severity.ERROR, "more", found[-1].place, text, "correct these first")
+            )
         return tuple(found)
 
-    def among(self, text: str, known: Iterable[str]) -> str:
-        """As the function below, without looking for the nearest when nobody will see it."""
-        return _all_of(list(known)) if self.is_full else among(text, known)
+    def suggestion(self, text: str, known: Iterable[str]) -> str:
+        """:func:`suggestion`, without the search for similar names once the list is full."""
+        return _all_of(list(known)) if self.is_full else suggestion(text, known)
 
 
 def quoted(text: str) -> str:
-    """As it stands in a fault."""
+    """``text`` in quotes, shortened for a fault."""
     return repr(text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "...")
 
 
-def among(text: str, known: Iterable[str]) -> str:
-    """How to mend an unknown name: the nearest known one, else all of them."""
+def suggestion(text: str, known: Iterable[str]) -> str:
+    """The help for an unknown name: the most similar known name, else all known names."""
     names = list(known)
-    close = (
-        difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
-        if len(text) <= _QUOTED
-        else []
-    )
-    return f"did you mean {close[0]!r}?" if close else _all_of(names)
+    is_short = len(text) <= _QUOTED
+    similar = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5) if is_short else []
+    return f"did you mean {similar[0]!r}?" if similar else _all_of(names)
 
 
 def _all_of(names: list[str]) -> str:
-    return f"there are {', '.join(names)}"
+    return f"use one of {', '.join(names)}"

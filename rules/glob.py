@@ -1,11 +1,14 @@
-"""Globs: ``*`` any characters (also ``/``, also none), ``?`` one character, ``[abc]`` one of these, ``[!a-z]`` none of these.
+"""Glob patterns.
 
-Every other character stands for itself; ``[*]`` is a star, ``[[]`` a bracket.  A glob is always of the whole name.
+``*`` matches any characters (also ``/``, also none), ``?`` one character, ``[abc]`` one of these,
+``[!a-z]`` one that is none of these.  Every other character matches itself; ``[*]`` is a literal
+star, ``[[]`` a literal bracket.  A glob must match the whole name.
 
-Globs come from tenants and are matched in a proxy that all tenants share, so no glob may be slow.  A regular expression
-would be: ``*a*a*a*a*b`` makes it try every way to share a name out among the stars.  :func:`matcher` cuts the glob at its
-stars instead and looks for each piece where it first occurs.  What comes before never has to be tried again: a piece found
-earlier leaves more for those that follow.
+Tenants write globs, and a proxy that all tenants share matches them, so matching must not be slow.
+A regular expression backtracks exponentially: for ``*a*a*a*a*b`` it tries every distribution of the
+name over the stars.  :func:`matcher` splits the glob at its stars instead and finds the first
+occurrence of each segment in turn.  No backtracking is needed: an earlier occurrence leaves more
+text for the segments that follow.
 """
 
 from __future__ import annotations
@@ -16,30 +19,30 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-#: A longer one is refused; no name in Swift is longer either.
+#: The maximum length; Swift's names are not longer either.
 MAX_CHARACTERS: Final = 1024
 
 
 class GlobError(ValueError):
-    """This is no glob; the text says why."""
+    """The text is not a valid glob; the message says why."""
 
 
 class Wild(Enum):
-    """Pieces that take any character."""
+    """Pieces that match any character."""
 
     ANY = "?"
     MANY = "*"
 
 
-#: One character, whichever.
+#: Any single character.
 ANY: Final = Wild.ANY
-#: Any number of characters, whichever; never twice in a row in what :func:`parse` gives.
+#: Any number of any characters; never adjacent in the result of :func:`parse`.
 MANY: Final = Wild.MANY
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """One character out of ``ranges`` (first and last, both inclusive), or with ``is_negated`` one that is in none of them."""
+    """One character in ``ranges`` (first and last, inclusive), or with ``is_negated`` in none."""
 
     ranges: frozenset[tuple[str, str]]
     is_negated: bool = False
@@ -53,7 +56,7 @@ Piece: TypeAlias = str | Wild | OneOf
 
 
 def parse(glob: str) -> tuple[Piece, ...]:
-    """The pieces of ``glob``; raises :class:`GlobError`."""
+    """The pieces of ``glob``; raises :class:`GlobError` if it is invalid."""
     if len(glob) > MAX_CHARACTERS:
         raise GlobError(f"a glob has at most {MAX_CHARACTERS} characters")
     pieces: list[Piece] = []
@@ -76,7 +79,7 @@ def parse(glob: str) -> tuple[Piece, ...]:
 def _end_of_set(glob: str, start: int) -> int:
     end = glob.find("]", start)
     if end < 0:
-        raise GlobError("a '[' has no ']'; a bracket itself is written [[]")
+        raise GlobError("unmatched '['; write [[] for a literal bracket")
     return end
 
 
@@ -84,7 +87,7 @@ def _one_of(inside: str) -> OneOf:
     is_negated = inside.startswith("!")
     characters = inside[1:] if is_negated else inside
     if not characters:
-        raise GlobError("nothing is between '[' and ']'; a ']' itself needs no brackets")
+        raise GlobError("empty []; write ] without brackets for a literal bracket")
     ranges = set()
     position = 0
     while position < len(characters):
@@ -93,14 +96,14 @@ def _one_of(inside: str) -> OneOf:
             last = characters[position + 2]
             position += 2
         if last < first:
-            raise GlobError(f"the range {first}-{last} is the wrong way round")
+            raise GlobError(f"the range {first}-{last} is reversed")
         ranges.add((first, last))
         position += 1
     return OneOf(frozenset(ranges), is_negated)
 
 
 def matcher(glob: str) -> Callable[[str], bool]:
-    """Whether a whole name is what ``glob`` describes; raises :class:`GlobError`."""
+    """A predicate for whole names; raises :class:`GlobError` if ``glob`` is invalid."""
     segments = _segments(parse(glob))
     if all(isinstance(piece, str) for segment in segments for piece in segment):
         return _literal_matcher(["".join(map(str, segment)) for segment in segments])
@@ -108,7 +111,7 @@ def matcher(glob: str) -> Callable[[str], bool]:
 
 
 def ends(glob: str) -> tuple[str, str]:
-    """With what plain text every name begins, and with what it ends, that ``glob`` describes."""
+    """The plain prefix and the plain suffix that all matching names share."""
     pieces = parse(glob)
     return "".join(_literals(pieces)), "".join(_literals(pieces[::-1]))[::-1]
 
@@ -120,20 +123,22 @@ def _literals(pieces: Sequence[Piece]) -> Iterator[str]:
         yield piece
 
 
-#: How many characters of plain text are looked for in the time of one ``?``, when the name is of the worst sort.
+#: The number of plain characters that cost as much as one ``?`` in the worst case.
 PLAIN_IN_ONE: Final = 6
-#: How many ``?`` are looked for in the time of one ``[...]``.
+#: The number of ``?`` that cost as much as one ``[...]``.
 SET_COST: Final = 4
 
 
 def cost(glob: str) -> int:
-    """How many characters a name may have to be compared with at each of its places: of pieces between stars, where plain
-    text counts less and a set more.  The beginning and the end of a glob have one place each and cost nothing."""
+    """The maximum number of comparisons at each position of a name, weighted by their cost.
+
+    Only segments between stars count; the first and the last segment have a fixed position.
+    """
     return sum(map(_cost_of_floating, _segments(parse(glob))[1:-1]))
 
 
 def _cost_of_floating(segment: Sequence[Piece]) -> int:
-    """``str.find`` is quick but for texts such as ``aaabaaa`` in ``aaaaaaaa``, where both lengths are multiplied too."""
+    """``str.find`` is fast except for inputs such as ``aaabaaa`` in ``aaaaaaaa`` (quadratic)."""
     is_plain = all(isinstance(piece, str) for piece in segment)
     if is_plain:
         return -(-len(segment) // PLAIN_IN_ONE)
@@ -141,7 +146,7 @@ def _cost_of_floating(segment: Sequence[Piece]) -> int:
 
 
 def _segments(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """What stands between the stars; the first is at the beginning of a name, the last at its end."""
+    """The pieces between stars; the first segment starts a name, the last one ends it."""
     segments: list[list[Piece]] = [[]]
     for piece in pieces:
         if piece is MANY:
@@ -152,7 +157,7 @@ def _segments(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _literal_matcher(segments: list[str]) -> Callable[[str], bool]:
-    """The usual globs, such as ``*.csv``, ``logs/*`` and ``*/raw/*``, without a regular expression."""
+    """Common globs, such as ``*.csv``, ``logs/*`` and ``*/raw/*``, without a regular expression."""
     first, *middle, last = segments if len(segments) > 1 else [segments[0], ""]
     if len(segments) == 1:
         return first.__eq__
@@ -174,7 +179,7 @@ def _literal_matcher(segments: list[str]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True)
 class _Segment:
-    """Pieces without a star: they take exactly ``length`` characters."""
+    """Pieces without a star: they match exactly ``length`` characters."""
 
     pattern: re.Pattern[str]
     length: int

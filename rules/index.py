@@ -1,13 +1,14 @@
-"""Which rules a decision has to ask: an index by the values that their conditions want.
+"""An index of the rules that can match a request, by the values that their conditions require.
 
-A rule that wants ``user: ada`` cannot match what somebody else asks for, so it is filed under that user's name and not asked
-otherwise.  It can be filed under whatever it wants besides other things (a part of its ``all``) of what a request itself says: a
-whole value, a beginning, an end, or a member of a set.  Of these it is filed under the one that it shares with the fewest
-rules; a rule without any is always asked.  So what is asked is a superset of the rules that match, and each is still asked for
-its whole condition.
+A rule that requires ``user: ada`` cannot match requests of other callers, so it is indexed under
+that user name and evaluated only for it.  A rule can be indexed under any requirement (a part of
+its ``all``) on facts of the request: a whole value, a prefix, a suffix, or a member of a set.  The
+key shared by the fewest rules is used; a rule without a key is always evaluated.  The candidates
+are a superset of the matching rules, and the whole condition of each is still evaluated.
 
-A long list of values is asked directly, which costs the same as a short one.  So the index is quickly made, also for a part of the
-rules (:meth:`rules.engine.Compiled.narrowed`), whoever wrote them.
+Long lists of values are not indexed: evaluating them costs no more than a short list.  This bounds
+the time to build an index, for any rules, also for a subset of the rules
+(:meth:`rules.engine.Compiled.narrowed`).
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from rules.conditions import TABLE, Group, Kind, Value
 from rules.facts import UNKNOWN, Unknown
 from rules.model import All, Condition, Operator, Test
 
-#: What wants one of more values than these is not filed under them.
+#: The maximum number of values in a key.
 _MOST_WANTED: Final = 16
 
 
 @dataclass(frozen=True)
 class _Key:
-    """What a rule wants of one fact, and so where it can be filed.
+    """A requirement of a rule on one fact.
 
-    :param test: whose fact it is.
-    :param cut: which part of the value is compared: 0 for the whole, ``n`` for the first and ``-n`` for the last n characters.
-    :param wanted: the part is one of these, or of a set one member is.
+    :param test: the test of the fact.
+    :param cut: the part of the value that is compared: 0 for the whole value, ``n`` for the first
+        and ``-n`` for the last n characters.
+    :param wanted: the part must be one of these; a set must contain one of these.
     """
 
     test: Test
@@ -41,18 +43,18 @@ class _Key:
 
     @property
     def place(self) -> tuple[str, str | None, int]:
-        """Of the table that it belongs to."""
+        """The key of its table."""
         return self.test.fact, self.test.key, self.cut
 
 
-#: Number of the fact's reader, which part of its value, whether that is a set, the rules by what they want, and all of them.
+#: Reader of the fact, part of its value, whether it is a set, rules by wanted value, all rules.
 _Table = tuple[int, int, bool, dict[str, list[int]], list[int]]
 
 
 class Index:
-    """Of rules, by their numbers.
+    """An index of rules, which are represented by their numbers.
 
-    :param slot_of: the number under which the value that a test looks at is found.
+    :param slot_of: returns the number of the reader for the value that a test compares.
     """
 
     def __init__(self, conditions: Sequence[Condition], slot_of: Callable[[Test], int]) -> None:
@@ -74,14 +76,14 @@ class Index:
             )
             is_set = TABLE[key.test.fact].kind is Kind.SET
             table = tables.setdefault(key.place, (slot_of(key.test), key.cut, is_set, {}, []))
-            # Entries of a listing are asked about without knowing all of them.
+            # For unknown values: the facts of a listing's entries are known only in part.
             table[4].append(number)
             for wanted in key.wanted:
                 table[3].setdefault(wanted, []).append(number)
         self._tables: Final = tuple(tables.values())
 
     def of(self, values: Mapping[int, Value | Unknown]) -> list[int]:
-        """Numbers of the rules that may hold, in order; where a value is unknown, all that want something of it."""
+        """Numbers of the candidates, in order; for an unknown value, all rules of its tables."""
         found: list[int] = []
         for slot, cut, is_set, by_value, every in self._tables:
             value = values[slot]
@@ -98,13 +100,13 @@ class Index:
                 found.extend(
                     by_value.get(part if not cut else part[:cut] if cut > 0 else part[cut:], ())
                 )
-        # A rule may want one of several that are all there.
+        # A rule can be found twice, under several members of a set.
         return sorted(self._always + list(set(found))) if found else self._always
 
 
 def _members(value: Value | Unknown) -> frozenset[str]:
     if not isinstance(value, frozenset):
-        raise TypeError(f"{value!r} is no set")
+        raise TypeError(f"{value!r} is not a set")
     return value
 
 
@@ -115,7 +117,7 @@ def _keys(condition: Condition) -> Iterator[_Key]:
 
 
 def _conjuncts(condition: Condition) -> Iterable[Test]:
-    """Tests that all have to hold, and do not hold of what is missing."""
+    """The tests that must all hold."""
     if isinstance(condition, All):
         for part in condition.parts:
             yield from _conjuncts(part)
@@ -124,7 +126,7 @@ def _conjuncts(condition: Condition) -> Iterable[Test]:
 
 
 def _wanted(test: Test) -> Iterator[tuple[int, frozenset[str]]]:
-    """Parts of the value that ``test`` compares, and what it wants there; nothing for tests that want no certain text."""
+    """Parts of the value, with the strings that ``test`` requires there, if it requires any."""
     operand, has_names = test.operand, test.operator in (Operator.ONE_OF, Operator.HAS)
     if has_names and isinstance(operand, frozenset) and len(operand) <= _MOST_WANTED:
         yield 0, operand

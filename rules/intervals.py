@@ -1,6 +1,7 @@
-"""Sets of whole numbers as intervals: minutes of the week, sizes, the addresses of networks.
+"""Sets of integers as intervals: minutes of the week, sizes, addresses of networks.
 
-Tenants write them, and a list of them may be as long as a rules object: each function goes through its arguments once.
+Tenants write these sets, and a list can be as long as a rules object, so each function runs in
+linear time, after sorting.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-#: Sorted, apart from one another, both ends inclusive.
+#: Sorted and disjoint, not adjacent; both ends inclusive.
 Intervals: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def merged(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """The same numbers, in order and apart from one another."""
+    """The same numbers as sorted, disjoint intervals."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(pairs):
         if joined and low <= joined[-1][1] + 1:
@@ -24,7 +25,7 @@ def merged(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def cut(intervals: Intervals, out: Intervals) -> Intervals:
-    """What is in ``intervals`` and not in ``out``."""
+    """The difference: numbers in ``intervals`` that are not in ``out``."""
     left = []
     at = 0
     for first, last in intervals:
@@ -37,5 +38,5 @@ def cut(intervals: Intervals, out: Intervals) -> Intervals:
             start = high + 1
             look += 1
         left += [(start, last)] if start <= last else []
-        at = max(at, look - 1)  # the last one may reach into the next interval
+        at = max(at, look - 1)  # the last one can overlap the next interval
     return tuple(left)

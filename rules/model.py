@@ -1,4 +1,4 @@
-"""A rules object, parsed: frozen values, with the place in the text that each came from.
+"""The model of a rules object: frozen values, each with its position in the text.
 
 ::
 
@@ -15,42 +15,45 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the rules object something stands; both count from 1."""
+    """A position in the text of the rules object; both numbers count from 1."""
 
     line: int = 0
     column: int = 0
 
 
-# --- conditions -------------------------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------
 
 
 class Operator(Enum):
-    """How a test compares the fact's value with its operand; :mod:`rules.conditions` says which fact takes which."""
+    """The comparison of a fact's value with an operand.
+
+    :data:`rules.conditions.OPERATORS` lists the operators of each kind of fact.
+    """
 
     EXACT = "exact"  # str: equal
-    GLOB = "glob"  # str: `*` any characters, also `/`; `?` one; `[abc]`, `[a-z]`, `[!abc]` one of (not of) these; nothing else
+    GLOB = "glob"  # str: a pattern of rules.glob
     PREFIX = "prefix"  # str
     SUFFIX = "suffix"  # str
     ONE_OF = "one-of"  # frozenset[str]: equal to one of these
-    HAS = "has"  # frozenset[str]: of a set of values (roles) one is one of these; in lower case
+    HAS = "has"  # frozenset[str], lower case: a set of values (roles) contains one of these
     AT_LEAST = "at-least"  # int
     AT_MOST = "at-most"  # int
-    WITHIN = "within"  # tuple of networks (ipaddress), or of (first, last) minutes of the week, both inclusive, in order and apart
-    IS = "is"  # bool: of a fact that is true or false
-    PRESENT = (
-        "present"  # bool: the value is there (true) or missing (false); an empty set is missing
-    )
+    # networks (ipaddress), or (first, last) minutes of the week: inclusive, sorted and disjoint
+    WITHIN = "within"
+    IS = "is"  # bool: equal, for facts that are true or false
+    PRESENT = "present"  # bool: the value is present (true) or missing (false)
 
 
 @dataclass(frozen=True)
 class Test:
-    """One fact against one operand.
+    """A comparison of one fact with one operand.
 
     :param fact: a name in :data:`rules.conditions.TABLE`, such as ``container`` or ``metadata``.
-    :param key: of a fact that is a mapping (``metadata``, ``header``, ...): which entry, in lower case but for ``query``.
+    :param key: the key of a fact that is a map (``metadata``, ``header``, ...); in lower case,
+        except for ``query``.
     """
 
-    __test__ = False  # pytest would take it for a class of tests
+    __test__ = False  # otherwise pytest collects it
 
     fact: str
     operator: Operator
@@ -61,7 +64,7 @@ class Test:
 
 @dataclass(frozen=True)
 class All:
-    """Every part holds; without parts it always does."""
+    """Every part holds; true without parts."""
 
     parts: tuple[Condition, ...] = ()
 
@@ -83,14 +86,15 @@ class Not:
 Condition: TypeAlias = All | Any | Not | Test
 
 
-# --- actions ----------------------------------------------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Template:
-    """A parameter's value with ``{object}``, ``{container}``, ``{user}``, ``{project}``, ``{method}`` or ``{metadata.x}`` in it.
+    """A parameter's value with names in braces, such as ``{object}``: see :mod:`rules.template`.
 
-    :param parts: literals and names by turns, beginning with a literal: ``("thumb-", "object", "")``.
+    :param parts: alternating literals and names, starting with a literal:
+        ``("thumb-", "object", "")``.
     """
 
     parts: tuple[str, ...]
@@ -101,7 +105,8 @@ class Step:
     """One storlet of a pipeline.
 
     :param on: ``object``, ``proxy`` or ``None`` for the operator's default.
-    :param limits: as in ``X-Storlet-Limit-*``: lower-case names without the prefix, values as written (``("memory", "64M")``).
+    :param limits: as in ``X-Storlet-Limit-*``: lower-case names without the prefix, values as
+        written (``("memory", "64M")``).
     """
 
     storlet: str
@@ -113,7 +118,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Reverse:
-    """What undoes on read what a rule did on the way in, for callers of whom ``condition`` holds."""
+    """The steps that undo a rule's work on read, for requests that satisfy ``condition``."""
 
     steps: tuple[Step, ...]
     condition: Condition = All()
@@ -121,7 +126,7 @@ class Reverse:
 
 @dataclass(frozen=True)
 class Run:
-    """Run a pipeline: each storlet's output is the next one's input."""
+    """Run a pipeline: the output of each storlet is the input of the next one."""
 
     steps: tuple[Step, ...]
     reverse: Reverse | None = None
@@ -136,30 +141,30 @@ class Deny:
 
 @dataclass(frozen=True)
 class Allow:
-    """Ask no further rule; the request goes on as if there were none."""
+    """Evaluate no further rule; the request proceeds as without rules."""
 
 
 Action: TypeAlias = Run | Deny | Allow
 
 
 class Explicit(Enum):
-    """What happens to a storlet that the client asks for where a mandatory rule runs one."""
+    """The treatment of a client's own storlet request where a mandatory rule runs a storlet."""
 
     REFUSE = "refuse"
     AFTER = "after"
 
 
-#: Headers of the source that never leave with a result: they say something of the source's own bytes and would be false of the
-#: result, they belong to the one answer they came with, or they say where the source is kept.
+#: Headers of the source that a result never has: they describe the source's bytes and would be
+#: wrong for the result, they are per-response or per-connection, or they reveal the storage layout.
 NEVER_PASS: Final = frozenset(
     (
-        "accept-ranges", "content-length", "content-md5", "content-range", "etag", "x-manifest-etag",
-        "x-object-manifest", "x-static-large-object",
-        "connection", "date", "keep-alive", "proxy-authenticate", "set-cookie", "trailer", "transfer-encoding",
-        "upgrade", "www-authenticate", "x-openstack-request-id", "x-trans-id",
+        "accept-ranges", "content-length", "content-md5", "content-range", "etag",
+        "x-manifest-etag", "x-object-manifest", "x-static-large-object",
+        "connection", "date", "keep-alive", "proxy-authenticate", "set-cookie", "trailer",
+        "transfer-encoding", "upgrade", "www-authenticate", "x-openstack-request-id", "x-trans-id",
     )
 )  # fmt: skip
-#: Beginnings of such headers.  Metadata is not a header here: whoever passes headers on does not mean it.
+#: Prefixes of such headers.  User metadata is included: it has a list of its own.
 NEVER_PASS_PREFIXES: Final = (
     "x-object-meta-",
     "x-object-sysmeta-",
@@ -174,10 +179,11 @@ NEVER_PASS_PREFIXES: Final = (
 
 @dataclass(frozen=True)
 class Passes:
-    """Which names of the source's metadata and headers leave with the result; lower case, a ``*`` at the end is any rest.
+    """The metadata and headers of the source that the result keeps.
 
-    Whoever makes the answer asks :meth:`allows_metadata` and :meth:`allows_header`, and compares nothing itself: a wildcard
-    also fits what must never leave, such as the source's etag, by which its bytes could be guessed.
+    Names are in lower case; a trailing ``*`` matches any suffix.  Use :meth:`allows_metadata` and
+    :meth:`allows_header` instead of comparing names: a wildcard also matches headers that must not
+    be kept, such as the source's etag, which allows guesses of its bytes.
 
     :param metadata: user metadata, without ``X-Object-Meta-``.
     :param headers: other headers, such as ``last-modified``.
@@ -187,22 +193,22 @@ class Passes:
     headers: tuple[str, ...] = ()
 
     def allows_metadata(self, name: str) -> bool:
-        """Whether an item of user metadata leaves; ``name`` in any case, without ``X-Object-Meta-``."""
+        """Whether the result keeps an item of user metadata; ``name`` is case-insensitive."""
         return _is_named(_header_name(name), self.metadata)
 
     def allows_header(self, name: str) -> bool:
-        """Whether another header leaves; ``name`` in any case."""
+        """Whether the result keeps another header; ``name`` is case-insensitive."""
         return not never_passes(name) and _is_named(_header_name(name), self.headers)
 
 
 def never_passes(name: str) -> bool:
-    """Whether the source's header of that name stays behind, whatever a rule says."""
+    """Whether a result never has the source's header ``name``, whatever a rule says."""
     plain = _header_name(name)
     return plain in NEVER_PASS or plain.startswith(NEVER_PASS_PREFIXES)
 
 
 def _header_name(name: str) -> str:
-    """Swift and WSGI do not tell ``_`` from ``-`` in names of headers, so neither may hide one from us."""
+    """Normalized: Swift and WSGI do not distinguish ``_`` from ``-`` in header names."""
     return name.strip().lower().replace("_", "-")
 
 
@@ -217,8 +223,9 @@ def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
 class Rule:
     """One rule.
 
-    :param name: unique in its set; clients see it.
-    :param passes: ``None`` means nothing of the source for a mandatory rule, and what an unruled run passes on otherwise.
+    :param name: unique in its rule set; clients see it.
+    :param passes: ``None`` means nothing for a mandatory rule, and the default of a requested
+        storlet for an ordinary rule.
     """
 
     name: str
@@ -232,20 +239,20 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """A rules object, in its order: the first rule that matches decides.
+    """The rules of a rules object, in order: the first rule that matches decides.
 
-    :param version: SHA-256 of the text, hexadecimal.
+    :param version: the ruleset version: SHA-256 of the text, hexadecimal.
     """
 
     rules: tuple[Rule, ...]
     version: str = ""
 
 
-# --- findings ---------------------------------------------------------------------------------------------------------
+# --- findings -------------------------------------------------------------------------------------
 
 
 class Severity(Enum):
-    """An error refuses the upload; a warning has to be accepted."""
+    """An error rejects the upload; a warning must be accepted."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -253,12 +260,13 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a rules object.
+    """A problem of a rules object.
 
     :param code: stable, dotted, such as ``syntax`` or ``rule.never-matches``.
-    :param text: what is wrong.
-    :param help: how to mend it.
-    :param example: a request that demonstrates it, as :func:`rules.example.describe` writes it, or empty.
+    :param text: the problem.
+    :param help: the correction.
+    :param example: a request that demonstrates the problem, as :func:`rules.example.describe`
+        writes it, or empty.
     """
 
     severity: Severity

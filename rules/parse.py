@@ -1,6 +1,6 @@
-"""Text to model: ``parse(text)`` gives a :class:`rules.model.RuleSet`, or everything that is wrong with the text.
+"""Text to model: ``parse(text)`` returns a :class:`rules.model.RuleSet`, or all faults of the text.
 
-The format, which ``docs/user/rules.rst`` tells at length::
+The format, which ``docs/user/rules.rst`` describes in detail::
 
     version: 1
     rules:
@@ -14,15 +14,18 @@ The format, which ``docs/user/rules.rst`` tells at length::
       - name: rest
         allow: true
 
-Nobody mends a file one fault at a time, so reading goes on after a fault, and each fault has its line and column, says what is
-wrong, and how to mend it.  With a fault there is no rule set: rules that are partly read would be other rules.
+Parsing continues after a fault, so that all faults are reported at once.  Each fault has a line, a
+column, a description and a correction.  A text with a fault yields no rule set: partially parsed
+rules would be different rules.
 
-Codes of faults: ``syntax``, ``syntax.unsupported``, ``size.bytes``, ``size.nesting``, ``size.values``, ``size.rules``,
-``size.globs``, ``key.unknown``, ``key.duplicate``, ``key.missing``, ``key.misplaced``, ``value.type``, ``value.bad``,
-``rule.duplicate-name``, ``rule.actions``; and ``more`` where there are more than can be listed.
+Codes of faults: ``syntax``, ``syntax.unsupported``, ``size.bytes``, ``size.nesting``,
+``size.values``, ``size.rules``, ``size.globs``, ``key.unknown``, ``key.duplicate``,
+``key.missing``, ``key.misplaced``, ``value.type``, ``value.bad``, ``rule.duplicate-name``,
+``rule.actions``; and ``more`` if there are too many to list.
 
-The parts: :mod:`rules.text` makes a tree of the text, :mod:`rules.when` reads conditions, :mod:`rules.actions` what is done,
-:mod:`rules.values` single values; this file reads rules and what their options have to do with one another.
+:mod:`rules.text` parses the text into a tree, :mod:`rules.when` parses conditions,
+:mod:`rules.actions` actions and :mod:`rules.values` single values; this module parses rules and
+checks that their options are compatible.
 """
 
 from __future__ import annotations
@@ -53,9 +56,10 @@ from rules.text import Mapping, Node, Sequence
 
 VERSION: Final = "1"
 MAX_RULES: Final = 1000
-#: The :func:`rules.glob.cost` of all globs together, as every request may have to try all of them.  The worst that was measured,
-#: 1,000 globs such as ``*aabaa*`` and a header of 8 KiB that is chosen for them, takes 18 ms (one core of an AMD EPYC, Python 3.11);
-#: with longer plain text, ``?`` and ``[...]`` the same cost is 4 to 13 ms.
+#: The maximum total :func:`rules.glob.cost` of all globs, because a request can be matched against
+#: all of them.  The measured worst case, 1,000 globs such as ``*aabaa*`` and an adversarial header
+#: of 8 KiB, takes 18 ms (one core of an AMD EPYC, Python 3.11); with longer plain text, ``?`` and
+#: ``[...]`` the same cost takes 4 to 13 ms.
 MAX_GLOB_COST: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ACTIONS: Final = ("run", "deny", "allow")
@@ -63,13 +67,13 @@ _KEYS: Final = ("name", "when", "mandatory", "explicit", *_ACTIONS, "and-reverse
 
 
 def parse(text_: bytes | str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
-    """The rules and no finding, or ``None`` and every fault in the order of the text."""
+    """The rules and no finding, or ``None`` and all faults in the order of the text."""
     faults = Faults()
     root = text.read(text_, faults)
     rules = _document(root, faults) if root is not None else ()
     if root is None and not faults:
         faults.add(
-            "key.missing", Place(1, 1), "there is nothing here", "write version: 1 and rules: []"
+            "key.missing", Place(1, 1), "the text is empty", "write version: 1 and rules: []"
         )
     if not faults:
         _limit_globs(rules, faults)
@@ -79,7 +83,7 @@ def parse(text_: bytes | str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
 
 
 def version_of(text_: bytes | str) -> str:
-    """What tells two texts apart: their SHA-256, hexadecimal."""
+    """The ruleset version: SHA-256 of the text, hexadecimal."""
     return hashlib.sha256(text_.encode() if isinstance(text_, str) else text_).hexdigest()
 
 
@@ -93,29 +97,21 @@ def _document(root: Node, faults: Faults) -> tuple[Rule, ...]:
     version = known.get("version")
     if version is not None and getattr(version, "text", None) != VERSION:
         faults.add(
-            "value.bad", version.place, "this version is not known", f"write version: {VERSION}"
+            "value.bad", version.place, "this version is unknown", f"write version: {VERSION}"
         )
     return _rules(known["rules"], faults) if "rules" in known else ()
 
 
 def _rules(node: Node, faults: Faults) -> tuple[Rule, ...]:
     if not isinstance(node, Sequence):
-        said = f"rules wants a list, and this is {values.describe(node)}"
-        faults.add(
-            "value.type",
-            node.place,
-            said,
-            "begin each rule with '- name: ...'; write [] for no rules",
-        )
+        message = f"rules must be a list, not {values.describe(node)}"
+        help_ = "begin each rule with '- name: ...'; write [] for no rules"
+        faults.add("value.type", node.place, message, help_)
         return ()
     if len(node.items) > MAX_RULES:
-        help_ = "use globs, prefixes and lists in place of a rule for each name"
-        faults.add(
-            "size.rules",
-            node.items[MAX_RULES].place,
-            f"there are more than {MAX_RULES:,} rules",
-            help_,
-        )
+        message = f"there are more than {MAX_RULES:,} rules"
+        help_ = "use globs, prefixes and lists instead of one rule for each name"
+        faults.add("size.rules", node.items[MAX_RULES].place, message, help_)
         return ()
     rules = tuple(_rule(item, faults) for item in node.items)
     _refuse_equal_names(rules, faults)
@@ -126,8 +122,8 @@ def _refuse_equal_names(rules: tuple[Rule, ...], faults: Faults) -> None:
     first: dict[str, Rule] = {}
     for rule in rules:
         if rule.name and first.setdefault(rule.name, rule) is not rule:
-            said = f"the rule of line {first[rule.name].place.line} is called {rule.name} as well"
-            faults.add("rule.duplicate-name", rule.place, said, "give each rule a name of its own")
+            message = f"the rule in line {first[rule.name].place.line} is also named {rule.name}"
+            faults.add("rule.duplicate-name", rule.place, message, "give each rule a unique name")
 
 
 def _rule(node: Node, faults: Faults) -> Rule:
@@ -137,23 +133,16 @@ def _rule(node: Node, faults: Faults) -> Rule:
     known = values.fields(entries, "a rule", _KEYS, faults)
     name = _name(known["name"], faults) if "name" in known else ""
     if isinstance(node, Mapping) and "name" not in node:
-        faults.add(
-            "key.missing",
-            node.place,
-            "the rule has no name",
-            "add name: what it is for; clients will see it",
-        )
+        help_ = "add name: the purpose of the rule; clients see it"
+        faults.add("key.missing", node.place, "the rule has no name", help_)
     condition = when.read(known["when"], faults) if "when" in known else All()
-    is_mandatory = (
-        bool(values.truth(known["mandatory"], "mandatory", faults))
-        if "mandatory" in known
-        else False
-    )
+    mandatory = known.get("mandatory")
+    is_mandatory = mandatory is not None and bool(values.boolean(mandatory, "mandatory", faults))
     action = _action(entries, known, condition, faults)
     _refuse_misplaced(known, action, faults, is_mandatory=is_mandatory)
     return Rule(
         name=name,
-        condition=_meant(condition, action, is_mandatory=is_mandatory),
+        condition=_fail_closed(condition, action, is_mandatory=is_mandatory),
         action=action,
         is_mandatory=is_mandatory,
         explicit=_explicit(known.get("explicit"), faults),
@@ -162,8 +151,8 @@ def _rule(node: Node, faults: Faults) -> Rule:
     )
 
 
-def _meant(condition: Condition, action: Action, *, is_mandatory: bool) -> Condition:
-    """The condition as the rule's kind makes it."""
+def _fail_closed(condition: Condition, action: Action, *, is_mandatory: bool) -> Condition:
+    """The condition, rewritten for the kind of rule: see :mod:`rules.conditions`."""
     if is_mandatory:
         return with_all_reads(condition)
     return condition if isinstance(action, Deny) else cautious(condition)
@@ -172,8 +161,8 @@ def _meant(condition: Condition, action: Action, *, is_mandatory: bool) -> Condi
 def _name(node: Node, faults: Faults) -> str:
     name = values.string(node, "the rule's name", faults)
     if name is not None and not _NAME.fullmatch(name):
-        help_ = "write 1 to 64 of letters, digits, '.', '_' and '-'"
-        faults.add("value.bad", node.place, f"{quoted(name)} cannot be a rule's name", help_)
+        help_ = "write 1 to 64 letters, digits, '.', '_' and '-'"
+        faults.add("value.bad", node.place, f"{quoted(name)} is not a valid rule name", help_)
     return name or ""
 
 
@@ -182,13 +171,9 @@ def _action(
 ) -> Action:
     named = [name for name in _ACTIONS if name in known]
     if len(named) != 1 and entries.entries:
-        said = f"has {' and '.join(named)}" if named else "does nothing"
-        faults.add(
-            "rule.actions",
-            entries.place,
-            f"the rule {said}",
-            "write exactly one of run, deny and allow",
-        )
+        message = f"the rule has {' and '.join(named) if named else 'no action'}"
+        help_ = "write exactly one of run, deny and allow"
+        faults.add("rule.actions", entries.place, message, help_)
     read = [actions.read(name, known[name], faults) for name in named]
     action = read[0] if read else Allow()
     node = known.get("and-reverse-on-read")
@@ -196,8 +181,8 @@ def _action(
         return action
     reverse = actions.reverse(node, faults)
     if not isinstance(action, Run) or not actions.can_be_put(condition):
-        said = "and-reverse-on-read belongs to a run on PUT"
-        faults.add("key.misplaced", node.place, said, "leave it away, or write run and method: PUT")
+        message = "and-reverse-on-read requires a run on PUT"
+        faults.add("key.misplaced", node.place, message, "remove it, or write run and method: PUT")
         return action
     return Run(action.steps, reverse)
 
@@ -205,17 +190,16 @@ def _action(
 def _refuse_misplaced(
     known: dict[str, Node], action: Action, faults: Faults, *, is_mandatory: bool
 ) -> None:
-    """Options that would do nothing: whoever wrote them means something that does not happen."""
+    """Refuse options without effect: they show a misunderstanding of the author."""
     if is_mandatory and isinstance(action, Allow) and "allow" in known:
-        help_ = "leave it away, or write run or deny"
+        help_ = "remove it, or write run or deny"
         faults.add("key.misplaced", known["mandatory"].place, "an allow cannot be mandatory", help_)
     if "explicit" in known and not (is_mandatory and isinstance(action, Run)):
-        help_ = "leave it away, or make it a run with mandatory: true"
-        faults.add(
-            "key.misplaced", known["explicit"].place, "explicit belongs to a mandatory run", help_
-        )
+        help_ = "remove it, or write run and mandatory: true"
+        place = known["explicit"].place
+        faults.add("key.misplaced", place, "explicit requires a mandatory run", help_)
     if "pass" in known and not isinstance(action, Run):
-        faults.add("key.misplaced", known["pass"].place, "pass belongs to a run", "leave it away")
+        faults.add("key.misplaced", known["pass"].place, "pass requires a run", "remove it")
 
 
 def _explicit(node: Node | None, faults: Faults) -> Explicit:
@@ -234,14 +218,14 @@ def _limit_globs(rules: tuple[Rule, ...], faults: Faults) -> None:
         tests = tests_of(rule.condition)
         if isinstance(rule.action, Run) and rule.action.reverse:
             tests += tests_of(rule.action.reverse.condition)
-        cost += sum(
-            glob.cost(str(test.operand)) for test in tests if test.operator is Operator.GLOB
-        )
+        globs = [str(test.operand) for test in tests if test.operator is Operator.GLOB]
+        cost += sum(map(glob.cost, globs))
         if cost > MAX_GLOB_COST:
-            said = (
-                f"up to here, what globs have between two * is longer than {MAX_GLOB_COST:,}, where {glob.PLAIN_IN_ONE} characters"
-                f" of plain text count as one, and a [...] as {glob.SET_COST}"
+            message = (
+                f"up to here, the total cost of globs exceeds {MAX_GLOB_COST:,}; only text between"
+                f" two * counts: {glob.PLAIN_IN_ONE} plain characters cost 1, a [...] costs"
+                f" {glob.SET_COST}"
             )
-            help_ = "use plain text in place of ? and [...], and prefix or suffix in place of globs"
-            faults.add("size.globs", rule.place, said, help_)
+            help_ = "use plain text instead of ? and [...], and prefix or suffix instead of globs"
+            faults.add("size.globs", rule.place, message, help_)
             return

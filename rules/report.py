@@ -1,13 +1,14 @@
-"""An explanation for whoever asks for one: which rules were considered, what decided, and what would run where with which limits.
+"""A report of a decision: the considered rules, the deciding rule, and the storlets to run.
 
 ::
 
-    facts = ...                                       # everything that the decision needs, looked up
+    facts = ...                                       # all facts that the decision needs
     report = Report.for_caller(compiled, facts, "object", may_read=True)
-    report.lines(), report.mapping()                  # for people, for programs
+    report.lines(), report.mapping()                  # as text, as JSON
 
-``storlet rules explain`` and ``X-Storlet-Explain`` both give this.  What differs is known by who calls: where a storlet runs
-that the rule sends nowhere, what the node allows, and who may see what the object's metadata says.
+``storlet rules explain`` and ``X-Storlet-Explain`` both return this report.  The caller of this
+module provides what differs: the default placement, the limits of the node, and whether the client
+may see the object's metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rules.explanation import Explanation
 from rules.facts import RUN_HEADER, UNKNOWN, Facts
 from rules.model import Allow, Deny, Explicit, Passes, Rule, Run, Step, Template
 
-#: What :attr:`rules.model.Rule.action` is called; of no rule ``none``.
+#: The name of each type of action; ``none`` if no rule decides.
 ACTIONS: Final[Mapping[type, str]] = {Run: "run", Deny: "deny", Allow: "allow"}
 NO_ACTION: Final = "none"
 
@@ -33,10 +34,11 @@ NO_ACTION: Final = "none"
 class Planned:
     """A storlet that would run.
 
-    :param on: ``object``, ``proxy``, or ``None`` when nobody has said.
-    :param parameters: with the values of this request.
-    :param missing: parameters that cannot be made, each with what it lacks: the request would be refused.
-    :param limits: by their names, as they would be said.
+    :param on: ``object``, ``proxy``, or ``None`` if not specified.
+    :param parameters: rendered for this request.
+    :param missing: parameters that cannot be rendered, each with the missing value; the request
+        would be refused.
+    :param limits: by name.
     """
 
     storlet: str
@@ -67,14 +69,14 @@ def _listed(values: Mapping[str, str], show: Anything) -> str:
 
 
 def steps_of(rule: Rule | None) -> tuple[Step, ...]:
-    """What ``rule`` runs."""
+    """The steps that ``rule`` runs."""
     return rule.action.steps if rule is not None and isinstance(rule.action, Run) else ()
 
 
 def planned(steps: Iterable[Step], facts: Facts, default_on: str | None) -> tuple[Planned, ...]:
-    """What ``steps`` are for this request.
+    """``steps``, rendered for this request.
 
-    :param default_on: where a storlet runs when the rule does not say.  An upload always has it at the proxy.
+    :param default_on: the placement if the rule specifies none; for a PUT it is always the proxy.
     """
     return tuple(
         _planned(step, facts, "proxy" if facts.method == "PUT" else step.on or default_on)
@@ -93,16 +95,17 @@ def _planned(step: Step, facts: Facts, on: str | None) -> Planned:
 
 
 def _value(written: Template, facts: Facts) -> str:
-    """As it is written while what it speaks of has not been looked up, or is not to be seen."""
+    """The rendered value; the source text if it needs stored facts that are unknown or hidden."""
     if Group.STORED in template.groups(written) and facts.stored is UNKNOWN:
         return template.describe(written)
     return template.render(written, facts)
 
 
 def may_show_stored(rule: Rule | None, facts: Facts) -> bool:
-    """Whether the values of the object's content type, size and metadata may be told to this caller, who may read the object.
+    """Whether a caller with read access may see the object's content type, size and metadata.
 
-    Only of requests that read it: what may be deleted or written to need not be what may be seen.  Not where ``rule`` keeps them.
+    Only for methods that read: permission to write or delete does not imply permission to read.
+    Not if ``rule`` restricts the read.
     """
     if facts.method not in READING or (rule is not None and rule.is_mandatory):
         return False
@@ -111,10 +114,10 @@ def may_show_stored(rule: Rule | None, facts: Facts) -> bool:
 
 @dataclass(frozen=True)
 class Report:
-    """What is told.
+    """The content of a report.
 
-    :param steps: what would run, in order; of the rule, or to undo on reading what a rule did.
-    :param shows_stored: the values of the object's content type, size and metadata are told.
+    :param steps: the storlets to run, in order: those of the rule, or of a reverse on read.
+    :param shows_stored: whether the object's content type, size and metadata are shown.
     """
 
     facts: Facts
@@ -131,7 +134,7 @@ class Report:
         *,
         shows_stored: bool = True,
     ) -> Report:
-        """Of the rule that decides."""
+        """A report about the deciding rule."""
         seen = facts if shows_stored else replace(facts, stored=UNKNOWN)
         return cls(
             seen, explanation, planned(steps_of(explanation.rule), seen, default_on), shows_stored
@@ -141,26 +144,26 @@ class Report:
     def for_caller(
         cls, compiled: Compiled, facts: Facts, default_on: str | None, *, may_read: bool
     ) -> Report:
-        """For the client whose request it is; what the rules keep from this client is kept back here, too.
+        """A report for the client itself; it hides what the rules hide from this client.
 
-        :param may_read: the client may read the object, as far as Swift is concerned.
+        :param may_read: Swift permits the client to read the object.
         """
-        explanation = compiled.explain(facts, facts.asks_for_storlet)
+        explanation = compiled.explain(facts, facts.requests_storlet)
         reads = (replace(facts, method=method) for method in READING)
         shows = (
             may_read
             and may_show_stored(explanation.rule, facts)
-            # An ordinary rule may stand before a mandatory one, which decides other reads of the same object.
+            # An ordinary rule can precede a mandatory one that decides other reads of the object.
             and not any(compiled.may_cover(each, frozenset()) for each in reads)
         )
         return cls.of(facts, explanation, default_on, shows_stored=shows)
 
     def lines(self) -> tuple[str, ...]:
-        """For people; one thing a line."""
-        return (*self.explanation.reasons(self._hidden), *self._decision())
+        """The report as text."""
+        return (*self.explanation.reasons(self._hidden_facts), *self._decision())
 
     def mapping(self) -> dict[str, Anything]:
-        """The same as plain values, for JSON."""
+        """The report as plain values, for JSON."""
         rule = self.explanation.rule
         seen = self.facts if self.shows_stored else replace(self.facts, stored=UNKNOWN)
         return {
@@ -172,7 +175,7 @@ class Report:
             "mandatory": rule.is_mandatory if rule else False,
             "steps": [step.mapping() for step in self.steps],
             "pass": _passes(rule.passes) if rule else None,
-            "asked_for": self._asked_for(),
+            "asked_for": self._requested(),
             "undecided": sorted(group.value for group in self.explanation.needs),
             "considered": [
                 {
@@ -180,7 +183,7 @@ class Report:
                     "line": one.rule.place.line,
                     "matches": one.outcome,
                     "gives_way": one.gives_way,
-                    "because": [seen.line(self._hidden) for seen in one.observations],
+                    "because": [seen.line(self._hidden_facts) for seen in one.observations],
                 }
                 for one in self.explanation.considered
             ],
@@ -188,35 +191,37 @@ class Report:
         }
 
     @property
-    def _hidden(self) -> frozenset[str]:
-        return frozenset() if self.shows_stored else _OF_OBJECTS
+    def _hidden_facts(self) -> frozenset[str]:
+        return frozenset() if self.shows_stored else _STORED_FACTS
 
     def _decision(self) -> Iterable[str]:
         if self.explanation.needs:
             yield self.explanation.undecided()
             return
         rule = self.explanation.rule
-        what = _called(rule)
+        heading = _heading(rule)
         if rule is None or isinstance(rule.action, Allow):
-            yield f"{what}: the request goes on as if there were no rules"
+            yield f"{heading}: the request proceeds as without rules"
         elif isinstance(rule.action, Deny):
-            yield f"{what}: deny: {rule.action.message}"
-        yield from self._what_runs(what)
+            yield f"{heading}: deny: {rule.action.message}"
+        yield from self._steps(heading)
         if rule is not None and rule.passes is not None:
-            yield f"{what}: of the object leave {_leaving(rule.passes)}"
-        asked = self._asked_for()
-        if asked:
-            yield f"decision: {asked['storlet']}, which the client asks for, {_OUTCOMES[asked['outcome']]}"
+            yield f"{heading}: the result keeps {_kept(rule.passes)} of the object"
+        requested = self._requested()
+        if requested:
+            outcome = _OUTCOMES[requested["outcome"]]
+            yield f"decision: {requested['storlet']}, which the client requests, {outcome}"
 
-    def _what_runs(self, what: str) -> Iterable[str]:
+    def _steps(self, heading: str) -> Iterable[str]:
         for number, step in enumerate(self.steps):
-            yield f"{what}: {'then ' if number else ''}{step.line()}"
-            for name, lacking in step.missing.items():
-                yield f"{what}: {name} of {step.storlet} cannot be made: {{{lacking}}} is missing, and the request is refused"
+            yield f"{heading}: {'then ' if number else ''}{step.line()}"
+            for name, missing in step.missing.items():
+                reason = f"{{{missing}}} is missing, so the request is refused"
+                yield f"{heading}: {name} of {step.storlet} cannot be rendered: {reason}"
 
-    def _asked_for(self) -> dict[str, str] | None:
-        """What becomes of the client's own storlet."""
-        if self.explanation.needs or not self.facts.asks_for_storlet:
+    def _requested(self) -> dict[str, str] | None:
+        """The treatment of the storlet that the client requests."""
+        if self.explanation.needs or not self.facts.requests_storlet:
             return None
         rule = self.explanation.rule
         outcome = "runs"
@@ -226,29 +231,27 @@ class Report:
         return {"storlet": self.facts.headers[RUN_HEADER], "outcome": outcome}
 
 
-_OF_OBJECTS: Final = frozenset(name for name, fact in TABLE.items() if fact.group is Group.STORED)
+_STORED_FACTS: Final = frozenset(name for name, fact in TABLE.items() if fact.group is Group.STORED)
 _OUTCOMES: Final = {
-    "runs": "runs as it would without rules",
-    "after": "runs on what comes out of that",
-    "refused": "is refused, and the request with it",
+    "runs": "runs as without rules",
+    "after": "runs on the output of the rule",
+    "refused": "is refused, and so is the request",
 }
 
 
-def _called(rule: Rule | None) -> str:
+def _heading(rule: Rule | None) -> str:
     if rule is None:
         return "no rule matches"
     return f"decision: {'mandatory rule' if rule.is_mandatory else 'rule'} {rule.name}"
 
 
 def _passes(passes: Passes | None) -> dict[str, list[str]] | None:
-    return (
-        None
-        if passes is None
-        else {"metadata": list(passes.metadata), "headers": list(passes.headers)}
-    )
+    if passes is None:
+        return None
+    return {"metadata": list(passes.metadata), "headers": list(passes.headers)}
 
 
-def _leaving(passes: Passes) -> str:
+def _kept(passes: Passes) -> str:
     metadata = f"metadata {', '.join(passes.metadata)}" if passes.metadata else "no metadata"
     headers = f"headers {', '.join(passes.headers)}" if passes.headers else "no other headers"
     return f"{metadata} and {headers}"

@@ -1,7 +1,7 @@
 """Templates: ``{object}`` and the like in a storlet's parameters.
 
-``{{`` and ``}}`` are braces.  A template whose value is missing cannot be rendered: an empty string in its place would let a
-storlet work on something else than the rule means.
+``{{`` and ``}}`` are literal braces.  A template cannot be rendered if a value is missing: with an
+empty string in its place, the storlet would do something that the rule does not intend.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from rules.conditions import TABLE, Group
 from rules.facts import UNKNOWN, Facts
 from rules.model import Template
 
-#: What may stand in braces; ``metadata`` takes a name after a dot.
+#: The names allowed in braces.
 NAMES: Final = ("object", "container", "user", "project", "method", "metadata.<name>")
 _PLAIN: Final = frozenset(name for name in NAMES if "." not in name)
 _METADATA: Final = "metadata."
-#: Of metadata; in names of headers Swift reads an underscore as a hyphen.
+#: Keys of metadata; no underscore, because Swift reads it as a hyphen in header names.
 _KEY: Final = re.compile(r"[!-^`-~]{1,128}")
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class TemplateError(ValueError):
-    """This is no template; the text says why."""
+    """The text is not a valid template; the message says why."""
 
 
 class MissingValue(LookupError):
-    """The template speaks of a value that this request does not have; ``name`` is what stands in the braces."""
+    """A value of the template is missing in this request; ``name`` is the name in the braces."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{{{name}}} has no value in this request")
@@ -35,7 +35,7 @@ class MissingValue(LookupError):
 
 
 def parse(text: str) -> Template:
-    """Raises :class:`TemplateError`."""
+    """Parse a template; raise :class:`TemplateError` if it is invalid."""
     parts = [""]
     position = 0
     for token in _TOKEN.finditer(text):
@@ -44,7 +44,7 @@ def parse(text: str) -> Template:
         if token[0] in ("{{", "}}"):
             parts[-1] += token[0][0]
         elif token[1] is None:
-            raise TemplateError(f"a single {token[0]!r}; a brace itself is written {token[0] * 2}")
+            raise TemplateError(f"unmatched {token[0]!r}; write {token[0] * 2} for a literal brace")
         else:
             parts += [_name(token[1]), ""]
     parts[-1] += text[position:]
@@ -57,23 +57,25 @@ def _name(text: str) -> str:
         return name
     if name.lower().startswith(_METADATA) and _KEY.fullmatch(name[len(_METADATA) :]):
         return name.lower()
-    raise TemplateError(
-        f"{{{text}}} is not known; there are {', '.join(f'{{{known}}}' for known in NAMES)}"
-    )
+    known = ", ".join(f"{{{each}}}" for each in NAMES)
+    raise TemplateError(f"{{{text}}} is unknown; use one of {known}")
 
 
 def names(template: Template) -> tuple[str, ...]:
-    """What stands in braces, in order."""
+    """The names in braces, in order."""
     return template.parts[1::2]
 
 
 def groups(template: Template) -> frozenset[Group]:
-    """Where the values come from."""
+    """The groups of the facts that the template uses."""
     return frozenset(TABLE[_fact(name)[0]].group for name in names(template))
 
 
 def render(template: Template, facts: Facts) -> str:
-    """Raises :class:`MissingValue`.  The facts in :func:`groups` must be known."""
+    """Render a template; raise :class:`MissingValue` if a value is missing.
+
+    The facts in :func:`groups` must be known.
+    """
     return "".join(
         _value(part, facts) if number % 2 else part for number, part in enumerate(template.parts)
     )
@@ -95,7 +97,7 @@ def _value(name: str, facts: Facts) -> str:
 
 
 def describe(template: Template) -> str:
-    """As it was written, but for the braces' inner spaces."""
+    """The source text, without spaces inside braces."""
     shown = [
         f"{{{part}}}" if number % 2 else part.replace("{", "{{").replace("}", "}}")
         for number, part in enumerate(template.parts)

@@ -1,7 +1,7 @@
-"""Reads ``when``: the text of a condition, by the condition table.
+"""Parses ``when``: conditions, as the condition table defines them.
 
-A mapping means all of its entries.  The keys are the facts of :data:`rules.conditions.TABLE`, and ``all`` and ``any`` (lists of
-conditions) and ``not`` (a condition).
+All entries of a mapping must hold.  The keys are the facts of :data:`rules.conditions.TABLE`,
+``all`` and ``any`` (lists of conditions) and ``not`` (a condition).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONG_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])")
 _DAY: Final = 24 * 60
-#: Of an IPv4 address in IPv6 form, what comes before it.
+#: The length of the prefix of IPv4-mapped IPv6 addresses.
 _MAPPED_BITS: Final = 96
 
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: What stands for a condition that could not be read; with a fault there are no rules anyway.
-_NOTHING: Final = All()
+#: Replaces a condition that cannot be parsed; a text with a fault yields no rules anyway.
+_INVALID: Final = All()
 
 
 def read(node: Node, faults: Faults, what: str = "when") -> Condition:
-    """The condition; whatever is wrong goes to ``faults``."""
+    """Parse a condition; faults are added to ``faults``."""
     entries = values.mapping(
         node, what, faults, "{method: GET, container: logs}, or all: and any: for lists"
     )
@@ -49,30 +49,30 @@ def _entry(name: str, node: Node, faults: Faults) -> Condition:
     if name in ("all", "any"):
         return _list(name, node, faults)
     if name == "not":
-        return Not(_part(node, faults))
+        return Not(_subcondition(node, faults))
     fact = TABLE[name]
     return _READERS[fact.kind](fact, node, faults)
 
 
 def _list(name: str, node: Node, faults: Faults) -> Condition:
     if not isinstance(node, Sequence) or not node.items:
-        text = f"{name} wants a list of conditions, and this is {'empty' if isinstance(node, Sequence) else values.describe(node)}"
-        faults.add(
-            "value.type", node.place, text, f"write {name}: [{{method: GET}}, {{container: logs}}]"
-        )
-        return _NOTHING
-    parts = tuple(_part(item, faults) for item in node.items)
+        found = "an empty one" if isinstance(node, Sequence) else values.describe(node)
+        text = f"{name} must be a list of conditions, not {found}"
+        help_ = f"write {name}: [{{method: GET}}, {{container: logs}}]"
+        faults.add("value.type", node.place, text, help_)
+        return _INVALID
+    parts = tuple(_subcondition(item, faults) for item in node.items)
     return All(parts) if name == "all" else Any(parts)
 
 
-def _part(node: Node, faults: Faults) -> Condition:
+def _subcondition(node: Node, faults: Faults) -> Condition:
     if isinstance(node, Mapping) and not node.entries:
-        text = "an empty condition holds of every request"
-        faults.add("value.bad", node.place, text, "write what it is about, or leave it away")
+        text = "an empty condition holds for every request"
+        faults.add("value.bad", node.place, text, "add a test, or remove the condition")
     return read(node, faults, "a condition")
 
 
-# --- one reader for each kind of fact ---------------------------------------------------------------------------------
+# --- one parser for each kind of fact -------------------------------------------------------------
 
 
 def _string(fact: Fact, node: Node, faults: Faults) -> Condition:
@@ -96,14 +96,14 @@ def _strings(fact: Fact, node: Node, faults: Faults) -> Condition:
 def _map_key(fact: Fact, key: Scalar, seen: set[str], faults: Faults) -> str:
     name = key.text.lower() if fact.keys_ignore_case else key.text
     if fact.keys_ignore_case and not _KEY_PATTERN.fullmatch(name):
-        text = f"{quoted(key.text)} cannot be a name in {fact.name}"
+        text = f"{quoted(key.text)} is not a valid name in {fact.name}"
         faults.add("value.bad", key.place, text, "write 1 to 128 visible ASCII characters")
     elif fact.keys_ignore_case and "_" in name:
-        text = f"{quoted(key.text)} never occurs in {fact.name}: in names of headers Swift reads _ as -"
+        text = f"{quoted(key.text)} never occurs in {fact.name}: Swift reads _ in header names as -"
         faults.add("value.bad", key.place, text, f"write {name.replace('_', '-')}")
     if name in seen:
-        text = f"{quoted(key.text)} is here a second time, as upper and lower case are the same"
-        faults.add("key.duplicate", key.place, text, "leave one of them")
+        text = f"{quoted(key.text)} is a duplicate: names are case-insensitive"
+        faults.add("key.duplicate", key.place, text, "keep one of them")
     seen.add(name)
     return name
 
@@ -113,7 +113,7 @@ def _string_test(fact: Fact, key: str | None, what: str, node: Node, faults: Fau
         return _operators(fact, key, what, node, faults)
     if isinstance(node, Sequence):
         return Test(fact.name, Operator.ONE_OF, _one_of(fact, what, node, faults), key, node.place)
-    return Test(fact.name, Operator.EXACT, _whole(fact, what, node, faults), key, node.place)
+    return Test(fact.name, Operator.EXACT, _exact(fact, what, node, faults), key, node.place)
 
 
 def _operators(fact: Fact, key: str | None, what: str, node: Mapping, faults: Faults) -> Condition:
@@ -144,61 +144,51 @@ def _operand(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     return text.lower() if fact.ignores_case else text
 
 
-def _whole(fact: Fact, what: str, node: Node, faults: Faults) -> str:
-    """What a value has to be equal to."""
+def _exact(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    """The operand of ``exact``, or of one item of a list."""
     text = _operand(fact, what, node, faults)
     plain = media_type(text) if fact.name == "content-type" else text
     if plain is not None and plain != text:
-        said = f"{quoted(text)} never occurs: a content type is compared without its parameters"
-        faults.add("value.bad", node.place, said, f"write {plain}")
+        message = f"{quoted(text)} never matches: content types are compared without parameters"
+        faults.add("value.bad", node.place, message, f"write {plain}")
     elif not text and not (fact.may_be_empty or fact.choices) and _is_string(node):
-        said = f"{what} is empty, and no {fact.name} ever is"
-        faults.add(
-            "value.bad",
-            node.place,
-            said,
-            "leave it away; where a value is missing, present: false holds",
-        )
+        message = f"{what} is empty, but no {fact.name} is ever empty"
+        help_ = "remove it; write present: false to match a missing value"
+        faults.add("value.bad", node.place, message, help_)
     else:
-        _refuse_foreign(fact, what, text, node, faults)
+        _refuse_impossible(fact, what, text, node, faults)
     return text
 
 
 def _is_string(node: Node) -> bool:
-    """Otherwise that has been said already."""
+    """Whether ``node`` is a string; if it is not, a fault has been added already."""
     return isinstance(node, Scalar) and node.guess is Guess.STRING
 
 
-def _refuse_foreign(fact: Fact, what: str, plain: str, node: Node, faults: Faults) -> None:
-    """Characters that no value has: in a list nobody would notice that this part of it never matches."""
-    foreign = next((each for each in fact.without if each in plain), None)
-    if foreign is not None:
-        said = f"{what} has a {quoted(foreign)}, and no {fact.name} ever has"
-        help_ = (
-            "name the container alone, and test object for the rest"
-            if foreign == "/"
-            else f"leave the {foreign} away"
-        )
-        faults.add("value.bad", node.place, said, help_)
+def _refuse_impossible(fact: Fact, what: str, plain: str, node: Node, faults: Faults) -> None:
+    """Refuse characters that occur in no value; the consistency check misses them in a list."""
+    found = next((each for each in fact.without if each in plain), None)
+    if found is not None:
+        message = f"{what} contains {quoted(found)}, but no {fact.name} ever does"
+        help_ = f"remove the {found}"
+        if found == "/":
+            help_ = "write the container's name only, and test object for the rest"
+        faults.add("value.bad", node.place, message, help_)
 
 
 def _one_of(fact: Fact, what: str, node: Node, faults: Faults) -> frozenset[str]:
     return frozenset(
-        _whole(fact, what, item, faults) for item in values.scalars(node, what, faults)
+        _exact(fact, what, item, faults) for item in values.scalars(node, what, faults)
     )
 
 
-def _edge(fact: Fact, what: str, node: Node, faults: Faults) -> str:
-    """A prefix or suffix."""
+def _affix(fact: Fact, what: str, node: Node, faults: Faults) -> str:
+    """The operand of ``prefix`` or ``suffix``."""
     text = _operand(fact, what, node, faults)
     if not text and _is_string(node):
-        faults.add(
-            "value.bad",
-            node.place,
-            f"{what} is empty, so it holds of every value",
-            "write present: true for that",
-        )
-    _refuse_foreign(fact, what, text, node, faults)
+        message = f"{what} is empty, so it matches every value"
+        faults.add("value.bad", node.place, message, "write present: true instead")
+    _refuse_impossible(fact, what, text, node, faults)
     return text
 
 
@@ -207,26 +197,19 @@ def _glob(fact: Fact, what: str, node: Node, faults: Faults) -> str:
     try:
         pieces = glob.parse(text)
     except glob.GlobError as error:
-        help_ = (
-            "a glob has * for any characters, ? for one, [abc], [a-z] and [!abc] for one of some"
-        )
+        help_ = "in a glob, * matches any characters, ? one, [abc], [a-z] and [!abc] one of a set"
         faults.add("value.bad", node.place, f"{what}: {error}", help_)
         return ""
     if not pieces and not fact.may_be_empty and _is_string(node):
-        faults.add(
-            "value.bad",
-            node.place,
-            f"{what} is empty, and no {fact.name} ever is",
-            "write what it should match",
-        )
-    _refuse_foreign(
-        fact, what, "".join(piece for piece in pieces if isinstance(piece, str)), node, faults
-    )
+        message = f"{what} is empty, but no {fact.name} is ever empty"
+        faults.add("value.bad", node.place, message, "write the pattern to match")
+    plain = "".join(piece for piece in pieces if isinstance(piece, str))
+    _refuse_impossible(fact, what, plain, node, faults)
     return text
 
 
 def _present(fact: Fact, what: str, node: Node, faults: Faults) -> bool:
-    return bool(values.truth(node, what, faults))
+    return bool(values.boolean(node, what, faults))
 
 
 def _number(fact: Fact, what: str, node: Node, faults: Faults) -> int:
@@ -234,11 +217,11 @@ def _number(fact: Fact, what: str, node: Node, faults: Faults) -> int:
 
 
 _OPERANDS: Final[dict[Operator, Callable[[Fact, str, Node, Faults], object]]] = {
-    Operator.EXACT: _whole,
+    Operator.EXACT: _exact,
     Operator.ONE_OF: _one_of,
     Operator.GLOB: _glob,
-    Operator.PREFIX: _edge,
-    Operator.SUFFIX: _edge,
+    Operator.PREFIX: _affix,
+    Operator.SUFFIX: _affix,
     Operator.AT_LEAST: _number,
     Operator.AT_MOST: _number,
     Operator.PRESENT: _present,
@@ -247,27 +230,21 @@ _OPERANDS: Final[dict[Operator, Callable[[Fact, str, Node, Faults], object]]] = 
 
 def _bounds(fact: Fact, node: Node, faults: Faults) -> Condition:
     entries = values.mapping(node, fact.name, faults, "{at-least: 1K, at-most: 2G}")
-    return _operators(fact, None, fact.name, entries, faults) if entries is node else _NOTHING
+    return _operators(fact, None, fact.name, entries, faults) if entries is node else _INVALID
 
 
 def _set(fact: Fact, node: Node, faults: Faults) -> Condition:
     if isinstance(node, Mapping) and Operator.PRESENT.value in node:
         known = values.fields(node, fact.name, (Operator.PRESENT.value,), faults)
         value = known[Operator.PRESENT.value]
-        return Test(
-            fact.name,
-            Operator.PRESENT,
-            _present(fact, f"present of {fact.name}", value, faults),
-            None,
-            value.place,
-        )
+        operand = _present(fact, f"present of {fact.name}", value, faults)
+        return Test(fact.name, Operator.PRESENT, operand, None, value.place)
     return Test(fact.name, Operator.HAS, _one_of(fact, fact.name, node, faults), None, node.place)
 
 
 def _truth(fact: Fact, node: Node, faults: Faults) -> Condition:
-    return Test(
-        fact.name, Operator.IS, bool(values.truth(node, fact.name, faults)), None, node.place
-    )
+    operand = bool(values.boolean(node, fact.name, faults))
+    return Test(fact.name, Operator.IS, operand, None, node.place)
 
 
 def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
@@ -278,36 +255,27 @@ def _networks(fact: Fact, node: Node, faults: Faults) -> Condition:
 
 def _network(node: Scalar, faults: Faults) -> _Network | None:
     if "%" in node.text:
-        help_ = "leave the % and what comes after it away"
-        faults.add(
-            "value.bad",
-            node.place,
-            f"{quoted(node.text)} has a zone, which no client's address has",
-            help_,
-        )
+        message = f"{quoted(node.text)} has a zone, but no client address has one"
+        faults.add("value.bad", node.place, message, "remove the zone: the % and all after it")
         return None
     try:
         network = ipaddress.ip_network(node.text, strict=False)
     except ValueError:
         help_ = "write an address or a network such as 10.0.0.0/8 or 2001:db8::/32"
-        faults.add("value.bad", node.place, f"{quoted(node.text)} is no network", help_)
+        faults.add("value.bad", node.place, f"{quoted(node.text)} is not a network", help_)
         return None
     if "/" in node.text and ipaddress.ip_interface(node.text).ip != network.network_address:
-        text = f"{node.text} has bits set behind the network's length"
-        faults.add("value.bad", node.place, text, f"did you mean {network}?")
+        message = f"{node.text} has bits set beyond the prefix length"
+        faults.add("value.bad", node.place, message, f"did you mean {network}?")
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped:
-        text = f"{node.text} never holds: IPv4 addresses in IPv6 form are compared as IPv4"
-        faults.add(
-            "value.bad",
-            node.place,
-            text,
-            f"did you mean {mapped}/{network.prefixlen - _MAPPED_BITS}?",
-        )
+        message = f"{node.text} never matches: IPv4-mapped IPv6 addresses are compared as IPv4"
+        help_ = f"did you mean {mapped}/{network.prefixlen - _MAPPED_BITS}?"
+        faults.add("value.bad", node.place, message, help_)
     return network
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def _time(fact: Fact, node: Node, faults: Faults) -> Condition:
@@ -322,7 +290,7 @@ _TIME_HELP: Final = 'write {days: [mon, tue], from: "22:00", to: "06:00"}, in UT
 
 
 def _window(node: Node, faults: Faults) -> list[tuple[int, int]]:
-    """First and last minutes of the week.  A day's window is the one that begins on that day."""
+    """First and last minutes of the week; the window of a day is the one that starts on it."""
     entries = values.mapping(node, "time", faults, _TIME_HELP.removeprefix("write "))
     known = values.fields(entries, "time", ("days", "from", "to"), faults)
     if isinstance(node, Mapping) and not node.entries:
@@ -331,14 +299,14 @@ def _window(node: Node, faults: Faults) -> list[tuple[int, int]]:
     first = _minute(known["from"], "from", faults) if "from" in known else 0
     end = _minute(known["to"], "to", faults) if "to" in known else _DAY
     if first in (end, _DAY):
-        help_ = "leave from and to away for the whole day; to is the first minute that is no longer in it"
+        help_ = "omit from and to for the whole day; to is the first minute after the window"
         place = known["from"].place if "from" in known else node.place
-        faults.add("value.bad", place, "from and to leave no time between them", help_)
+        faults.add("value.bad", place, "the time between from and to is empty", help_)
     length = (end - first) % _DAY or _DAY
-    return [part for day in days for part in _of_week(day * _DAY + first, length)]
+    return [part for day in days for part in _minutes_of_week(day * _DAY + first, length)]
 
 
-def _of_week(first: int, length: int) -> list[tuple[int, int]]:
+def _minutes_of_week(first: int, length: int) -> list[tuple[int, int]]:
     last = first + length - 1
     return [(first, last)] if last < WEEK else [(first, WEEK - 1), (0, last - WEEK)]
 
@@ -355,17 +323,13 @@ def _days(node: Node, faults: Faults) -> list[int]:
 
 
 def _minute(node: Node, what: str, faults: Faults) -> int:
-    """Of the day.  YAML takes an unquoted 22:00 for a number; its text is as clear."""
+    """Minute of the day.  YAML reads an unquoted 22:00 as a number; here its text is parsed."""
     match = _CLOCK.fullmatch(node.text) if isinstance(node, Scalar) else None
     minute = int(match[1]) * 60 + int(match[2]) if match else _DAY + 1
     if minute > _DAY:
-        said = quoted(node.text) if isinstance(node, Scalar) else values.describe(node)
-        faults.add(
-            "value.bad",
-            node.place,
-            f"{what} of time is {said}",
-            'write a time of the day such as "22:00", in UTC',
-        )
+        shown = quoted(node.text) if isinstance(node, Scalar) else values.describe(node)
+        help_ = 'write a time of the day such as "22:00", in UTC'
+        faults.add("value.bad", node.place, f"{what} of time cannot be {shown}", help_)
         return 0
     return minute
 

@@ -1,11 +1,11 @@
-"""Consistency checks of a rule set: rules that can never match, gaps in mandatory rules, pipelines that cannot work.
+"""Consistency checks of a rule set: unreachable rules, evadable mandatory rules, bad pipelines.
 
-``consistency``   the entry point: ``check(rules, storlets)`` returns findings, each with an example request
-``cycles``        rules that re-trigger one another
-``pipelines``     storlets that are missing, may not be run, or cannot read their input
-``questions``     satisfiability questions about a rule set, answered with an example request
+``consistency``   the entry point: ``check(rules, storlets)`` returns findings with examples
+``cycles``        rules on PUT and COPY whose results trigger each other
+``pipelines``     storlets that are missing, may not be run, or do not accept their input
+``questions``     satisfiability questions about a rule set, answered with a request
 ``solver``        the solver: facts that satisfy a set of conditions
 ``domains``       values of one fact that satisfy a set of tests
-``automata``      regular languages: the shortest string that several tests of a string accept
+``automata``      regular languages: the shortest string that satisfies several tests
 ``budget``        the bound on the work of a check, counted in steps
 """

@@ -1,13 +1,15 @@
-"""Languages of strings: which strings pass several tests at once, and the shortest that does.
+"""Regular languages: the shortest string that satisfies several tests of a string.
 
-A test of a string (exact, one-of, glob, prefix, suffix) is a :class:`Language`; so is its opposite.  :func:`shortest`
-intersects any number of them.  It walks the product of their automata breadth first, built while it walks:
+A test of a string (exact, one-of, glob, prefix, suffix) is a :class:`Language`; so is its
+complement.  :func:`shortest` intersects any number of them by a breadth-first search of the product
+automaton, which is constructed lazily:
 
-* a pattern is a non-deterministic automaton whose set of states is the bits of one integer, moved by shifts;
-* words that are ruled out are one trie, however many there are;
-* characters that no pattern tells apart are one class, of which the walk tries the most readable one.
+* a pattern is a non-deterministic automaton; its set of states is a bit mask, advanced by shifts;
+* excluded words form a single trie;
+* characters that no pattern distinguishes form one equivalence class, represented by its most
+  readable member.
 
-Nothing here knows of rules or facts.  Exact: ``None`` means that there is no such string.
+The module is independent of rules and facts.  It is exact: ``None`` means that no string exists.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ EVERY: Final[Ranges] = ((0, LAST_CODE_POINT),)
 MANY: Final = None
 Piece: TypeAlias = Ranges | None
 
-#: Halves of surrogate pairs are no characters, and no request can carry NUL.
+#: Surrogates are not characters, and no request can contain NUL.
 _NEVER: Final[Ranges] = ((0, 0), (0xD800, 0xDFFF))
 _READABLE: Final = (
     string.ascii_lowercase
@@ -42,7 +44,7 @@ _READABLE: Final = (
 
 
 def ranges(characters: Iterable[tuple[str, str]], *, is_negated: bool = False) -> Ranges:
-    """(first, last) pairs of characters, in any order, merged."""
+    """Merge (first, last) pairs of characters, in any order."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted((ord(first), ord(last)) for first, last in characters):
         if low > high:
@@ -73,7 +75,7 @@ def _contains(inside: Ranges, point: int) -> bool:
 
 @dataclass(frozen=True)
 class Universe:
-    """Which strings there are at all.
+    """The set of possible strings.
 
     :param without: characters that never occur.
     :param is_never_empty: the empty string does not occur.
@@ -97,7 +99,7 @@ class Universe:
 
 @dataclass(frozen=True)
 class Language:
-    """The strings that pass one test: either a pattern or a set of words, or what is outside of it."""
+    """The strings that pass one test: a pattern or a set of words, or the complement of either."""
 
     pattern: tuple[Piece, ...] = ()
     words: frozenset[str] | None = None
@@ -118,12 +120,12 @@ class Language:
 
     @cached_property
     def size(self) -> int:
-        """How much there is to look at."""
+        """The cost of a scan."""
         return len(self.pattern) + sum(map(len, self.words or ()))
 
     @cached_property
     def sample(self) -> str:
-        """Some string of the pattern (not of its complement), readable where it can be."""
+        """A member of the pattern (not of its complement), readable if possible."""
         if self.words is not None:
             return min(self.words, key=_simplicity, default="")
         return "".join(_representative(piece) for piece in self.pattern if piece)
@@ -138,7 +140,7 @@ def words(allowed: Iterable[str]) -> Language:
 
 
 def pattern(pieces: Iterable[Piece]) -> Language:
-    """Of neighbouring :data:`MANY` only one is kept: the automaton relies on it."""
+    """Collapses adjacent :data:`MANY`, as the automaton requires."""
     kept: list[Piece] = []
     for piece in pieces:
         if piece is not MANY or not kept or kept[-1] is not MANY:
@@ -159,7 +161,7 @@ def _literal(text: str) -> list[Piece]:
 
 
 def shortest(languages: Sequence[Language], universe: Universe, budget: Budget) -> str | None:
-    """The shortest string that is in all of them, or ``None``; of several the most readable one."""
+    """The shortest string in the intersection, or ``None``; ties go to the most readable one."""
     allowed = [
         each.words for each in languages if each.words is not None and not each.is_complement
     ]
@@ -180,7 +182,7 @@ def shortest(languages: Sequence[Language], universe: Universe, budget: Budget) 
 
 
 def all_contain(languages: Sequence[Language], text: str, budget: Budget) -> bool:
-    """Whether ``text`` is in all of them; a pattern is gone through character by character."""
+    """Whether ``text`` is in all ``languages``; matching a pattern is linear in the text."""
     for each in languages:
         if each.words is None:
             budget.spend(1 + len(text) // 8)
@@ -194,13 +196,16 @@ def _simplicity(text: str) -> tuple[int, str]:
 
 
 class _Machine:
-    """A pattern's automaton.  A state is a set of positions in the pattern, as bits; 0 accepts nothing any more."""
+    """A pattern's automaton.
+
+    A state is a set of positions in the pattern, as a bit mask; 0 rejects every continuation.
+    """
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self._pieces = pieces
         self._many = sum(1 << at for at, piece in enumerate(pieces) if piece is MANY)
         self._final = 1 << len(pieces)
-        # After a trailing MANY is reached everything is accepted: one state, not many that look different.
+        # Once a trailing MANY is reached everything is accepted: merge these states into one.
         self._sink = self._final >> 1 if pieces and pieces[-1] is MANY else 0
         self._matching: dict[int, int] = {}
         self.start = self._close(1)
@@ -224,13 +229,13 @@ class _Machine:
         return bool(state & self._final)
 
     def is_sink(self, state: int) -> bool:
-        """Every string is accepted from here."""
+        """Whether every continuation is accepted."""
         return bool(state & self._sink)
 
 
 @dataclass
 class _Node:
-    """A node of the trie of words that are ruled out."""
+    """A node of the trie of excluded words."""
 
     number: int
     is_word: bool = False
@@ -255,7 +260,7 @@ def _trie(ruled_out: Iterable[str]) -> tuple[_Node, set[int]]:
 
 @dataclass(frozen=True)
 class _State:
-    """Where the product is: each wanted pattern's state, each unwanted one's, and the node among the ruled-out words."""
+    """A state of the product: states of wanted and unwanted patterns, and a node of the trie."""
 
     wanted: tuple[int, ...]
     unwanted: tuple[int, ...]
@@ -289,7 +294,7 @@ class _Product:
             self._root,
         )
         came_from: dict[object, tuple[object, int]] = {}
-        # The start has a key of its own: its state may be come back to with a string that is not empty.
+        # The start has a separate key: a non-empty string can lead back to its state.
         waiting: deque[tuple[object, _State]] = deque(
             [(None, start)] if self._is_alive(start) else []
         )
@@ -352,7 +357,7 @@ def _word(came_from: Mapping[object, tuple[object, int]], key: object) -> str:
 
 
 def _alphabet(pieces: Iterable[Ranges], points: Iterable[int], universe: Universe) -> list[int]:
-    """One character of each class that the pieces and points do not tell apart, the most readable first."""
+    """One character of each equivalence class of the pieces and points, most readable first."""
     cuts = {0}
     for piece in {*pieces, *(((each, each),) for each in points), universe.excluded}:
         for low, high in piece:

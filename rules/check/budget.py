@@ -1,21 +1,22 @@
-"""How much work a search may do: counted in steps, not in seconds, so that the same rules get the same answer everywhere.
+"""Work budgets for searches: counted in steps, not in seconds, so results are reproducible.
 
-Whether rules can match is a question that is hard in the worst case (a rules object can hold any formula of its tests).
-Who searches spends from a budget, and whoever gave the budget says honestly that the question was not decided.
+Whether rules can match is a satisfiability question, which is hard in the worst case: a rules
+object can contain any formula of its tests.  Each search spends steps from a budget; if the budget
+is exhausted, the question is reported as undecided.
 """
 
 from __future__ import annotations
 
 
 class UndecidedError(Exception):
-    """The question was not decided, for want of work that is allowed."""
+    """The question was not decided within the budget."""
 
 
 class Budget:
-    """A number of steps that only goes down.
+    """A decreasing number of steps.
 
-    :param steps: what may be spent; one step is some five microseconds.
-    :param parent: a budget that the same steps are taken from, such as the one of all questions about a rules object.
+    :param steps: the limit; one step takes about five microseconds.
+    :param parent: a shared budget that is charged as well, such as the total for a rules object.
     """
 
     def __init__(self, steps: int, parent: Budget | None = None) -> None:
@@ -23,7 +24,7 @@ class Budget:
         self._parent = parent
 
     def spend(self, steps: int = 1) -> None:
-        """Take so many steps, or raise :class:`UndecidedError`."""
+        """Charge ``steps``; raise :class:`UndecidedError` if the budget is exhausted."""
         self.left -= steps
         if self.left < 0:
             raise UndecidedError

@@ -1,16 +1,18 @@
-"""Rules that are triggered by one another's results, round in a circle.
+"""Cycles: rules on PUT and COPY whose results trigger each other.
 
-What a rule makes of a PUT or COPY is stored, with the content type of the last storlet's output.  Stored content can be
-copied, and can be put again: then rules look at that type.  Rules a, b, ... form a circle when there is one request for
-which, with nothing changed but its content type and whether it is a PUT or a COPY,
+The result of a rule on a PUT or COPY is stored with the content type of the last storlet's output.
+Stored content can be copied or uploaded again, and then rules see the new type.  Rules a, b, ...
+form a cycle if there is a request for which, changing only its content type and its method (PUT or
+COPY),
 
-* with the output type of the last rule, a decides;
-* with the output type of a, b decides; and so on until the last one.
+* a decides with the output type of the last rule;
+* b decides with the output type of a; and so on, until the last rule.
 
-Two rules in a circle undo one another (``compress`` and ``expand`` both on PUT); more go round.  That is a warning: it is
-legal, but what an object holds then depends on how often it was copied.  Rules that do it on GET are no circle: what they
-make leaves, and undoing on the way out what was done on the way in is what GET rules are for.  Neither is a rule that is
-triggered by its own result, as every rule is that does not look at the content type.
+Two rules in a cycle undo each other (``compress`` and ``expand``, both on PUT).  A cycle is a
+warning: it is legal, but the stored content then depends on the number of copies.  Rules on GET
+form no cycle: their results are not stored, and a GET rule may undo a PUT rule on purpose.  A rule
+that its own result triggers is no cycle either: that is true of every rule without a test of the
+content type.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from rules.model import All, Any, Condition, Finding, Not, Rule, Severity, Test
 
 _METHODS: Final = ("COPY", "PUT")
 _CHANGING: Final = ("content-type", "method")
-#: Longer circles are not looked for, nor more than so many of them reported.
+#: The maximum length of cycles to search for, and the maximum number to report.
 _LONGEST: Final = 4
 _REPORTED: Final = 20
 
@@ -39,7 +41,7 @@ _NEVER: Final = Any(())
 
 
 def at(condition: Condition, fixed: Mapping[str, str]) -> Condition:
-    """``condition`` with the tests of some facts replaced by what they say of these values, and what follows from that."""
+    """Partially evaluate ``condition`` for the given values of some facts, and simplify it."""
     if isinstance(condition, Test):
         if condition.fact not in fixed:
             return condition
@@ -57,7 +59,7 @@ def at(condition: Condition, fixed: Mapping[str, str]) -> Condition:
 
 @dataclass(frozen=True)
 class _Stage:
-    """One rule of a circle, at the type and method with which it is reached."""
+    """One rule of a cycle, with the content type and method of the request that reaches it."""
 
     index: int
     content_type: str
@@ -70,14 +72,14 @@ class _Stage:
     def facts(self, shared: Facts) -> Facts:
         stored = shared.stored
         if isinstance(stored, Unknown):
-            raise TypeError("examples know their object")
+            raise TypeError("the facts of an example's object must be known")
         return replace(
             shared, method=self.method, stored=replace(stored, content_type=self.content_type)
         )
 
 
 class CycleCheck:
-    """Looks for circles among the rules that run something and can match.
+    """Searches for cycles among the rules that run storlets and can match.
 
     :param indices: of these rules.
     """
@@ -88,15 +90,15 @@ class CycleCheck:
         self._questions = questions
         rules = questions.rules
         types = {index: output_type(rules[index], storlets) for index in indices}
-        # Only a rule that looks at the type is triggered by it.
+        # Only rules that test the content type are relevant.
         self._types = {
-            index: each for index, each in types.items() if each and _looks_at_type(rules[index])
+            index: each for index, each in types.items() if each and _tests_type(rules[index])
         }
         self._conditions: dict[_Stage, Condition] = {}
         self._triggered: dict[str, tuple[int, ...]] = {}
 
     def findings(self) -> Iterator[Finding]:
-        """Circles of two first; a longer one is not reported when two of its rules are a circle by themselves."""
+        """Shortest cycles first; a cycle that contains the rules of a shorter one is omitted."""
         found: list[frozenset[int]] = []
         for length in range(2, _LONGEST + 1):
             for indices in self._paths(length):
@@ -110,25 +112,25 @@ class CycleCheck:
                     yield finding
 
     def _paths(self, length: int) -> Iterator[tuple[int, ...]]:
-        """Candidates: the smallest index first, so that each circle comes once."""
+        """Candidates; each starts with its smallest index, so that each cycle occurs once."""
         for first in self._types:
-            yield from self._longer((first,), length)
+            yield from self._extended((first,), length)
 
-    def _longer(self, path: tuple[int, ...], length: int) -> Iterator[tuple[int, ...]]:
+    def _extended(self, path: tuple[int, ...], length: int) -> Iterator[tuple[int, ...]]:
         triggered = self._triggered_by(self._types[path[-1]])
         if len(path) == length:
             if path[0] in triggered:
                 yield path
             return
         for following in triggered:
-            self._questions.spend(1)  # there are more paths than anybody waits for
+            self._questions.spend(1)  # the number of paths is exponential
             if following <= path[0] or following in path:
                 continue
             if all(self._questions.may_meet(each, following, _CHANGING) for each in path):
-                yield from self._longer((*path, following), length)
+                yield from self._extended((*path, following), length)
 
     def _triggered_by(self, content_type: str) -> tuple[int, ...]:
-        """Rules that match that type, if nothing speaks against it but what the solver has to find."""
+        """Rules that can match this type, by partial evaluation (without the solver)."""
         known = self._triggered.get(content_type)
         if known is None:
             self._questions.spend(len(self._types))
@@ -174,28 +176,25 @@ class CycleCheck:
     def _describe(self, stages: Sequence[_Stage], facts: Facts) -> Finding:
         rules = [self._questions.rules[stage.index] for stage in stages]
         steps = [
-            f"{rule.name} makes {self._types[stage.index]} of {stage.content_type} ({stage.method})"
+            f"{rule.name} converts {stage.content_type} to {self._types[stage.index]}"
+            f" ({stage.method})"
             for rule, stage in zip(rules, stages, strict=True)
         ]
         is_pair = len(stages) == 2
-        names = (
-            " and ".join(rule.name for rule in rules)
-            if is_pair
-            else ", ".join(rule.name for rule in rules)
-        )
-        what = "undo one another" if is_pair else "trigger one another in a circle"
+        names = (" and " if is_pair else ", ").join(rule.name for rule in rules)
+        what = "undo each other" if is_pair else "trigger each other in a cycle"
         return Finding(
             Severity.WARNING,
             "rules.undo-one-another" if is_pair else "rules.cycle",
             rules[-1].place,
-            f"rules {names} {what}: {'; '.join(steps)}; it begins with this request",
-            "let one of them match less: another container, or only GET for what is undone on the way out",
+            f"rules {names} {what}: {'; '.join(steps)}; the example request starts the cycle",
+            "restrict one of them: use another container, or undo the conversion only on GET",
             describe(facts),
         )
 
 
 class _Refinement:
-    """Takes a shared request when at every stage its own rule decides."""
+    """Accepts a request if at every stage the rule of that stage decides."""
 
     def __init__(self, questions: Questions, stages: Sequence[_Stage]) -> None:
         self._questions = questions
@@ -211,5 +210,5 @@ class _Refinement:
         return None
 
 
-def _looks_at_type(rule: Rule) -> bool:
+def _tests_type(rule: Rule) -> bool:
     return any(test.fact == "content-type" for test in tests_of(rule.condition))

@@ -1,21 +1,24 @@
-"""Which values of one fact pass several tests of it: a table of the kinds of facts, each solved exactly.
+"""Values of a single fact that satisfy several tests: one exact method for each kind of fact.
 
-A :class:`Literal` is a test or its opposite.  All literals of one fact (and one key) are solved together, apart from all
-other facts, into a :class:`Solution`: whether the value may be missing, and a value that may be there.
+A :class:`Literal` is a test or its negation.  All literals of one fact (and one key) are solved
+together, independently of other facts, into a :class:`Solution`: whether the value can be missing,
+and a possible value.
 
-========  ============================================================================
-kind      solved as
-========  ============================================================================
-strings   intersection of languages (:mod:`rules.check.automata`)
-number    one interval after another cut out of the numbers from 0
-network   the same of the addresses, IPv4 before IPv6
-time      the same of the minutes of a week
-set       what is forbidden, taken off from each of the sets that want one of theirs; never empty, as that is missing
-bool      like a value that is there (true) or missing (false)
-========  ============================================================================
+========  ======================================================================================
+kind      method
+========  ======================================================================================
+strings   intersection of regular languages (:mod:`rules.check.automata`)
+number    intervals subtracted from the integers from 0
+network   the same for addresses, IPv4 before IPv6
+time      the same for the minutes of a week
+set       forbidden members removed from each required set; the result is never empty, because
+          an empty set is missing
+bool      a value that is present (true) or missing (false)
+========  ======================================================================================
 
-The world is the one of :mod:`rules.conditions` and :mod:`rules.facts`: names are not empty and a container's has no slash,
-a content type is in lower case and without parameters, methods are those of the table, a request always has a time.
+The possible values are those of :mod:`rules.conditions` and :mod:`rules.facts`: names are not
+empty, a container name has no slash, a content type is in lower case and without parameters,
+methods are those of the table, and a request always has a time.
 """
 
 from __future__ import annotations
@@ -39,13 +42,13 @@ from rules.intervals import Intervals, cut, merged
 from rules.model import Operator, Test
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: A fact and, of a map, its key.
+#: A fact and, for a map, its key.
 Dimension: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
 class Literal:
-    """``test`` holds, or with ``is_negated`` it does not."""
+    """``test``, or with ``is_negated`` its negation."""
 
     test: Test
     is_negated: bool = False
@@ -59,25 +62,24 @@ class Literal:
         return comparison(self.test)
 
     def holds(self, facts: Facts) -> bool:
-        """Of facts that are known."""
+        """Evaluate the literal; the fact must not be unknown."""
         value = value_of(self.test, facts)
-        return (
-            holds_of_missing(self.test) if value is None else self._passes(value)
-        ) is not self.is_negated
+        passes = holds_of_missing(self.test) if value is None else self._passes(value)
+        return passes is not self.is_negated
 
     @cached_property
     def language(self) -> Language:
-        """Of a test of strings: those that are there and pass; made once for all the questions it is in."""
+        """The strings that satisfy the literal of a string fact; cached."""
         found = language(self.test)
         return found.complement() if self.is_negated else found
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What passes all literals of a dimension.
+    """The values that satisfy all literals of a dimension.
 
-    :param may_be_missing: no value passes; of a bool, false does.
-    :param value: a value that passes, or ``None`` when none does.
+    :param may_be_missing: a missing value satisfies them; for a bool, false does.
+    :param value: a value that satisfies them, or ``None`` if none exists.
     """
 
     may_be_missing: bool
@@ -89,28 +91,26 @@ class Solution:
 
 
 def solve(dimension: Dimension, literals: Iterable[Literal], budget: Budget) -> Solution:
-    """What passes all ``literals``, which are of ``dimension``."""
+    """Solve ``literals``, which are all about ``dimension``."""
     fact = TABLE[dimension[0]]
-    may_be_missing, may_be_there = fact.is_optional or fact.kind is Kind.BOOL, True
+    may_be_missing, may_be_present = fact.is_optional or fact.kind is Kind.BOOL, True
     if fact.name == "time":
-        may_be_missing = False  # Facts allow it, requests do not have it
+        may_be_missing = False  # Facts can lack it, but a request always has a time
     compared = []
     for literal in literals:
         if literal.test.operator in {Operator.PRESENT, Operator.IS}:
             wants_value = literal.test.operand is not literal.is_negated
-            may_be_missing, may_be_there = (
-                may_be_missing and not wants_value,
-                may_be_there and wants_value,
-            )
+            may_be_missing = may_be_missing and not wants_value
+            may_be_present = may_be_present and wants_value
         else:
             may_be_missing = may_be_missing and literal.is_negated
             compared.append(literal)
     budget.spend()
-    value = _SOLVERS[fact.kind](fact.name, compared, budget) if may_be_there else None
+    value = _SOLVERS[fact.kind](fact.name, compared, budget) if may_be_present else None
     return Solution(may_be_missing, value)
 
 
-# --- strings ----------------------------------------------------------------------------------------------------------
+# --- strings --------------------------------------------------------------------------------------
 
 _UNIVERSES: Final[Mapping[str, Universe]] = {
     name: Universe(
@@ -120,13 +120,13 @@ _UNIVERSES: Final[Mapping[str, Universe]] = {
     for name, fact in TABLE.items()
 }
 _SPACE: Final = automata.ranges((each, each) for each in " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0")
-#: What no value of a fact is, beyond its universe: a content type is read without the space around it.
+#: Impossible values of a fact, beyond its universe: a content type is stripped of whitespace.
 _RULED_OUT: Final[Mapping[str, tuple[Language, ...]]] = {
     "content-type": tuple(
         automata.pattern(each).complement() for each in ([_SPACE, MANY], [MANY, _SPACE])
     ),
 }
-#: What to try first, because an example with it reads well.
+#: Values to try first, because they make readable examples.
 _FRIENDLY: Final[Mapping[str, str]] = {
     "container": "container",
     "object": "object",
@@ -139,7 +139,7 @@ _FRIENDLY: Final[Mapping[str, str]] = {
 
 
 def language(test: Test) -> Language:
-    """The strings that pass ``test``, which is of a string."""
+    """The strings that pass ``test``, a test of a string."""
     operand: Anything = test.operand
     match test.operator:
         case Operator.EXACT:
@@ -152,7 +152,7 @@ def language(test: Test) -> Language:
             return automata.suffix(operand)
         case Operator.GLOB:
             return automata.pattern(map(_piece, glob.parse(operand)))
-    raise ValueError(f"{test.operator} is not of strings")
+    raise ValueError(f"{test.operator} does not compare strings")
 
 
 def _piece(piece: glob.Piece) -> automata.Piece:
@@ -170,52 +170,47 @@ def _string(fact: str, literals: Sequence[Literal], budget: Budget) -> str | Non
     universe = _UNIVERSES[fact]
     if choices := TABLE[fact].choices:
         wanted.append(automata.words(choices))
-        # In the order of the table: a GET is the plainest example.
+        # In the order of the table: GET is the simplest example.
         return next(
             (each for each in choices if all(one.contains(each) for one in wanted + ruled_out)),
             None,
         )
     budget.spend(len(literals) // 4)
-    for guess in _guesses(fact, wanted):
+    for guess in _candidates(fact, wanted):
         if universe.contains(guess) and automata.all_contain(wanted + ruled_out, guess, budget):
             return guess
     return automata.shortest(wanted + ruled_out, universe, budget)
 
 
-def _guesses(fact: str, wanted: Sequence[Language]) -> list[str]:
-    """Strings that often pass: the walk through all of them is only for the others."""
+def _candidates(fact: str, wanted: Sequence[Language]) -> list[str]:
+    """Strings that often pass; they avoid the exhaustive search."""
     if not wanted:
         return [_FRIENDLY.get(fact, "x")]
     if any(one.words is not None for one in wanted):
-        return []  # shortest() looks through these words anyway
-    samples = [one.sample for one in wanted]
-    open_end = [
-        sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[-1:] == (MANY,)
-    ]
-    open_start = [
-        sample for one, sample in zip(wanted, samples, strict=True) if one.pattern[:1] == (MANY,)
-    ]
+        return []  # shortest() tries these words anyway
+    open_end = [one.sample for one in wanted if one.pattern[-1:] == (MANY,)]
+    open_start = [one.sample for one in wanted if one.pattern[:1] == (MANY,)]
     both = max(open_end, key=len, default="") + max(open_start, key=len, default="")
-    return [*samples, both]
+    return [*(one.sample for one in wanted), both]
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
-#: More than any size; sizes have no bound of their own.
+#: Larger than any operand; sizes are unbounded.
 _HUGE: Final = 1 << 200
 
 
 def _remaining(
-    all_of_them: Intervals,
+    everything: Intervals,
     literals: Iterable[Literal],
     of: Callable[[Test], Intervals],
     budget: Budget,
 ) -> Intervals:
-    left = all_of_them
+    left = everything
     for each in literals:
         passing = of(each.test)
         budget.spend((len(left) + len(passing)) // 8)
-        left = cut(left, passing if each.is_negated else cut(all_of_them, passing))
+        left = cut(left, passing if each.is_negated else cut(everything, passing))
     return left
 
 
@@ -231,9 +226,9 @@ def _number(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | No
     return left[0][0] if left else None
 
 
-# --- networks ---------------------------------------------------------------------------------------------------------
+# --- networks -------------------------------------------------------------------------------------
 
-#: IPv4 addresses are their numbers, IPv6 ones come after them; IPv4 in IPv6 clothes is read as IPv4.
+#: IPv4 addresses are numbered first, then IPv6 addresses; IPv4-mapped IPv6 is read as IPv4.
 _SIX: Final = 1 << 32
 _MAPPED: Final = _SIX + int(ipaddress.IPv6Address("::ffff:0:0"))
 _ADDRESSES: Final = cut(((0, _SIX + (1 << 128) - 1),), ((_MAPPED, _MAPPED + _SIX - 1),))
@@ -264,13 +259,13 @@ def _network(_fact: str, literals: Sequence[Literal], budget: Budget) -> str | N
             return friendly
     if not left:
         return None
-    first = min(left[0][0] + 1, left[0][1])  # the first of a network is seldom anybody's
+    first = min(left[0][0] + 1, left[0][1])  # the first address of a network is rarely assigned
     return str(
         ipaddress.IPv4Address(first) if first < _SIX else ipaddress.IPv6Address(first - _SIX)
     )
 
 
-# --- times, sets, bools -----------------------------------------------------------------------------------------------
+# --- times, sets, bools ---------------------------------------------------------------------------
 
 
 def _time(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | None:
@@ -280,7 +275,7 @@ def _time(_fact: str, literals: Sequence[Literal], budget: Budget) -> int | None
 
 
 def _set(_fact: str, literals: Sequence[Literal], budget: Budget) -> frozenset[str] | None:
-    """The smallest set is a hard question and nobody's; a small one is one member of each set that has none yet."""
+    """A small set, chosen greedily: the smallest one (a minimum hitting set) is NP-hard."""
     budget.spend(sum(len(cast("frozenset[str]", each.test.operand)) for each in literals) // 8)
     wanted = [cast("frozenset[str]", each.test.operand) for each in literals if not each.is_negated]
     forbidden = frozenset[str]().union(

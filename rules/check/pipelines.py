@@ -1,6 +1,6 @@
-"""Do the storlets of a rule exist, fit together and fit the requests that the rule matches, and may its callers run them.
+"""Checks of a rule's storlets: existence, compatible content types, and the callers' permissions.
 
-What is known of a storlet comes from its registration (:class:`StorletFacts`).  What is not known is not checked.
+:class:`StorletFacts` come from the registration of a storlet.  Unknown properties are not checked.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rules.model import (
 
 @dataclass(frozen=True)
 class StorletFacts:
-    """What a rules object's checker knows of a storlet.
+    """Known properties of a storlet.
 
-    :param input_types: content types that it takes, ``text/*`` is all that begin so; none means any.
-    :param output_type: content type of what it gives; ``None`` is not known before it runs.
-    :param may_run: of which callers may run it: a condition on ``user``, ``project``, ``domain``, ``roles``, ``anonymous``
-        and ``signed``, so that it can be compared with the rule's own; ``None`` is not known.
+    :param input_types: accepted content types; ``text/*`` is a prefix; empty means any.
+    :param output_type: content type of the output; ``None`` if not known before it runs.
+    :param may_run: the callers that may run it, as a condition on ``user``, ``project``,
+        ``domain``, ``roles``, ``anonymous`` and ``signed``; ``None`` if not known.
     """
 
     name: str
@@ -46,19 +46,19 @@ class StorletFacts:
     may_run: Condition | None = None
 
 
-#: Asks for a request that the steps run for and of which a condition holds.
-Ask: TypeAlias = Callable[[Condition], Answer | None]
+#: Finds a request that runs the steps and satisfies a condition.
+FindRequest: TypeAlias = Callable[[Condition], Answer | None]
 
 READS: Final = Test("method", Operator.ONE_OF, READING)
-_STORLET_HELP: Final = "upload the storlet first, or write the name of one that is there"
+_STORLET_HELP: Final = "upload the storlet first, or correct its name"
 
 
-def takes(storlet: StorletFacts) -> Condition:
-    """The object's content type is one that ``storlet`` takes."""
-    return Any(tuple(map(_takes, storlet.input_types))) if storlet.input_types else All()
+def has_accepted_type(storlet: StorletFacts) -> Condition:
+    """The object's content type is one that ``storlet`` accepts."""
+    return Any(tuple(map(_has_type, storlet.input_types))) if storlet.input_types else All()
 
 
-def _takes(input_type: str) -> Test:
+def _has_type(input_type: str) -> Test:
     plain = media_type(input_type) or ""
     if plain in {"*", "*/*"}:
         return Test("content-type", Operator.PREFIX, "")
@@ -68,40 +68,36 @@ def _takes(input_type: str) -> Test:
 
 
 def _as_written(input_types: Sequence[str]) -> str:
-    """The part of a condition that asks for these; a ``*`` in a rule stands for itself."""
-    tests = [_takes(each) for each in input_types]
+    """The text of a condition for these types; in a rule, a ``*`` stands for itself."""
+    tests = [_has_type(each) for each in input_types]
     words = [str(each.operand) for each in tests if each.operator is Operator.EXACT]
     choices = [
         f"content-type: {{prefix: {each.operand}}}"
         for each in tests
         if each.operator is Operator.PREFIX
     ]
-    if words:
-        choices.append(
-            f"content-type: {words[0]}"
-            if len(words) == 1
-            else f"content-type: [{', '.join(words)}]"
-        )
-    return (
-        choices[0]
-        if len(choices) == 1
-        else f"any: [{', '.join(f'{{{each}}}' for each in choices)}]"
-    )
+    if len(words) == 1:
+        choices.append(f"content-type: {words[0]}")
+    elif words:
+        choices.append(f"content-type: [{', '.join(words)}]")
+    if len(choices) == 1:
+        return choices[0]
+    return f"any: [{', '.join(f'{{{each}}}' for each in choices)}]"
 
 
 def accepts(storlet: StorletFacts, content_type: str) -> bool:
-    """Whether ``storlet`` takes this type."""
+    """Whether ``storlet`` accepts this type."""
     plain = media_type(content_type) or ""
     return not storlet.input_types or any(
         plain.startswith(str(test.operand))
         if test.operator is Operator.PREFIX
         else plain == test.operand
-        for test in map(_takes, storlet.input_types)
+        for test in map(_has_type, storlet.input_types)
     )
 
 
 def output_type(rule: Rule, storlets: Mapping[str, StorletFacts]) -> str | None:
-    """The content type of what ``rule`` makes, where it is known."""
+    """The content type of the output of ``rule``, if known."""
     if not isinstance(rule.action, Run):
         return None
     last = storlets.get(rule.action.steps[-1].storlet)
@@ -109,10 +105,10 @@ def output_type(rule: Rule, storlets: Mapping[str, StorletFacts]) -> str | None:
 
 
 class PipelineCheck:
-    """Findings about what one rule runs.
+    """Findings about the storlets of one rule.
 
     :param index: of the rule, which can match.
-    :param example: a request that it decides.
+    :param example: a request that the rule decides.
     """
 
     def __init__(
@@ -129,7 +125,7 @@ class PipelineCheck:
         self._example = describe(example.facts)
 
     def findings(self) -> Iterator[Finding]:
-        """Lazily: a question that is not decided ends the rest."""
+        """Evaluated lazily: an undecided question ends the checks."""
         action = self._rule.action
         if not isinstance(action, Run):
             return
@@ -138,11 +134,11 @@ class PipelineCheck:
         yield from self._links([*action.steps, *reverse])
         yield from self._input(action.steps[0])
         for step in action.steps:
-            yield from self._callers(step, lambda also: self._questions.match(self._index, also))
+            yield from self._access(step, lambda also: self._questions.match(self._index, also))
         if action.reverse:
             condition = action.reverse.condition
             for step in reverse:
-                yield from self._callers(
+                yield from self._access(
                     step, lambda also: self._questions.example(condition, READS, also)
                 )
 
@@ -153,32 +149,30 @@ class PipelineCheck:
     def _missing(self, steps: Iterable[Step]) -> Iterator[Finding]:
         for step in steps:
             if self._known(step) is None:
-                text = f"rule {self._rule.name} runs {step.storlet}, which does not exist: this request would fail"
                 yield self._finding(
                     Severity.ERROR,
                     "storlet.missing",
                     step.place,
-                    text,
+                    f"rule {self._rule.name} runs {step.storlet}, which does not exist:"
+                    " the example request would fail",
                     _STORLET_HELP,
                     self._example,
                 )
 
     def _links(self, steps: Sequence[Step]) -> Iterator[Finding]:
-        """Each storlet's output is the next one's input, also from the way in to the way out."""
+        """Type mismatches between consecutive storlets, including the steps of the reverse."""
         for step, following in itertools.pairwise(steps):
-            giver, taker = self._known(step), self._known(following)
-            if (
-                giver is None
-                or taker is None
-                or giver.output_type is None
-                or accepts(taker, giver.output_type)
-            ):
+            source, target = self._known(step), self._known(following)
+            if source is None or source.output_type is None:
+                continue
+            if target is None or accepts(target, source.output_type):
                 continue
             text = (
-                f"rule {self._rule.name}: {step.storlet} gives {giver.output_type}, but {following.storlet} after it takes "
-                f"{', '.join(taker.input_types)}: this request would fail"
+                f"rule {self._rule.name}: {step.storlet} outputs {source.output_type}, but the next"
+                f" storlet, {following.storlet}, accepts only {', '.join(target.input_types)}:"
+                " the example request would fail"
             )
-            help_text = "put a storlet between them that converts, or change their order"
+            help_text = "insert a storlet that converts the content type, or change the order"
             yield self._finding(
                 Severity.ERROR, "pipeline.type", following.place, text, help_text, self._example
             )
@@ -187,32 +181,36 @@ class PipelineCheck:
         storlet = self._known(step)
         if storlet is None or not storlet.input_types:
             return
-        wrong = self._questions.match(self._index, present("content-type"), Not(takes(storlet)))
+        accepted = has_accepted_type(storlet)
+        wrong = self._questions.match(self._index, present("content-type"), Not(accepted))
         if wrong is None:
             return
-        is_possible = self._questions.match(self._index, takes(storlet)) is not None
+        is_possible = self._questions.match(self._index, accepted) is not None
         which = "some objects" if is_possible else "only objects"
         text = (
-            f"rule {self._rule.name} matches {which} that {step.storlet} does not take (it takes "
-            f"{', '.join(storlet.input_types)}), such as the one of this request"
+            f"rule {self._rule.name} matches {which} that {step.storlet} does not accept"
+            f" (it accepts {', '.join(storlet.input_types)}), as in the example request"
         )
-        help_text = f"let `when` ask for what it takes: {_as_written(storlet.input_types)}"
+        help_text = f"restrict `when` to accepted objects: {_as_written(storlet.input_types)}"
         severity = Severity.WARNING if is_possible else Severity.ERROR
         yield self._finding(
             severity, "pipeline.input", step.place, text, help_text, describe(wrong.facts)
         )
 
-    def _callers(self, step: Step, ask: Ask) -> Iterator[Finding]:
+    def _access(self, step: Step, find: FindRequest) -> Iterator[Finding]:
         storlet = self._known(step)
         if storlet is None or storlet.may_run is None:
             return
-        refused = ask(Not(storlet.may_run))
+        refused = find(Not(storlet.may_run))
         if refused is None:
             return
-        is_possible = ask(storlet.may_run) is not None
-        who = "callers" if is_possible else "only callers"
-        text = f"rule {self._rule.name} matches {who} who may not run {step.storlet}, such as the one of this request"
-        help_text = f"give them the right to read {step.storlet}, or leave them out in `when`"
+        is_possible = find(storlet.may_run) is not None
+        which = "some callers" if is_possible else "only callers"
+        text = (
+            f"rule {self._rule.name} matches {which} without permission to run {step.storlet},"
+            " as in the example request"
+        )
+        help_text = f"grant them read access to {step.storlet}, or exclude them in `when`"
         severity = Severity.WARNING if is_possible else Severity.ERROR
         yield self._finding(
             severity, "storlet.access", step.place, text, help_text, describe(refused.facts)

@@ -1,10 +1,10 @@
-"""What may be asked about a rules object: can this rule match, what covers it, who decides instead.
+"""Satisfiability questions about a rules object: can a rule match, and which rules cover it.
 
-Ordinary rules give way to a client that asks for a storlet.  Here that is a part of their conditions: the header is not there.
-So an answer says by itself whether the client asks for one.
+Ordinary rules give way if the client requests a storlet.  Here that is part of their conditions:
+the header is absent.  So an answer shows by itself whether the client requests a storlet.
 
-Answers are requests, and every one of them has been evaluated by the engine before it is given; one that the engine sees
-otherwise counts as not decided, never as an answer.
+Answers are requests.  The engine evaluates each of them first; if it disagrees with the solver, the
+question counts as undecided.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rules.conditions import holds, tests_of
 from rules.facts import RUN_HEADER, Facts
 from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
 
-#: Steps for all questions about a rules object together, and for one of them.
+#: Steps for all questions about a rules object, and for a single one.
 TOTAL_STEPS: Final = 1_500_000
 QUESTION_STEPS: Final = 100_000
-#: Covers of more rules than this are not made smaller: nobody reads them.
+#: Covers of more rules than this are not minimized: they are too long to read.
 _SMALL_COVER: Final = 12
 
 
@@ -32,7 +32,7 @@ _SMALL_COVER: Final = 12
 class Answer:
     """A request, and the rule that decides it.
 
-    :param index: of the rule; ``None`` when none matches.
+    :param index: of the rule; ``None`` if none matches.
     """
 
     facts: Facts
@@ -41,16 +41,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Cover:
-    """Rules before one that together take every request that it would match.
+    """Earlier rules that together decide every request that a rule would match.
 
-    :param indices: of these rules; without any single one of them it could match, unless there are many.
+    :param indices: of these rules; minimal unless there are many.
     """
 
     indices: tuple[int, ...]
 
 
-#: The client asks for no storlet.
-UNASKED: Final = Test("header", Operator.PRESENT, operand=False, key=RUN_HEADER)
+_ALWAYS: Final = All()
+#: The client does not request a storlet.
+NOT_REQUESTED: Final = Test("header", Operator.PRESENT, operand=False, key=RUN_HEADER)
 
 
 class Questions:
@@ -63,8 +64,8 @@ class Questions:
         self._evaluation_steps = (
             1 + sum(len(tests_of(rule.condition)) for rule in rules.rules) // 64
         )
-        rules = replace(rules, rules=tuple(map(_spelt_out, rules.rules)))
-        #: Those of the rules object, with what makes the ordinary ones give way.
+        rules = replace(rules, rules=tuple(map(_with_giving_way, rules.rules)))
+        #: The rules; conditions of ordinary rules include :data:`NOT_REQUESTED`.
         self.rules = rules.rules
         self._solver = Solver()
         self._compiled = engine.compile(rules)
@@ -77,11 +78,11 @@ class Questions:
         self._total = Budget(total_steps)
 
     def budget(self) -> Budget:
-        """For one question."""
+        """The budget of one question."""
         return Budget(QUESTION_STEPS, self._total)
 
     def spend(self, steps: int) -> None:
-        """For what is looked for apart from the questions here."""
+        """Charge work outside of the questions to the total budget."""
         self._total.spend(steps)
 
     def decider(self, facts: Facts) -> int | None:
@@ -93,48 +94,54 @@ class Questions:
         return None if decision.rule is None else self._indices[decision.rule.name]
 
     def example(self, *conditions: Condition) -> Answer | None:
-        """A request of which all of these hold."""
+        """A request that satisfies all ``conditions``."""
         facts = self._solver.solve(conditions, self.budget())
         return None if facts is None else self._verified(facts, conditions)
 
     def match(self, index: int, *also: Condition) -> Answer | None:
-        """A request that this rule decides, and of which the others hold."""
+        """A request that this rule decides and that satisfies ``also``."""
         conditions = [self.rules[index].condition, *also]
         facts = self._solver.solve(conditions, self.budget(), _FirstMatch(self, index).refine)
         return None if facts is None else self._verified(facts, conditions)
 
-    def cover(self, index: int, also: Condition = All()) -> Answer | Cover:  # noqa: B008 - it is frozen
-        """A request of which ``also`` holds and that this rule decides, or what covers it."""
+    def cover(self, index: int, also: Condition = _ALWAYS) -> Answer | Cover:
+        """A request that this rule decides and that satisfies ``also``, or the covering rules."""
         condition = All((self.rules[index].condition, also))
         search = _FirstMatch(self, index)
         facts = self._solver.solve([condition], self.budget(), search.refine)
         if facts is not None:
             return self._verified(facts, [condition])
-        covering = search.in_the_way
-        with contextlib.suppress(UndecidedError):  # a cover that is larger than it need be is one
+        covering = search.earlier
+        with contextlib.suppress(UndecidedError):  # a cover that is not minimal is still valid
             covering = self._minimal(condition, covering)
         return Cover(tuple(sorted(covering)))
 
     def joint(
         self, conditions: Iterable[Condition], refine: Callable[[Facts], Condition | None]
     ) -> Facts | None:
-        """A request of which ``conditions`` hold and that ``refine`` takes, which has to look at it with the engine."""
+        """A request that satisfies ``conditions`` and that ``refine`` accepts.
+
+        ``refine`` must verify the request with the engine.
+        """
         facts = self._solver.solve(conditions, self.budget(), refine)
         return None if facts is None else self._plain(facts)
 
     def may_meet(self, one: int, other: int, but_for: Collection[str] = ()) -> bool:
-        """Not ``False`` by a look at what both rules ask of single facts, apart from those in ``but_for``: cheap."""
+        """A cheap check: ``False`` if the rules have contradicting requirements on a single fact.
+
+        Facts in ``but_for`` are ignored.
+        """
         return self._solver.may_meet(
             self._outlines[one], self._outlines[other], self._total, but_for
         )
 
     def negation(self, index: int) -> Condition:
-        """Always the same value, which the solver then knows already."""
+        """The negated condition; always the same object, so the solver's cache applies."""
         return self._negations[index]
 
     def _minimal(self, condition: Condition, covering: list[int]) -> list[int]:
-        """One rule is a better answer than many; otherwise without those that are not needed."""
-        for each in covering[: -_SMALL_COVER - 1 : -1]:  # the last that was found ended the search
+        """A single covering rule if there is one, else the cover without redundant rules."""
+        for each in covering[: -_SMALL_COVER - 1 : -1]:  # the last one found ended the search
             if self._solver.solve([condition, self._negations[each]], self.budget()) is None:
                 return [each]
         if len(covering) > _SMALL_COVER:
@@ -146,7 +153,7 @@ class Questions:
         return covering
 
     def _plain(self, facts: Facts) -> Facts:
-        """Shorter to read where no rule looks at the time."""
+        """Without the time if no rule tests it: shorter to read."""
         return facts if self._has_times else replace(facts, minute_of_week=None)
 
     def _verified(self, facts: Facts, conditions: Sequence[Condition]) -> Answer:
@@ -156,27 +163,29 @@ class Questions:
         return Answer(facts, self.decider(facts))
 
 
-def _spelt_out(rule: Rule) -> Rule:
+def _with_giving_way(rule: Rule) -> Rule:
     return (
-        replace(rule, condition=All((rule.condition, UNASKED))) if engine.gives_way(rule) else rule
+        replace(rule, condition=All((rule.condition, NOT_REQUESTED)))
+        if engine.gives_way(rule)
+        else rule
     )
 
 
 class _FirstMatch:
-    """Takes a request that a certain rule decides; of the others, tells the rule that is in the way."""
+    """Accepts requests that a given rule decides; rejects others with the negated decider."""
 
     def __init__(self, questions: Questions, wanted: int) -> None:
         self._questions = questions
         self._wanted = wanted
-        self.in_the_way: list[int] = []
+        self.earlier: list[int] = []
 
     def refine(self, facts: Facts) -> Condition | None:
         index = self._questions.decider(facts)
         if index == self._wanted:
             return None
-        if index is None or index in self.in_the_way:
+        if index is None or index in self.earlier:
             raise UndecidedError  # the engine and the solver disagree
-        self.in_the_way.append(index)
+        self.earlier.append(index)
         return self._questions.negation(index)
 
 
@@ -191,7 +200,7 @@ def present(fact: str) -> Test:
 
 
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
-    """What has to hold for ``condition`` to hold, as apart as it is written."""
+    """The conjuncts of ``condition``."""
     if isinstance(condition, All):
         return tuple(part for each in condition.parts for part in parts_of(each))
     return (condition,)

@@ -1,18 +1,20 @@
-"""Is there a request of which these conditions hold, and if so, which: exact, with a witness, within a budget.
+"""A satisfiability solver for conditions: exact, with a witness, within a budget.
 
-Conditions are any formula of tests.  The search keeps what has been assumed so far (literals, solved for each fact apart,
-see :mod:`rules.check.domains`) and what still has to be true (clauses).  It never guesses blindly: it makes a request out of what is
-assumed, looks for a clause that this request breaks, and only then assumes one of the clause's parts after the other, first
-those clauses that leave the fewest parts.  So a formula of a thousand clauses of which a plain request breaks three costs three
-steps.
+Conditions are arbitrary formulas of tests.  A search state holds the literals assumed so far, which
+are solved separately for each fact (:mod:`rules.check.domains`), and the clauses that must still be
+satisfied.  The search is driven by violated clauses: it constructs a request from the assumed
+literals, finds a clause that this request violates, and branches on the parts of that clause,
+preferring clauses with the fewest branches.  A formula of a thousand clauses of which a default
+request violates three costs three steps.
 
-Clauses may come while it searches: :meth:`Solver.solve` shows each request that it finds to ``refine``, which answers with a
-condition that the request breaks and that has to hold as well.  That is how "this rule is the first that matches" is
-asked without saying no to all rules before it.
+Clauses can be added lazily: :meth:`Solver.solve` passes each request that it finds to ``refine``,
+which returns a further condition that the request violates.  So "this rule is the first that
+matches" needs only the negations of those earlier rules that actually match.
 
-**The world.**  Facts of different kinds are independent, but for these, which :func:`_choose` knows: nobody is both anonymous
-and signed; an anonymous caller has no name, project, domain or roles, a signed one no name; a request without an object has
-no stored object's facts, one without a container no container's and no object.
+**Dependent facts.**  Facts are independent, with these exceptions, which :func:`_choose` enforces:
+no caller is both anonymous and signed; an anonymous caller has no name, project, domain or roles; a
+signed caller has no name; a request without an object has no facts of a stored object; a request
+without a container has neither facts of a container nor an object.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from typing import Final, TypeAlias
 from rules.check.budget import Budget
 from rules.check.domains import Dimension, Literal, Solution
 from rules.check.domains import solve as solve_dimension
-from rules.conditions import TABLE, Group, Kind
-from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
+from rules.conditions import TABLE, Group, Kind, facts_from
+from rules.facts import Facts
 from rules.model import Any, Condition, Not, Operator, Test
 
-# --- formulas in negation normal form ---------------------------------------------------------------------------------
+# --- formulas in negation normal form -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,18 @@ class Conjunction:
 
 @dataclass(frozen=True)
 class Disjunction:
-    """A clause; its parts need not be literals."""
+    """A clause; its parts can be arbitrary formulas."""
 
     parts: tuple[Formula, ...]
 
 
 Formula: TypeAlias = Literal | Conjunction | Disjunction
-#: Looks at a request that was found: ``None`` takes it, a condition must hold as well (and does not).
+#: Accepts a request (``None``), or returns a further condition, which the request violates.
 Refine: TypeAlias = Callable[[Facts], Condition | None]
 
 
 def formula(condition: Condition, *, is_negated: bool = False) -> Formula:
-    """``condition``, or its opposite, with ``not`` only at its tests."""
+    """The negation normal form of ``condition`` or of its negation."""
     if isinstance(condition, Test):
         return Literal(condition, is_negated)
     if isinstance(condition, Not):
@@ -71,18 +73,19 @@ def _holds(part: Formula, facts: Facts) -> bool:
     return any(_holds(each, facts) for each in part.parts)
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
-#: How many broken clauses are compared for the one with the fewest ways out.
+#: How many violated clauses are compared to find the one with the fewest branches.
 _COMPARED: Final = 12
+#: A clause with fewer branches is taken at once.
 _FEW: Final = 2
 
 
 @dataclass(frozen=True)
 class _State:
-    """What is assumed, and what must hold beyond.
+    """Assumed literals with their solutions, and the remaining clauses.
 
-    :param refinements: how many of the refinements this state has taken over.
+    :param refinements: how many of the refinements this state includes.
     """
 
     literals: Mapping[Dimension, frozenset[int]]
@@ -92,27 +95,27 @@ class _State:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is asked of one fact: numbers of literals, and the words that it must be one of, where there are such."""
+class _Required:
+    """The requirements on one fact: ids of literals, and the set of allowed words, if any."""
 
     literals: frozenset[int]
     words: frozenset[str] | None
 
 
-#: What is asked of single facts.
-Outline: TypeAlias = Mapping[Dimension, _Asked]
+#: The requirements of a condition on single facts.
+Outline: TypeAlias = Mapping[Dimension, _Required]
 _WORDS: Final = frozenset({Operator.EXACT, Operator.ONE_OF})
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A request of which everything holds that a state assumes and wants."""
+    """A request that satisfies all literals and clauses of a state."""
 
     facts: Facts
 
 
 class Solver:
-    """Answers questions about requests; what it learns of single facts serves all its questions."""
+    """Solves sets of conditions; caches the solutions of single facts across calls."""
 
     def __init__(self) -> None:
         self._numbers: dict[Literal, int] = {}
@@ -125,9 +128,9 @@ class Solver:
     def solve(
         self, conditions: Iterable[Condition], budget: Budget, refine: Refine | None = None
     ) -> Facts | None:
-        """A request of which all ``conditions`` hold, or ``None`` when there is none.
+        """A request that satisfies all ``conditions``, or ``None`` if none exists.
 
-        Raises :class:`rules.check.budget.UndecidedError` when neither was found out.
+        Raises :class:`rules.check.budget.UndecidedError` if the budget is exhausted.
         """
         refinements: list[Formula] = []
         start = self._assume(_State({}, {}), [self._formula(each) for each in conditions], budget)
@@ -149,7 +152,7 @@ class Solver:
         return None
 
     def outline(self, condition: Condition) -> Outline:
-        """What ``condition`` asks of single facts, whatever else it asks."""
+        """The requirements of ``condition`` on single facts; its disjunctions are ignored."""
         found: dict[Dimension, list[Literal]] = {}
         todo = [self._formula(condition)]
         while todo:
@@ -158,25 +161,30 @@ class Solver:
                 todo += part.parts
             elif isinstance(part, Literal):
                 found.setdefault(part.dimension, []).append(part)
-        return {dimension: self._asked(literals) for dimension, literals in found.items()}
+        return {dimension: self._required(literals) for dimension, literals in found.items()}
 
     def may_meet(
         self, one: Outline, other: Outline, budget: Budget, but_for: Collection[str] = ()
     ) -> bool:
-        """``False`` when these ask of some fact, not in ``but_for``, what cannot go together: cheap the second time."""
+        """``False`` if the requirements on some fact, not in ``but_for``, contradict each other.
+
+        Cached for each pair of requirements.
+        """
         common = [
-            (dimension, asked, other[dimension])
-            for dimension, asked in one.items()
+            (dimension, required, other[dimension])
+            for dimension, required in one.items()
             if dimension in other and dimension[0] not in but_for
         ]
         if any(
             mine.words and theirs.words and mine.words.isdisjoint(theirs.words)
-            for _, mine, theirs in common
+            for _dimension, mine, theirs in common
         ):
             return False
         return not any(self._exclude(*each, budget) for each in common)
 
-    def _exclude(self, dimension: Dimension, one: _Asked, other: _Asked, budget: Budget) -> bool:
+    def _exclude(
+        self, dimension: Dimension, one: _Required, other: _Required, budget: Budget
+    ) -> bool:
         pair = (one.literals, other.literals)
         known = self._pairs.get(pair)
         if known is None:
@@ -185,22 +193,18 @@ class Solver:
             ).is_empty
         return known
 
-    def _asked(self, literals: Iterable[Literal]) -> _Asked:
+    def _required(self, literals: Iterable[Literal]) -> _Required:
         words = [
             each.language.words
             for each in literals
             if each.test.operator in _WORDS and not each.is_negated
         ]
         numbers = frozenset(map(self._number, literals))
-        return _Asked(
-            numbers,
-            frozenset.intersection(*(each for each in words if each is not None))
-            if words
-            else None,
-        )
+        known = [each for each in words if each is not None]
+        return _Required(numbers, frozenset.intersection(*known) if words else None)
 
     def _formula(self, condition: Condition) -> Formula:
-        """Kept by identity; the condition is kept with it, so that its identity is not given to another one."""
+        """Cached by identity, with a reference to the condition, so that its id is not reused."""
         known = self._formulas.get((id(condition), False))
         if known is None:
             known = self._formulas[id(condition), False] = (condition, formula(condition))
@@ -213,34 +217,34 @@ class Solver:
         return self._assume(replace(state, refinements=len(refinements)), missed, budget)
 
     def _advance(self, state: _State, budget: Budget) -> _Found | list[_State]:
-        """The request that ``state`` stands for, or the states to look at in its place, the best first."""
+        """The request for ``state`` if it satisfies all clauses, else the branches, best first."""
         chosen = _choose(state.solutions)
         if chosen is None:
             return []
         facts = make_facts(chosen)
-        broken = [each for each in state.clauses if not _holds(each, facts)]
+        violated = [each for each in state.clauses if not _holds(each, facts)]
         budget.spend((len(state.clauses) + 2 * len(state.solutions)) // 8)
-        if not broken:
+        if not violated:
             return _Found(facts)
         best: list[_State] | None = None
-        for clause in broken[:_COMPARED]:
-            ways_out = self._ways_out(state, clause, budget)
-            if best is None or len(ways_out) < len(best):
-                best = ways_out
+        for clause in violated[:_COMPARED]:
+            branches = self._branches(state, clause, budget)
+            if best is None or len(branches) < len(best):
+                best = branches
             if len(best) < _FEW:
                 break
         return best or []
 
-    def _ways_out(self, state: _State, clause: Disjunction, budget: Budget) -> list[_State]:
-        """``state`` with each part of ``clause`` assumed that can be; each without the single tests before it."""
+    def _branches(self, state: _State, clause: Disjunction, budget: Budget) -> list[_State]:
+        """``state`` with each satisfiable part of ``clause`` and the negated literals before it."""
         rest = replace(state, clauses=tuple(each for each in state.clauses if each is not clause))
-        ways = []
+        branches = []
         budget.spend(len(state.clauses) // 32)
         for part in clause.parts:
             budget.spend(1 + (len(state.clauses) + 2 * len(state.solutions)) // 64)
-            way = self._assume(rest, [part], budget)
-            if way is not None:
-                ways.append(way)
+            branch = self._assume(rest, [part], budget)
+            if branch is not None:
+                branches.append(branch)
             if isinstance(part, Literal):
                 without = self._assume(
                     rest, [replace(part, is_negated=not part.is_negated)], budget
@@ -248,10 +252,10 @@ class Solver:
                 if without is None:
                     break
                 rest = without
-        return ways
+        return branches
 
     def _assume(self, state: _State, parts: list[Formula], budget: Budget) -> _State | None:
-        """``state`` in which ``parts`` are true too; ``None`` when some fact can have no value then."""
+        """``state`` with ``parts`` assumed; ``None`` if no value of some fact is possible."""
         added: dict[Dimension, set[int]] = {}
         clauses = list(state.clauses)
         todo = list(parts)
@@ -284,7 +288,7 @@ class Solver:
         return replace(state, literals=literals, solutions=solutions)
 
     def _number(self, literal: Literal) -> int:
-        """First by identity: to hash a test is to go through all that it lists."""
+        """Look up by identity first: hashing a test is linear in the length of its list."""
         key = (id(literal.test), literal.is_negated)
         known = self._numbers_by_test.get(key)
         if known is None:
@@ -304,12 +308,12 @@ class Solver:
         return known
 
 
-# --- from solutions to a request --------------------------------------------------------------------------------------
+# --- from solutions to a request ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """A sort of request: which facts must be missing in it, and which must be there."""
+    """A class of requests: facts that must be missing, and facts that must be present."""
 
     missing: frozenset[str]
     present: frozenset[str]
@@ -321,7 +325,11 @@ _OF_OBJECT: Final = frozenset(
 _OF_CONTAINER: Final = frozenset(
     {"container"} | {name for name, fact in TABLE.items() if fact.group is Group.HOLDER}
 )
-_OF_NAMED_CALLER: Final = frozenset({"user", "project", "domain", "roles"})
+_OF_NAMED_CALLER: Final = frozenset(
+    name
+    for name, fact in TABLE.items()
+    if fact.field.startswith("caller.") and fact.kind is not Kind.BOOL
+)
 _NOTHING: Final = frozenset[str]()
 
 _TARGETS: Final = (
@@ -334,13 +342,13 @@ _CALLERS: Final = (
     _Shape(_OF_NAMED_CALLER | {"signed"}, frozenset({"anonymous"})),
     _Shape(frozenset({"anonymous", "user"}), frozenset({"signed"})),
 )
-#: The plainest first.
+#: The simplest first.
 _SHAPES: Final = tuple(
     _Shape(target.missing | caller.missing, target.present | caller.present)
     for target in _TARGETS
     for caller in _CALLERS
 )
-#: What a request has where nothing is asked of it.
+#: Values of facts without requirements.
 _DEFAULTS: Final[Mapping[str, Anything]] = {
     "method": "GET",
     "container": "container",
@@ -350,7 +358,7 @@ _MONDAY_NOON: Final = 12 * 60
 
 
 def _choose(solutions: Mapping[Dimension, Solution]) -> dict[Dimension, Anything] | None:
-    """A value for each fact, ``None`` where it is missing; facts that are tied together get values that go together."""
+    """A value for each fact, ``None`` if missing, consistent across dependent facts."""
     for shape in _SHAPES:
         values = _of_shape(solutions, shape)
         if values is not None:
@@ -365,49 +373,26 @@ def _of_shape(
     for dimension, solution in solutions.items():
         name = dimension[0]
         must_be_missing = name in shape.missing
-        must_be_there = name in shape.present
-        if (must_be_missing and not solution.may_be_missing) or (
-            must_be_there and solution.value is None
-        ):
+        must_be_present = name in shape.present
+        if must_be_missing and not solution.may_be_missing:
             return None
-        is_left_away = must_be_missing or (solution.may_be_missing and not must_be_there)
-        values[dimension] = None if is_left_away else solution.value
+        if must_be_present and solution.value is None:
+            return None
+        is_missing = must_be_missing or (solution.may_be_missing and not must_be_present)
+        values[dimension] = None if is_missing else solution.value
     for name in shape.present:
         values.setdefault((name, None), _DEFAULTS.get(name, True))
     return values
 
 
 def make_facts(values: Mapping[Dimension, Anything]) -> Facts:
-    """The request with these values; a fact that is not among them is missing, but for its method and time."""
-    one = {
-        name: values.get((name, None))
-        for name, fact in TABLE.items()
-        if fact.kind is not Kind.STRINGS
-    }
-    maps: dict[str, dict[str, str]] = {
-        name: {} for name, fact in TABLE.items() if fact.kind is Kind.STRINGS
-    }
+    """The request with these values; all other facts are missing, except method and time."""
+    found: dict[str, Anything] = {"time": _MONDAY_NOON}
     for (name, key), value in values.items():
-        if key is not None and value is not None:
-            maps[name][key] = value
-    return Facts(
-        method=one["method"] or _DEFAULTS["method"],
-        container=one["container"],
-        object=one["object"],
-        caller=Caller(
-            user=one["user"],
-            project=one["project"],
-            domain=one["domain"],
-            roles=one["roles"] or frozenset(),
-            is_anonymous=bool(one["anonymous"]),
-            is_signed=bool(one["signed"]),
-        ),
-        headers=maps["header"],
-        query=maps["query"],
-        client_address=one["client-address"],
-        minute_of_week=_MONDAY_NOON if one["time"] is None else one["time"],
-        stored=ObjectFacts(
-            one["object"] is not None, one["content-type"], one["size"], maps["metadata"]
-        ),
-        holder=ContainerFacts(maps["container-metadata"], one["policy"]),
-    )
+        if value is None:
+            continue
+        if key is None:
+            found[name] = value
+        else:
+            found.setdefault(name, {})[key] = value
+    return facts_from(found)

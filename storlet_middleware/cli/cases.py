@@ -1,13 +1,14 @@
-"""Example requests for rules, and what is expected to become of each: the file of ``storlet rules test``.
+"""Test cases for rules, the input of ``storlet rules test``: requests with expected decisions.
 
-A list of cases, in YAML or JSON::
+A file is a list of cases, in YAML or JSON::
 
-    - name: a researcher's GET goes through the storlet
+    - name: the storlet filters a researcher's GET
       request: {method: GET, container: patients-1, object: a.csv, roles: [researcher]}
       expect: {rule: deidentify, action: run, storlets: [deidentify.py]}
 
-``request`` is as :mod:`rules.example` has it; what it does not name is missing.  ``expect`` has at least one of ``rule`` (``null``:
-no rule matches), ``action`` and ``storlets``; what it does not name may be anything.
+``request`` has the format of :mod:`rules.example`; facts that are not listed are missing.
+``expect`` has at least one of ``rule`` (``null``: no rule matches), ``action`` and ``storlets``;
+fields that are not listed are not compared.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Wanted: TypeAlias = str | tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Outcome:
-    """A decision, as far as cases speak of it."""
+    """The parts of a decision that cases compare."""
 
     rule: str | None = None
     action: str = report.NO_ACTION
@@ -40,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One request, and what is expected of its decision: fields of :class:`Outcome` by their names."""
+    """A request and the expected fields of its :class:`Outcome`."""
 
     name: str
     facts: Facts
@@ -48,7 +49,7 @@ class Case:
     place: Place
 
     def differences(self, outcome: Outcome) -> dict[str, Wanted]:
-        """The fields that are not as expected, with what was expected."""
+        """The fields that differ, with their expected values."""
         return {
             name: wanted
             for name, wanted in self.expected.items()
@@ -57,18 +58,18 @@ class Case:
 
 
 def outcome_of(decision: Decision) -> Outcome:
-    """What the decision does."""
+    """The outcome of ``decision``."""
     if decision.rule is None:
         return Outcome()
     storlets = tuple(step.storlet for step in report.steps_of(decision.rule))
     return Outcome(decision.rule.name, report.ACTIONS[type(decision.rule.action)], storlets)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read(raw: bytes) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
-    """The cases, and every fault; with a fault there may be cases missing."""
+    """The cases and all faults; cases with faults are omitted."""
     faults = Faults()
     root = text.read(raw, faults)
     if isinstance(root, text.Sequence) and root.items:
@@ -76,12 +77,8 @@ def read(raw: bytes) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     else:
         cases = []
         if root is not None or not faults:
-            _refuse(
-                faults,
-                root or Scalar("", Guess.NOTHING, Place(1, 1)),
-                "a file of cases is a list that has some",
-            )
-    _refuse_same_names(cases, faults)
+            _refuse_type(faults, root or _EMPTY, "a file of cases must be a non-empty list")
+    _refuse_duplicate_names(cases, faults)
     return tuple(case for case in cases if case), faults.findings()
 
 
@@ -89,18 +86,21 @@ _EXAMPLE: Final = "{name: .., request: {method: GET, container: ..}, expect: {ru
 _HELP: Final = f"write - {_EXAMPLE}"
 
 
-def _refuse(faults: Faults, node: Node, what: str, help_: str = _HELP) -> None:
-    faults.add("case", node.place, f"{what}, and this is {values.describe(node)}", help_)
+#: Stands for an empty file.
+_EMPTY: Final = Scalar("", Guess.NULL, Place(1, 1))
+
+
+def _refuse_type(faults: Faults, node: Node, requirement: str, help_: str = _HELP) -> None:
+    found = "an empty one" if isinstance(node, text.Sequence) else values.describe(node)
+    faults.add("case", node.place, f"{requirement}, not {found}", help_)
 
 
 def _case(node: Node, faults: Faults) -> Case | None:
+    keys = ("name", "request", "expect")
     entries = values.fields(
-        values.mapping(node, "a case", faults, _EXAMPLE),
-        "a case",
-        ("name", "request", "expect"),
-        faults,
+        values.mapping(node, "a case", faults, _EXAMPLE), "a case", keys, faults
     )
-    missing = [name for name in ("name", "request", "expect") if name not in entries]
+    missing = [key for key in keys if key not in entries]
     if missing:
         if isinstance(node, text.Mapping):
             faults.add("case", node.place, f"the case has no {' and no '.join(missing)}", _HELP)
@@ -111,17 +111,13 @@ def _case(node: Node, faults: Faults) -> Case | None:
     return Case(name, facts, expected, node.place) if name and facts and expected else None
 
 
-def _refuse_same_names(cases: list[Case | None], faults: Faults) -> None:
+def _refuse_duplicate_names(cases: list[Case | None], faults: Faults) -> None:
     seen: dict[str, Case] = {}
     for case in cases:
         if case and case.name in seen:
-            said = f"{case.name!r} is the name of the case in line {seen[case.name].place.line} as well"
-            faults.add(
-                "case",
-                case.place,
-                said,
-                "a name that fails should say which case it is: give each its own",
-            )
+            line = seen[case.name].place.line
+            message = f"the case in line {line} is also named {case.name!r}"
+            faults.add("case", case.place, message, "give each case a unique name")
         elif case:
             seen[case.name] = case
 
@@ -140,34 +136,31 @@ def _facts(node: Node, faults: Faults) -> Facts | None:
     try:
         return example.read(plain)
     except example.ExampleError as error:
-        for said in error.faults:
-            # The fault begins with the name of what it is about, where it is about one.
-            place = next(
-                (places[name] for name in places if said.startswith((f"{name} ", f"{name}."))),
-                request.place,
-            )
-            faults.add("case.request", place, f"of the request, {said}", _REQUEST_HELP)
+        for fault in error.faults:
+            # A fault about a single fact starts with its name.
+            about = (name for name in places if fault.startswith((f"{name} ", f"{name}.")))
+            place = places.get(next(about, ""), request.place)
+            faults.add("case.request", place, f"invalid request: {fault}", _REQUEST_HELP)
         return None
 
 
-_REQUEST_HELP: Final = "names are those of conditions: {method: GET, size: 2K, roles: [a], metadata: {study: x}, time: mon 22:05}"
+_REQUEST_HELP: Final = (
+    "use the names of conditions: {method: GET, size: 2K, roles: [a], metadata: {study: x},"
+    " time: mon 22:05}"
+)
 
 
 def _plain(name: str, node: Node, faults: Faults) -> Any:
-    """Scalars by their text: which of them is a number is for the reader of the fact to say, not for YAML."""
+    """Scalars as text: the parser of the fact determines their type, not YAML."""
     if isinstance(node, text.Mapping):
         return {
             key.text: _plain(f"{name}.{key.text}", value, faults) for key, value in node.entries
         }
     if isinstance(node, text.Sequence):
         return [_plain(name, item, faults) for item in node.items]
-    if node.guess is Guess.NOTHING:
-        faults.add(
-            "case.request",
-            node.place,
-            f"{name} has no value",
-            "leave it away when it is missing, or quote it",
-        )
+    if node.guess is Guess.NULL:
+        help_ = "remove it if the value is missing, or quote it"
+        faults.add("case.request", node.place, f"{name} has no value", help_)
     return node.text
 
 
@@ -177,12 +170,8 @@ def _expected(node: Node, faults: Faults) -> Mapping[str, Wanted]:
     )
     fields = values.fields(wanted, "expect", ("rule", "action", "storlets"), faults)
     if wanted is node and not wanted.entries:
-        faults.add(
-            "case",
-            node.place,
-            "expect is empty",
-            "name rule, action or storlets; rule: null is no rule",
-        )
+        help_ = "add rule, action or storlets; rule: null means no rule"
+        faults.add("case", node.place, "expect is empty", help_)
     found: dict[str, Wanted] = {}
     if "rule" in fields:
         found["rule"] = _rule(fields["rule"], faults)
@@ -194,16 +183,15 @@ def _expected(node: Node, faults: Faults) -> Mapping[str, Wanted]:
 
 
 def _rule(node: Node, faults: Faults) -> str | None:
-    if isinstance(node, Scalar) and node.guess is Guess.NOTHING:
+    if isinstance(node, Scalar) and node.guess is Guess.NULL:
         return None
     return values.string(node, "the rule's name", faults)
 
 
 def _storlets(node: Node, faults: Faults) -> tuple[str, ...]:
-    """An empty list is right where nothing shall run."""
+    """An empty list is valid: it expects that no storlet runs."""
     if not isinstance(node, text.Sequence):
-        _refuse(
-            faults, node, "storlets wants a list of names", "write [a.py, b.py], in their order"
-        )
+        help_ = "write [a.py, b.py], in their order"
+        _refuse_type(faults, node, "storlets must be a list of names", help_)
         return ()
     return tuple(values.string(item, "a storlet's name", faults) or "" for item in node.items)

@@ -1,6 +1,6 @@
-"""``storlet rules``: rules of an account, checked, tested and explained before anybody depends on them.
+"""``storlet rules``: check, test and explain the rules of an account before an upload.
 
-It reads files and asks nobody: :mod:`rules` does the work, as it does in the proxy servers.
+The command works offline, on files, with the library :mod:`rules` that the proxy servers use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from rules import engine, example, parse
 from rules.check import consistency
 from rules.facts import Facts
-from rules.faults import among
+from rules.faults import suggestion
 from rules.model import Finding, RuleSet, Severity
 from rules.report import Report
 from rules.text import MAX_BYTES
@@ -24,44 +24,46 @@ from storlet_middleware.cli import cases, text
 from storlet_middleware.cli.cases import Case, Outcome
 from storlet_middleware.cli.command import DONE, MISUSED, NOT_WELL, CliError, Command, complain, say
 
-DESCRIPTION: Final = """Rules say which requests run which storlets without the client asking, and which are refused.
+DESCRIPTION: Final = """Rules determine which requests run storlets, and which are refused.
 
-They are in force when they are uploaded, as storlet_rules/rules.yaml of an account. Here they are checked, tested and explained
-before that, offline: nobody is asked which storlets there are, who may run them and what limits a cluster allows.
+Rules are in force once they are uploaded as storlet_rules/rules.yaml of an account. This command
+checks, tests and explains them before that, offline: it does not know which storlets exist, which
+callers may run them, and which limits a cluster allows.
 
-A file is YAML or JSON, etc/rules.yaml-sample is one to begin with; "-" is standard input."""
+A file is YAML or JSON; etc/rules.yaml-sample is an example. "-" is standard input."""
 
-_CHECK: Final = """Says what is wrong with rules: everything at once, each with its place, how to mend it, and a request that shows it.
+_CHECK: Final = """Reports all problems of rules, each with its line, a correction and an example.
 
-It ends with 0 when there are no errors (--strict: and no warnings), and with 1 when there are."""
-_TEST: Final = """Decides example requests, and says where the decision is not the expected one. CASES is a list in YAML or JSON:
+The exit status is 0 without errors (--strict: and without warnings), else 1."""
+_TEST: Final = """Decides example requests and compares the decisions with the expected ones.
 
-- name: a researcher's GET goes through the storlet
+CASES is a list in YAML or JSON:
+
+- name: the storlet filters a researcher's GET
   request: {method: GET, container: patients-1, object: a.csv, roles: [researcher]}
   expect: {rule: deidentify, action: run, storlets: [deidentify.py]}
 
-expect has at least one of rule (null: no rule), action (run, deny, allow, none) and storlets. What request does not name is
-missing. It ends with 0 when every case is as expected, and with 1 when one is not."""
-_EXPLAIN: Final = """Says which rules are considered for a request, which condition decides, and what would run.
+expect has at least one of rule (null: no rule), action (run, deny, allow, none) and storlets. Facts
+that request does not list are missing. The exit status is 0 if all cases pass, else 1."""
+_EXPLAIN: Final = """Shows the considered rules, the deciding conditions, and the storlets to run.
 
-  storlet rules explain rules.yaml --request method=GET container=patients-1 object=a.csv roles=researcher \\
-      content-type=text/csv size=2K metadata.study=7 header.x-purpose=export client-address=192.0.2.1 time='mon 22:05'
+  storlet rules explain rules.yaml --request method=GET container=patients-1 object=a.csv \\
+      roles=researcher content-type=text/csv size=2K metadata.study=7 header.x-purpose=export \\
+      client-address=192.0.2.1 time='mon 22:05'
 
-The names are those of conditions; entries of maps come after a dot, several roles are several words. What is not named is
-missing; the method is GET."""
+The names are those of conditions. A dot precedes the key of a map; repeat roles=NAME for several
+roles. Facts that are not listed are missing; the method is GET unless given."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check|test|explain")
-    check = _verb(verbs, "check", "find what is wrong with rules", _CHECK, _check)
-    check.add_argument(
-        "--strict", action="store_true", help="end with 1 when there are warnings, too"
-    )
+    check = _verb(verbs, "check", "find problems of rules", _CHECK, _check)
+    check.add_argument("--strict", action="store_true", help="fail on warnings as well")
     check.add_argument("file", metavar="FILE", help="the rules")
     test = _verb(verbs, "test", "decide example requests", _TEST, _test)
     test.add_argument("file", metavar="FILE", help="the rules")
-    test.add_argument("cases", metavar="CASES", help="requests, and what is expected of each")
-    explain = _verb(verbs, "explain", "say why a request is decided as it is", _EXPLAIN, _explain)
+    test.add_argument("cases", metavar="CASES", help="requests and expected decisions")
+    explain = _verb(verbs, "explain", "explain the decision for a request", _EXPLAIN, _explain)
     explain.add_argument("file", metavar="FILE", help="the rules")
     explain.add_argument(
         "--request",
@@ -69,7 +71,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         action="extend",
         required=True,
         metavar="KEY=VALUE",
-        help="what is known of the request",
+        help="facts about the request",
     )
 
 
@@ -82,7 +84,7 @@ def _verb(
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verb.add_argument("--json", action="store_true", help="the same for programs")
+    verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(do=do)
     return verb
 
@@ -96,19 +98,19 @@ COMMAND: Final = Command(
 )
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Text:
-    """A file, as it is named in findings."""
+    """A file, with its name for findings."""
 
     name: str
     raw: bytes
 
 
 def _read(name: str) -> _Text:
-    """No more than can be judged: one byte too many is enough for the finding that says so."""
+    """Read at most one byte more than the limit, which is enough to report it."""
     try:
         if name == "-":
             return _Text("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
@@ -125,18 +127,15 @@ def _all_findings(raw: bytes) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     return rules, consistency.check(rules, storlets=None)
 
 
-# --- findings ---------------------------------------------------------------------------------------------------------
+# --- findings -------------------------------------------------------------------------------------
 
 
 def _show(source: _Text, finding: Finding) -> str:
     place = f"{text.legible(source.name)}:{finding.place.line}:{finding.place.column}"
     lines = [f"{place}: {finding.severity.value} [{finding.code}]: {text.legible(finding.text)}"]
-    lines += [f"    {label}: {text.legible(said)}" for label, said in _more(finding) if said]
+    details = (("help", finding.help), ("example", finding.example))
+    lines += [f"    {label}: {text.legible(detail)}" for label, detail in details if detail]
     return "\n".join(lines)
-
-
-def _more(finding: Finding) -> tuple[tuple[str, str], ...]:
-    return ("help", finding.help), ("example", finding.example)
 
 
 def _finding_data(source: _Text, finding: Finding) -> dict[str, Any]:
@@ -153,20 +152,20 @@ def _finding_data(source: _Text, finding: Finding) -> dict[str, Any]:
 
 
 def _refuse(options: argparse.Namespace, source: _Text, findings: Sequence[Finding]) -> int:
-    """What stands in the way of an answer."""
+    """Print the findings that prevent a result."""
     if options.json:
-        _say_data({"findings": [_finding_data(source, finding) for finding in findings]})
+        _print_json({"findings": [_finding_data(source, finding) for finding in findings]})
     else:
         for finding in findings:
             say(_show(source, finding))
     return NOT_WELL
 
 
-def _say_data(data: dict[str, Any]) -> None:
+def _print_json(data: dict[str, Any]) -> None:
     say(json.dumps(data, indent=2))
 
 
-# --- check ------------------------------------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------------------
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -175,7 +174,7 @@ def _check(options: argparse.Namespace) -> int:
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     warnings = len(findings) - errors
     if options.json:
-        _say_data(
+        _print_json(
             {
                 "file": source.name,
                 "version": rules.version if rules else None,
@@ -189,12 +188,8 @@ def _check(options: argparse.Namespace) -> int:
         for finding in findings:
             say(_show(source, finding))
         read = f"{_count(len(rules.rules), 'rule')}, " if rules else ""
-        said = (
-            f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-            if findings
-            else "nothing is wrong"
-        )
-        say(f"{text.legible(source.name)}: {read}{said}")
+        counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        say(f"{text.legible(source.name)}: {read}{counts if findings else 'no problems found'}")
     return NOT_WELL if errors or (warnings and options.strict) else DONE
 
 
@@ -202,12 +197,12 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-# --- test -------------------------------------------------------------------------------------------------------------
+# --- test -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A case, and what became of it."""
+class _Result:
+    """A case with its outcome."""
 
     case: Case
     outcome: Outcome
@@ -222,74 +217,71 @@ def _test(options: argparse.Namespace) -> int:
     if options.file == options.cases == "-":
         complain("storlet: only one of FILE and CASES can be standard input")
         return MISUSED
-    source, told = _read(options.file), _read(options.cases)
+    source, case_source = _read(options.file), _read(options.cases)
     rules, findings = parse.parse(source.raw)
     if rules is None:
         return _refuse(options, source, findings)
-    read, faults = cases.read(told.raw)
+    read, faults = cases.read(case_source.raw)
     faults = faults or tuple(_unknown_rules(rules, read))
     if faults:
-        return _refuse(options, told, faults)
+        return _refuse(options, case_source, faults)
     compiled = engine.compile(rules)
-    tried = [_try(compiled, case) for case in read]
-    reached = {one.outcome.rule for one in tried}
+    results = [_try(compiled, case) for case in read]
+    reached = {result.outcome.rule for result in results}
     unreached = [rule.name for rule in rules.rules if rule.name not in reached]
     if options.json:
-        _say_data({"cases": [_tried_data(one) for one in tried], "rules_without_case": unreached})
+        _print_json(
+            {"cases": [_result_data(result) for result in results], "rules_without_case": unreached}
+        )
     else:
-        _say_tried(told, tried, unreached)
-    return DONE if all(one.is_as_expected for one in tried) else NOT_WELL
+        _print_results(case_source, results, unreached)
+    return DONE if all(result.is_as_expected for result in results) else NOT_WELL
 
 
 def _unknown_rules(rules: RuleSet, read: Sequence[Case]) -> Iterable[Finding]:
-    """A case that wants a rule that is not there can never be as expected; it is more likely misspelt."""
+    """A case that expects an unknown rule can never pass; its name is probably misspelt."""
     known = [rule.name for rule in rules.rules]
     for case in read:
         wanted = case.expected.get("rule")
         if isinstance(wanted, str) and wanted not in known:
-            said = (
-                f"the case {case.name!r} expects the rule {wanted!r}, which is not among the rules"
-            )
-            yield Finding(
-                Severity.ERROR,
-                "case.rule",
-                case.place,
-                said,
-                among(wanted, known) if known else "there are none",
-            )
+            message = f"the case {case.name!r} expects the unknown rule {wanted!r}"
+            help_ = suggestion(wanted, known) if known else "there are no rules"
+            yield Finding(Severity.ERROR, "case.rule", case.place, message, help_)
 
 
-def _try(compiled: engine.Compiled, case: Case) -> _Tried:
-    explanation = tuple(compiled.explain(case.facts, case.facts.asks_for_storlet).lines())
-    return _Tried(case, cases.outcome_of(_decide(compiled, case.facts)), explanation)
+def _try(compiled: engine.Compiled, case: Case) -> _Result:
+    explanation = tuple(compiled.explain(case.facts, case.facts.requests_storlet).lines())
+    return _Result(case, cases.outcome_of(_decide(compiled, case.facts)), explanation)
 
 
 def _decide(compiled: engine.Compiled, facts: Facts) -> engine.Decision:
-    """An example names everything or says that it is missing, so nothing can be left to look up."""
-    decision = compiled.decide(facts, facts.asks_for_storlet)
+    """Decide an example; it has no unknown facts, so the decision cannot need any."""
+    decision = compiled.decide(facts, facts.requests_storlet)
     if isinstance(decision, engine.Needs):
-        raise TypeError(f"an example is without {sorted(group.value for group in decision.groups)}")
+        raise TypeError(f"unknown facts: {sorted(group.value for group in decision.groups)}")
     return decision
 
 
-def _say_tried(told: _Text, tried: Sequence[_Tried], unreached: Sequence[str]) -> None:
-    for one in tried:
-        if one.is_as_expected:
-            say(f"ok    {text.legible(one.case.name)}")
+def _print_results(source: _Text, results: Sequence[_Result], unreached: Sequence[str]) -> None:
+    for result in results:
+        if result.is_as_expected:
+            say(f"ok    {text.legible(result.case.name)}")
             continue
-        say(f"FAIL  {text.legible(one.case.name)}")
-        say(f"      {text.legible(told.name)}:{one.case.place.line}:{one.case.place.column}")
-        for name, wanted in one.case.differences(one.outcome).items():
-            say(f"      {name}: expected {_word(wanted)}, got {_word(getattr(one.outcome, name))}")
-        say(f"      request: {text.legible(example.describe(one.case.facts))}")
-        for line in one.explanation:
+        say(f"FAIL  {text.legible(result.case.name)}")
+        say(
+            f"      {text.legible(source.name)}:{result.case.place.line}:{result.case.place.column}"
+        )
+        for name, wanted in result.case.differences(result.outcome).items():
+            found = getattr(result.outcome, name)
+            say(f"      {name}: expected {_word(wanted)}, got {_word(found)}")
+        say(f"      request: {text.legible(example.describe(result.case.facts))}")
+        for line in result.explanation:
             say(f"      {text.legible(line)}")
     if unreached:
         say(f"no case is decided by {', '.join(unreached)}")
-    failed = sum(not one.is_as_expected for one in tried)
-    say(
-        f"{text.legible(told.name)}: {_count(len(tried), 'case')}, {f'{failed} failed' if failed else 'all as expected'}"
-    )
+    failed = sum(not result.is_as_expected for result in results)
+    verdict = f"{failed} failed" if failed else "all as expected"
+    say(f"{text.legible(source.name)}: {_count(len(results), 'case')}, {verdict}")
 
 
 def _word(value: cases.Wanted) -> str:
@@ -298,21 +290,21 @@ def _word(value: cases.Wanted) -> str:
     return "no rule" if value is None else text.legible(value)
 
 
-def _tried_data(one: _Tried) -> dict[str, Any]:
+def _result_data(result: _Result) -> dict[str, Any]:
     return {
-        "name": one.case.name,
-        "line": one.case.place.line,
-        "passed": one.is_as_expected,
-        "expected": dict(one.case.expected),
-        "rule": one.outcome.rule,
-        "action": one.outcome.action,
-        "storlets": one.outcome.storlets,
-        "request": example.to_mapping(one.case.facts),
-        "explanation": one.explanation,
+        "name": result.case.name,
+        "line": result.case.place.line,
+        "passed": result.is_as_expected,
+        "expected": dict(result.case.expected),
+        "rule": result.outcome.rule,
+        "action": result.outcome.action,
+        "storlets": result.outcome.storlets,
+        "request": example.to_mapping(result.case.facts),
+        "explanation": result.explanation,
     }
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------------------
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -326,10 +318,10 @@ def _explain(options: argparse.Namespace) -> int:
     rules, findings = parse.parse(source.raw)
     if rules is None:
         return _refuse(options, source, findings)
-    explanation = engine.compile(rules).explain(facts, facts.asks_for_storlet)
+    explanation = engine.compile(rules).explain(facts, facts.requests_storlet)
     report = Report.of(facts, explanation, default_on=None)
     if options.json:
-        _say_data(report.mapping())
+        _print_json(report.mapping())
     else:
         for line in report.lines():
             say(text.legible(line))

@@ -145,7 +145,7 @@ class Enforcement:
         ):
             return PassOn()  # Swift needs a container's keys and settings, whoever the caller is
         if operation.sent_method not in READ_METHODS:
-            writer = self.store.handler(environ, operation.path)
+            writer = self.store.handler(environ, operation)
             if writer is not None:
                 return Answered(writer(environ))
         subject = operation.subject

@@ -1,10 +1,10 @@
-"""How an account's rules come into force, and where they are kept.
+"""The rules of an account: storage, uploads, and the switch to a new ruleset version.
 
-``store``           the rules of an account, compiled and cached by version
-``upload``          an upload of rules: checked, kept as a version, and in force at one moment
-``versions``        the objects that hold rules, and each version that was ever in force
-``pointer``         which version is in force: system metadata of the account
-``validation``      what is wrong with rules, given the account that they are for
-``check_process``   the process that checks rules, so that a large text does not hold the server
-``upload_report``   the findings, as text or as JSON
+``store``           the rules in force of an account, compiled and cached by ruleset version
+``upload``          uploads of rules: check, store as a version, bring into force atomically
+``versions``        the objects that hold rules: ``rules.yaml`` and all ruleset versions
+``pointer``         the ruleset version in force: system metadata of the account
+``validation``      checks of uploaded rules that need the account's storlets and settings
+``check_process``   the process that checks rules, isolated from the server
+``upload_report``   findings as text or JSON
 """

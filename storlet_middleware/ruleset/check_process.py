@@ -1,17 +1,19 @@
-"""A process that says what is wrong with rules: ``python -m storlet_middleware.ruleset.check_process SECONDS``.
+"""Checks rules in a process of its own: ``python -m storlet_middleware.ruleset.check_process``.
 
-It reads JSON and prints JSON.  Without storlets it parses, and tells which storlets the rules run; with them it tells everything.
-Bytes are text of the same code points, because what is uploaded need not be UTF-8:
+Its argument is the limit of CPU seconds.  It reads JSON and prints JSON.  Without storlets it only
+parses the rules and lists the storlets that they run; with storlets it runs all checks.  Bytes are
+encoded as text of the same code points (Latin-1), because an upload need not be UTF-8:
 
 ::
 
     -> {"text": "version: 1 ...", "storlets": null}
-    <- {"findings": [...], "is_mandatory": true, "steps": [{"rule": ..., "storlet": ..., "line": ..., ...}, ...]}
+    <- {"findings": [...], "is_mandatory": true, "steps": [{"rule": ..., "storlet": ..., ...}, ...]}
     -> {"text": "version: 1 ...", "storlets": {"thumb.py": {"exists": true, "readers": "all"}}}
     <- {"findings": [...], ...}
 
-It is a process of its own because anybody who may change an account's rules can make it work for seconds: a proxy must not
-stand still meanwhile, and the kernel ends what takes more time or memory than it may.
+A separate process is necessary because a check can take seconds of CPU time, and every owner of an
+account can start one: the proxy must not block, and the kernel kills a process that exceeds its
+limits of time or memory.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ from rules.model import (
 
 _MEMORY_BYTES: Final = 1 << 30
 _NICE: Final = 10
-#: How the process ends when that was not enough: by the kernel, or with this.
 _NO_MEMORY: Final = 3
+#: Exit statuses if a limit was exceeded.
 TOO_MUCH: Final = (-signal.SIGXCPU, -signal.SIGKILL, _NO_MEMORY)
-#: Who may run a storlet: everybody, or those whom somebody named, of whom we only know that they are not anonymous.
+#: The callers that may run a storlet: all, or named ones, which are at least not anonymous.
 READERS_ALL: Final = "all"
 READERS_NAMED: Final = "named"
 _MAY_RUN: Final[dict[str, Condition]] = {
@@ -57,7 +59,7 @@ _MAY_RUN: Final[dict[str, Condition]] = {
 
 
 def as_data(finding: Finding) -> dict[str, Any]:
-    """A finding as :func:`from_data` reads it, and as clients get it."""
+    """A finding as JSON, for :func:`from_data` and for clients."""
     return {
         "severity": finding.severity.value,
         "code": finding.code,
@@ -70,7 +72,7 @@ def as_data(finding: Finding) -> dict[str, Any]:
 
 
 def from_data(data: Mapping[str, Any]) -> Finding:
-    """Reverse of :func:`as_data`."""
+    """The inverse of :func:`as_data`."""
     place = Place(data["line"], data["column"])
     return Finding(
         Severity(data["severity"]), data["code"], place, data["text"], data["help"], data["example"]
@@ -78,7 +80,7 @@ def from_data(data: Mapping[str, Any]) -> Finding:
 
 
 def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
-    """What the process answers."""
+    """The response of the process."""
     rules, findings = parse.parse(text)
     if rules is None:
         return {"findings": [*map(as_data, findings)], "is_mandatory": False, "steps": []}
@@ -102,7 +104,10 @@ def _facts(name: str, known: Mapping[str, Any]) -> StorletFacts:
 
 
 def _certain(findings: tuple[Finding, ...]) -> Iterator[Finding]:
-    """That *some* callers of a rule are anonymous, and may not run its storlets, is so of most rules, and is what is meant."""
+    """Drop the warning that some callers may not run a storlet.
+
+    It applies to most rules, because anonymous callers may not run their storlets, and is intended.
+    """
     for finding in findings:
         if finding.code != "storlet.access" or finding.severity is Severity.ERROR:
             yield finding
@@ -132,9 +137,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICE)
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        json.dump(check(asked["text"].encode("latin-1"), asked["storlets"]), sys.stdout)
+        json.dump(check(request["text"].encode("latin-1"), request["storlets"]), sys.stdout)
     except MemoryError:
         sys.exit(_NO_MEMORY)
 

@@ -1,21 +1,23 @@
-"""Which rules are in force in an account: system metadata of the account, ``X-Account-Sysmeta-Storlet-Rules``.
+"""The pointer to the rules in force: account metadata ``X-Account-Sysmeta-Storlet-Rules``.
 
 ::
 
-    <SHA-256 of the rules> mandatory|ordinary <since when> <object of the rules' container that has them>
-    - none <since when>
+    <ruleset version> mandatory|ordinary <timestamp> <object of the rules' container>
+    - none <timestamp>
 
-To set it is the one moment at which other rules come into force.  A proxy has the account's metadata at hand with every
-request, so that who has no rules pays nothing for them; and Swift forgets what it remembers of an account when that changes,
-in all proxies that share memcached.  Three things are left, against which :class:`Pointers` guards:
+Writing the pointer is the atomic step that brings other rules into force.  A proxy has the
+account's metadata for every request, so accounts without rules have no overhead.  Swift invalidates
+its cache of the account when the metadata changes, in all proxies that share a memcached.  Three
+races and failures remain, which :class:`Pointers` handles:
 
-* A proxy that read the account right before the change may remember it right after: after a change we look a few times, for
-  half a second, and let that be forgotten.  Proxies with a memcached of their own go on for as long as Swift remembers
-  accounts (``recheck_account_existence``, 60 s).
-* One of the account's replicas may have missed the change, until Swift mends it: a process that has seen newer rules of the
-  account keeps to them for ten minutes.
-* All of them may be out of reach: what this process has seen of the account holds, and without that nothing is known, not
-  even that there are no rules.
+* A proxy that read the account right before the change can write the old state to the cache right
+  after it: after a change, the cache is checked several times for half a second, and a stale entry
+  is invalidated.  Proxies with a separate memcached use the old state until Swift's cache entry
+  expires (``recheck_account_existence``, 60 s).
+* A replica of the account can have missed the change, until Swift repairs it: a process that has
+  seen newer rules of the account keeps them for ten minutes.
+* All replicas can be unreachable: the last known state of this process applies; without one, the
+  state is unknown, and not even "no rules" may be assumed.
 """
 
 from __future__ import annotations
@@ -38,35 +40,36 @@ from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.wsgi.strings import wsgi
 
-#: With an account's name behind it, the key of ``swift.infocache`` where a request keeps the rules that it has begun with;
+#: Prefix of the key in ``swift.infocache`` under which a request keeps its rules.
 MEMO: Final = "storlets-rules/"
-#: and the one where Swift keeps what it has looked up of the account (``get_cache_key``, which takes longer than all of this).
+#: Prefix of Swift's own key for account information (calling ``get_cache_key`` is slower).
 _INFO: Final = "account/"
 VERSIONS: Final = "versions/"
 _SUCCESS: Final = (200, 204)
 _SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
 _TIME: Final = "%Y%m%dT%H%M%S.%fZ"
 _TEXT: Final = re.compile(
-    rf"([0-9a-f]{{64}}) (mandatory|ordinary) ([0-9TZ.]{{23}}) ({VERSIONS}[0-9TZa-f.-]+\.yaml)|- none ([0-9TZ.]{{23}})"
+    rf"([0-9a-f]{{64}}) (mandatory|ordinary) ([0-9TZ.]{{23}}) ({VERSIONS}[0-9TZa-f.-]+\.yaml)"
+    r"|- none ([0-9TZ.]{23})"
 )
-#: Of so many accounts a process remembers what it has seen.
+#: The maximum number of accounts whose last known state is kept.
 _REMEMBERED: Final = 10_000
-#: For how long that counts more than something older that Swift says.
+#: How long a known state takes precedence over an older state from Swift.
 _TRUSTED_SECONDS: Final = 600.0
-#: An account without rules is remembered anew no oftener: that costs more than to see that it has none.
+#: Minimum interval between updates for an account without rules: an update is slower than a lookup.
 _REMEMBER_SECONDS: Final = 10.0
 _NEVER: Final = float("-inf")
-#: When it is looked, after a change, whether an older state is remembered again.
-_LOOKS_SECONDS: Final = (0.0, 0.1, 0.4)
+#: Delays of the checks for a stale cache entry after a change.
+_STALE_CHECKS_SECONDS: Final = (0.0, 0.1, 0.4)
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """What is in force; ``version`` and ``name`` are empty where rules were removed.
+    """The rules in force; ``version`` and ``name`` are empty after the rules were removed.
 
-    :param version: SHA-256 of the rules, hexadecimal.
-    :param name: of the object that has them.
-    :param time: since when, in a form that sorts.
+    :param version: the ruleset version (SHA-256, hexadecimal).
+    :param name: of the object that holds it.
+    :param time: start of validity; its string order is the order in time.
     """
 
     version: str
@@ -76,39 +79,40 @@ class Pointer:
 
     @classmethod
     def to(cls, version: str, *, is_mandatory: bool, after: Pointer | None) -> Self:
-        """To rules that are about to be stored, in place of what is in force."""
+        """A pointer to rules that will be stored and replace ``after``."""
         time = _later_than(after)
         return cls(version, is_mandatory, f"{VERSIONS}{time}-{version[:12]}.yaml", time)
 
     @classmethod
     def to_none(cls, after: Pointer | None) -> Self:
-        """For rules that are removed."""
+        """A pointer for removed rules."""
         return cls("", False, "", _later_than(after))
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Raises ``ValueError`` for what this release does not know."""
+        """Parse the metadata; raise ``ValueError`` for an unknown format."""
         match = _TEXT.fullmatch(text)
         if not match:
-            raise ValueError(f"{text!r} names no rules")
+            raise ValueError(f"{text!r} is not a valid pointer to rules")
         if match[5]:
             return cls("", False, "", match[5])
         return cls(match[1], match[2] == "mandatory", match[4], match[3])
 
     @property
     def text(self) -> str:
-        """What :meth:`read` reads."""
+        """The inverse of :meth:`read`."""
         if not self.version:
             return f"- none {self.time}"
-        return f"{self.version} {'mandatory' if self.is_mandatory else 'ordinary'} {self.time} {self.name}"
+        kind = "mandatory" if self.is_mandatory else "ordinary"
+        return f"{self.version} {kind} {self.time} {self.name}"
 
     def again(self, after: Pointer) -> Self:
-        """The same, in force once more."""
+        """The same rules with a later timestamp."""
         return replace(self, time=_later_than(after))
 
 
 def _later_than(after: Pointer | None) -> str:
-    """Now, or a moment later than ``after``, whatever the clock of the proxy that wrote that."""
+    """Now, or later than ``after`` if the clock of another proxy is ahead."""
     now = datetime.now(UTC)
     if after is not None and after.time >= now.strftime(_TIME):
         now = datetime.strptime(after.time, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)
@@ -116,7 +120,7 @@ def _later_than(after: Pointer | None) -> str:
 
 
 class _Seen:
-    """``text`` is the pointer's, ``at`` when it was seen last."""
+    """A pointer that Swift returned; ``at`` is when it was seen last."""
 
     def __init__(self, pointer: Pointer) -> None:
         self.pointer: Final = pointer
@@ -125,18 +129,18 @@ class _Seen:
 
 
 class Pointers:
-    """The pointers of all accounts, as one proxy process knows them."""
+    """The last known pointers of all accounts in a proxy process."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
-        #: When accounts were seen that have no rules.
+        #: Accounts without rules, with the time when they were seen last.
         self._without: OrderedDict[str, float] = OrderedDict()
 
     def has_none(self, infocache: Mapping[str, Any], account: str) -> bool:
-        """Whether what Swift has looked up for this request already says that the account never had rules, as most.
+        """Whether Swift's cached account information shows that the account never had rules.
 
-        ``False`` also where that is not known.
+        A fast path for most accounts; ``False`` also means unknown.
         """
         known = infocache.get(_INFO + account)
         if account in self._seen or not known or known.get("status") not in _SUCCESS:
@@ -148,20 +152,23 @@ class Pointers:
         return True
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
-        """``None`` when the account never had rules; raises :class:`RulesUnavailable` when that is not known."""
+        """The pointer, or ``None`` if the account never had rules.
+
+        Raises :class:`RulesUnavailable` if the state is unknown.
+        """
         seen = self._seen.get(account)
         known = environ.get("swift.infocache", {}).get(_INFO + account) or {}
         text = (
             known.get("sysmeta", {}).get(_SYSMETA_KEY) if known.get("status") in _SUCCESS else None
         )
-        # Most accounts that have rules have them for long.
+        # Fast path: rules change rarely.
         if seen is not None and text == seen.text:
             seen.at = monotonic()
             self._seen.move_to_end(account)
             return seen.pointer
         here = _environ_of(environ, version, account)
         info = get_account_info(here, self._app, swift_source=names.SWIFT_SOURCE)
-        # While Swift was asked, another request may have changed them.
+        # Another request can have changed the rules during the lookup.
         seen = self._seen.get(account, seen)
         if info["status"] // 100 == 2 or info["status"] in (404, 410):
             return self._newer(here, account, info.get("sysmeta", {}).get(_SYSMETA_KEY), seen)
@@ -169,15 +176,15 @@ class Pointers:
             return seen.pointer
         since = self._without.get(account)
         if since is not None and monotonic() - since < _TRUSTED_SECONDS:
-            return None  # objects can be had while no account server answers, as ever
-        # Swift takes no such names, and says so itself.
+            return None  # as in plain Swift, objects stay available without account servers
+        # Swift refuses such names itself.
         if (
             not info["status"]
             or not check_utf8(account)
             or len(account.encode()) > MAX_ACCOUNT_NAME_LENGTH
         ):
             return None
-        raise RulesUnavailable("Swift cannot say now whether the account has rules")
+        raise RulesUnavailable("the account's metadata is unavailable, so its rules are unknown")
 
     def _remember(self, account: str, pointer: Pointer) -> None:
         self._without.pop(account, None)
@@ -195,11 +202,11 @@ class Pointers:
     def _newer(
         self, environ: dict[str, Any], account: str, text: str | None, seen: _Seen | None
     ) -> Pointer | None:
-        """Of what Swift says and what was seen here."""
+        """The newer of Swift's state and the last known state."""
         pointer = _read(text) if text else None
         is_older = seen is not None and (pointer is None or pointer.time < seen.pointer.time)
         if seen is not None and is_older and monotonic() - seen.at < _TRUSTED_SECONDS:
-            # What memcached has comes from a replica that missed the change; another one may be asked next.
+            # memcached has the state of a replica that missed the change; force another lookup.
             clear_info_cache(environ, account)
             return seen.pointer
         if pointer is None:
@@ -210,17 +217,17 @@ class Pointers:
         return pointer
 
     def fresh(self, environ: dict[str, Any], version: str, account: str) -> Pointer | None:
-        """As :meth:`of`, whatever is remembered."""
+        """As :meth:`of`, but bypasses the caches."""
         clear_info_cache(environ, account)
         forget(environ, account)
         return self.of(environ, version, account)
 
     def set(self, environ: dict[str, Any], version: str, account: str, pointer: Pointer) -> int:
-        """Bring it into force; returns Swift's status.  Any but 2xx leaves open whether it is."""
+
         request = make_pre_authed_request(
             environ,
             method="POST",
-            # The question mark: without a query of its own a sub-request inherits the client's.
+            # The question mark: without a query, a sub-request inherits the client's.
             path=quote(f"/{version}/{account}") + "?",
             headers={names.ACCOUNT_RULES: pointer.text},
             swift_source=names.SWIFT_SOURCE,
@@ -230,13 +237,13 @@ class Pointers:
         forget(environ, account)
         status = int(answer.status_int)
         if status // 100 == 2:
-            self._settle(_environ_of(environ, version, account), account, pointer)
+            self._invalidate_stale(_environ_of(environ, version, account), account, pointer)
         return status
 
-    def _settle(self, environ: dict[str, Any], account: str, pointer: Pointer) -> None:
-        """Let no proxy that shares our memcached remember what was before."""
+    def _invalidate_stale(self, environ: dict[str, Any], account: str, pointer: Pointer) -> None:
+        """Invalidate stale entries in the memcached that this proxy shares with others."""
         self._remember(account, pointer)
-        for pause in _LOOKS_SECONDS:
+        for pause in _STALE_CHECKS_SECONDS:
             sleep(pause)
             for _ in range(3):
                 environ["swift.infocache"] = {}
@@ -247,12 +254,12 @@ class Pointers:
 
 
 def forget(environ: dict[str, Any], account: str) -> None:
-    """The request has changed them."""
+    """Drop the rules that the request has cached, after it changed them."""
     environ.get("swift.infocache", {}).pop(MEMO + account, None)
 
 
 def _environ_of(environ: dict[str, Any], version: str, account: str) -> dict[str, Any]:
-    """For questions about an account, with what the request has learnt of it so far."""
+    """An environment for lookups of the account, with the cache of the request."""
     environ.setdefault("swift.infocache", {})
     return {**environ, "PATH_INFO": wsgi(f"/{version}/{account}")}
 
@@ -261,5 +268,5 @@ def _read(text: str) -> Pointer:
     try:
         return Pointer.read(text)
     except ValueError as error:
-        # Written by another release, perhaps: what it means may be mandatory.
+        # Possibly written by another release; the rules can be mandatory, so fail closed.
         raise RulesUnavailable(f"the account's rules cannot be read: {error}") from error

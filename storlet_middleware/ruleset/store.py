@@ -1,16 +1,18 @@
-"""The rules of an account, ready to be asked: read once for each version, and kept.
+"""The compiled rules of an account: loaded once for each ruleset version, and cached.
 
 ::
 
-    account's metadata -> Pointer -> compiled rules kept by their SHA-256
-                                  -> the version's object -> SHA-256 compared -> parsed, compiled, kept
+    account's metadata -> Pointer -> cache of compiled rules, by ruleset version
+                                  -> the version's object -> SHA-256 verified -> compiled, cached
 
-What is in force is what :mod:`storlet_middleware.ruleset.pointer` says, not what ``rules.yaml`` happens to hold: an upload that
-ended half way leaves the old rules in force.  Reading costs no more than a look at the account's metadata, which every request
-has anyway; a version that this process does not have is read with our own right by one request, while others that need it wait.
+The pointer (:mod:`storlet_middleware.ruleset.pointer`) determines the rules in force, not the
+content of ``rules.yaml``: an interrupted upload leaves the old rules in force.  A cache hit costs
+only a lookup in the account's metadata, which every request has anyway.  On a miss, one request
+reads the version, pre-authorized; concurrent requests for the same version wait for it.
 
-Rules that cannot be read close an account that has mandatory ones (503, no data) and are as if there were none otherwise.
-Changing them is the work of :mod:`storlet_middleware.ruleset.upload`.
+If the rules cannot be read, the account fails closed if they are mandatory (503, no data);
+otherwise the request proceeds as without rules.  :mod:`storlet_middleware.ruleset.upload` changes
+rules.
 """
 
 from __future__ import annotations
@@ -25,21 +27,22 @@ from storlet_middleware.concurrency import GreenTask, Timeout, monotonic, off_hu
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
 from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
-from storlet_middleware.ruleset.upload import Handler, Parts, Uploads
+from storlet_middleware.ruleset.upload import Handler, Uploads
 from storlet_middleware.ruleset.versions import RULES, Versions
+from storlet_middleware.wsgi.operation import Operation
 
-__all__ = ["RULES", "Handler", "Loaded", "Parts", "RuleStore"]
+__all__ = ["RULES", "Handler", "Loaded", "RuleStore"]
 
-#: What could not be read is not asked for again so soon: requests of a closed account must not keep Swift busy.
+#: Back-off after a failed read, so that requests to a closed account do not overload Swift.
 _FAILED_SECONDS: Final = 1.0
 _FAILED: Final = 1000
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Rules that are in force.
+    """Compiled rules.
 
-    :param version: their SHA-256, hexadecimal.
+    :param version: the ruleset version (SHA-256, hexadecimal).
     """
 
     version: str
@@ -48,10 +51,10 @@ class Loaded:
 
 
 class RuleStore:
-    """The rules of all accounts, as one proxy process knows them.
+    """The rules of all accounts, in one proxy process.
 
     :param app: the rest of the proxy's pipeline.
-    :param client_seconds: how long a client that uploads rules may send nothing.
+    :param client_seconds: the idle deadline of a client that uploads rules.
     """
 
     def __init__(self, app: Any, config: Config, logger: Any, client_seconds: float) -> None:
@@ -59,14 +62,14 @@ class RuleStore:
         self._pointers = Pointers(app)
         self._versions = Versions(app, config.rules.container)
         self._uploads = Uploads(app, config, logger, self._pointers, self._versions, client_seconds)
-        self._kept = _Kept(config.rules.cache_bytes)
+        self._cache = _Cache(config.rules.cache_bytes)
         self._reading: dict[str, GreenTask] = {}
         self._failed: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def of(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
-        """The rules of ``account`` for this request, and the same whenever it asks; ``None`` when there are none.
+        """The rules of ``account``, stable during the request; ``None`` if it has none.
 
-        Raises :class:`RulesUnavailable` when they cannot be known and may be mandatory.
+        Raises :class:`RulesUnavailable` if they are unknown and can be mandatory.
         """
         known = environ.setdefault("swift.infocache", {})
         key = MEMO + account
@@ -79,19 +82,19 @@ class RuleStore:
         loaded: Loaded | None = known[key]
         return loaded
 
-    def handler(self, environ: dict[str, Any], parts: Parts) -> Handler | None:
-        """Who answers a request that would write rules; ``None`` for every other."""
-        return self._uploads.handler(environ, parts)
+    def handler(self, environ: dict[str, Any], operation: Operation) -> Handler | None:
+        """The handler of a request that changes rules; ``None`` for other requests."""
+        return self._uploads.handler(environ, operation)
 
     def _load(self, environ: dict[str, Any], version: str, account: str) -> Loaded | None:
         pointer = self._pointers.of(environ, version, account)
         if pointer is None or not pointer.version:
             return None
-        kept = self._kept.get(pointer.version)
-        if kept is not None:
-            return kept
+        cached = self._cache.get(pointer.version)
+        if cached is not None:
+            return cached
         try:
-            return self._read_once(environ, (version, account), pointer)
+            return self._load_once(environ, (version, account), pointer)
         except StorletError as error:
             if pointer.is_mandatory:
                 raise RulesUnavailable(
@@ -102,36 +105,36 @@ class RuleStore:
             )
             return None
 
-    def _read_once(
+    def _load_once(
         self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer
     ) -> Loaded:
-        """Many requests may find out at the same moment that a version is not there."""
+        """Load a version; concurrent requests share one load."""
         key = f"{place[1]}/{pointer.version}"
         since, why = self._failed.get(key, (0.0, ""))
         if why and monotonic() - since < _FAILED_SECONDS:
             raise BackendFailed(why)
         task = self._reading.get(key)
         if task is None:
-            # A task of its own: the request that began it may end before.
-            task = self._reading[key] = spawn(self._read_and_keep, environ, place, pointer, key)
+            # A separate task, because the request that started it can end first.
+            task = self._reading[key] = spawn(self._read_and_cache, environ, place, pointer, key)
         loaded = task.wait()
         if isinstance(loaded, StorletError):
             self._failed[key] = monotonic(), str(loaded)
             if len(self._failed) > _FAILED:
                 self._failed.popitem(last=False)
-            # Each request has an error of its own: one that is raised keeps hold of where it was.
+            # A new exception for each request: a raised one keeps references to its frames.
             raise BackendFailed(str(loaded))
         self._failed.pop(key, None)
         return loaded  # type: ignore[no-any-return]
 
-    def _read_and_keep(
+    def _read_and_cache(
         self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer, key: str
     ) -> Loaded | StorletError:
-        """The error is handed over, too: several requests may want it, and eventlet would print one that is raised."""
+        """Returns errors, because several requests wait, and eventlet prints raised exceptions."""
         try:
             text = self._versions.text_of(environ, place, pointer)
             loaded: Loaded = off_hub(_compiled, text, pointer.version)
-            self._kept.put(loaded, len(text))
+            self._cache.put(loaded, len(text))
         except StorletError as error:
             return error
         except (Exception, Timeout) as error:
@@ -146,13 +149,13 @@ class RuleStore:
 def _compiled(text: bytes, version: str) -> Loaded:
     rules, _ = parse.parse(text)
     if rules is None:
-        # What was taken by another release, perhaps.
-        raise BackendFailed("this proxy does not understand them")
+        # Possibly accepted by another release.
+        raise BackendFailed("this release cannot parse them")
     return Loaded(version, engine.compile(rules), any(rule.is_mandatory for rule in rules.rules))
 
 
-class _Kept:
-    """Compiled rules by version, up to so many bytes of text; the least recently used go first."""
+class _Cache:
+    """An LRU cache of compiled rules by ruleset version, bounded in bytes of text."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -172,5 +175,5 @@ class _Kept:
         self._items[loaded.version] = loaded, size
         self._bytes += size
         while self._bytes > self._most_bytes and len(self._items) > 1:
-            _, (_, gone) = self._items.popitem(last=False)
-            self._bytes -= gone
+            _, (_, evicted) = self._items.popitem(last=False)
+            self._bytes -= evicted

@@ -1,9 +1,9 @@
-"""What a client that uploads rules gets to read: every finding, for people or (``Accept: application/json``) for programs.
+"""The response to an upload of rules: all findings, as text or (``Accept: application/json``) JSON.
 
 ::
 
-    rules.yaml:7:5: error [rule.never-matches]: rule b can never match: rule a before it decides every request ...
-        help: move b before a, let that match less, or remove b
+    rules.yaml:7:5: error [rule.never-matches]: rule b can never match: rule a before it decides ...
+        help: move b before a, restrict a, or remove b
         example: method=GET container=c object=o
 """
 
@@ -23,22 +23,19 @@ from storlet_middleware.ruleset.versions import RULES
 
 
 def as_text(findings: Iterable[Finding]) -> str:
-    """One finding a paragraph; characters that could do something to a terminal are shown escaped."""
+    """One paragraph for each finding; non-printable characters are escaped for terminals."""
     return "".join(_paragraph(finding) for finding in findings)
 
 
 def _paragraph(finding: Finding) -> str:
     place = f"{RULES}:{finding.place.line}:{finding.place.column}"
     lines = [f"{place}: {finding.severity.value} [{finding.code}]: {finding.text}"]
-    lines += [
-        f"    {label}: {said}"
-        for label, said in (("help", finding.help), ("example", finding.example))
-        if said
-    ]
-    return "".join(_legible(line) + "\n" for line in lines)
+    details = (("help", finding.help), ("example", finding.example))
+    lines += [f"    {label}: {text}" for label, text in details if text]
+    return "".join(_escaped(line) + "\n" for line in lines)
 
 
-def _legible(line: str) -> str:
+def _escaped(line: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in line
     )
@@ -47,7 +44,7 @@ def _legible(line: str) -> str:
 def refusal(
     environ: Mapping[str, Any], error: StorletError, findings: Iterable[Finding]
 ) -> Response:
-    """``error`` with what is wrong."""
+    """The response for ``error`` with its findings."""
     response = _response(
         environ, f"{error.status} {REASONS[error.status]}", str(error), error.code, findings
     )
@@ -56,7 +53,7 @@ def refusal(
 
 
 def acceptance(environ: Mapping[str, Any], message: str, warnings: Iterable[Finding]) -> Response:
-    """201 with the warnings that the client accepts."""
+    """201 with the warnings that the client accepted."""
     return _response(environ, "201 Created", message, None, warnings)
 
 
@@ -68,9 +65,9 @@ def _response(
     findings: Iterable[Finding],
 ) -> Response:
     if "application/json" in environ.get("HTTP_ACCEPT", ""):
-        said: dict[str, Any] = {"code": code} if code else {}
-        said |= {"message": message, "findings": [*map(as_data, findings)]}
-        body, kind = json.dumps(said) + "\n", "application/json"
+        data: dict[str, Any] = {"code": code} if code else {}
+        data |= {"message": message, "findings": [*map(as_data, findings)]}
+        body, kind = json.dumps(data) + "\n", "application/json"
     else:
         body, kind = f"{message}\n{as_text(findings)}", "text/plain"
     response = Response(

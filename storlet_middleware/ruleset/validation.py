@@ -1,7 +1,7 @@
-"""What is wrong with rules that somebody wants to bring into force, given the account that they are for.
+"""Checks uploaded rules against their account.
 
-The text is judged by a process of its own (:mod:`storlet_middleware.ruleset.check_process`), the account's storlets are looked up here:
-whether they exist, who may run them, and what limits they take.
+A separate process checks the text (:mod:`storlet_middleware.ruleset.check_process`).  This module
+looks up the account's storlets: their existence, the callers that may run them, and their limits.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
-#: Checks at a time in a proxy process, and how long another one waits.
+#: Concurrent checks in a proxy process, and how long another one waits for a slot.
 _CHECKS: Final = 2
 _WAIT_SECONDS: Final = 30.0
-#: A check may wait for the CPU longer than it uses it.
-_PATIENCE: Final = 3
-#: Storlets that are looked up at a time.
+#: The ratio of the deadline to the limit of CPU time: a check can wait for the CPU.
+_DEADLINE_FACTOR: Final = 3
+#: Concurrent lookups of storlets.
 _LOOKED_UP: Final = 8
 _LIMITS: Final = "limits: "
 
 
 @dataclass(frozen=True)
 class Checked:
-    """``is_mandatory``: some rule is; said of rules without errors only."""
+    """The findings; ``is_mandatory`` (some rule is mandatory) is valid only without errors."""
 
     findings: tuple[Finding, ...]
     is_mandatory: bool
@@ -63,7 +63,7 @@ class _Storlet:
 
 
 class Checker:
-    """Judges rules; one for a proxy process.
+    """Checks rules; one instance in a proxy process.
 
     :param app: the rest of the proxy's pipeline.
     """
@@ -71,11 +71,11 @@ class Checker:
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
         self._config = config
-        self._room = semaphore(_CHECKS)
+        self._slots = semaphore(_CHECKS)
 
     def check(self, environ: dict[str, Any], place: tuple[str, str], text: bytes) -> Checked:
-        """Everything that is wrong with ``text`` as the rules of an account (``place``: version and account)."""
-        parsed = self._ask(text, None)
+        """Check ``text`` as the rules of an account (``place``: API version and account)."""
+        parsed = self._run_check(text, None)
         findings = [check_process.from_data(each) for each in parsed["findings"]]
         steps = parsed["steps"]
         if not findings:
@@ -85,39 +85,37 @@ class Checker:
                 name: {"exists": storlet.exists, "readers": readers}
                 for name, storlet in storlets.items()
             }
-            findings = [
-                check_process.from_data(each) for each in self._ask(text, known)["findings"]
-            ]
+            checked = self._run_check(text, known)
+            findings = [check_process.from_data(each) for each in checked["findings"]]
             findings += self._limits(place[1], steps, storlets)
             findings += self._disabled(environ, place, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
         return Checked(tuple(findings), bool(parsed["is_mandatory"]))
 
-    def _ask(self, text: bytes, storlets: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _run_check(self, text: bytes, storlets: Mapping[str, Any] | None) -> dict[str, Any]:
         seconds = math.ceil(self._config.rules.check_seconds)
         command = (sys.executable, "-P", "-m", check_process.__name__, str(seconds))
-        # Where a server finds its modules is not always where the interpreter alone would.
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in sys.path),
-        }
-        asked = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
-        if not self._room.acquire(timeout=_WAIT_SECONDS):
-            raise NodeBusy("other rules are being checked", retry_after=5)
+        # The module path of the server can differ from the interpreter's default.
+        path = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
+        environment = {**os.environ, "PYTHONPATH": path}
+        request = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
+            raise NodeBusy("too many concurrent checks of rules", retry_after=5)
         try:
-            status, said = run_process(command, asked, environment, _PATIENCE * seconds)
+            deadline = _DEADLINE_FACTOR * seconds
+            status, output = run_process(command, request, environment, deadline)
         except WaitExpired:
-            raise NodeBusy("the rules could not be checked in time") from None
+            raise NodeBusy("the check of the rules exceeded its deadline") from None
         finally:
-            self._room.release()
+            self._slots.release()
         if status in check_process.TOO_MUCH:
-            return _too_much(seconds)
+            return _limits_exceeded(seconds)
         if status:
             raise InternalError(f"the check of rules ended with {status}")
-        answer: dict[str, Any] = json.loads(said)
-        return answer
+        response: dict[str, Any] = json.loads(output)
+        return response
 
-    # --- the account's storlets --------------------------------------------------------------------------------------
+    # --- the account's storlets -------------------------------------------------------------------
 
     def _look_up(
         self, environ: dict[str, Any], place: tuple[str, str], wanted: list[str]
@@ -146,7 +144,10 @@ class Checker:
         return answer
 
     def _readers(self, environ: dict[str, Any], place: tuple[str, str]) -> str | None:
-        """Who may run the account's storlets, as far as every authentication middleware would say the same."""
+        """The callers that may run the account's storlets, if independent of the authentication.
+
+        ``None`` if the ACL has elements that authentication middlewares interpret differently.
+        """
         path = wsgi(f"/{'/'.join(place)}/{self._config.storlet.storlet_container}")
         info = get_container_info(
             {**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE
@@ -157,7 +158,7 @@ class Checker:
             return check_process.READERS_NAMED
         return check_process.READERS_ALL if referrers == [".r:*"] else None
 
-    # --- what only the server knows ----------------------------------------------------------------------------------
+    # --- checks that need the server's configuration ----------------------------------------------
 
     def _limits(
         self, account: str, steps: Iterable[Mapping[str, Any]], storlets: Mapping[str, _Storlet]
@@ -170,13 +171,8 @@ class Checker:
                 values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared
             )
             for fault in faults:
-                said = fault.replace(names.LIMIT_PREFIX, _LIMITS)
-                yield _error(
-                    step,
-                    "limit.bad",
-                    f"rule {step['rule']}: {said}",
-                    "write one that is allowed, or leave it away",
-                )
+                message = f"rule {step['rule']}: {fault.replace(names.LIMIT_PREFIX, _LIMITS)}"
+                yield _error(step, "limit.bad", message, "write an allowed value, or remove it")
 
     def _disabled(
         self, environ: dict[str, Any], place: tuple[str, str], steps: list[Mapping[str, Any]]
@@ -188,10 +184,12 @@ class Checker:
         if steps and not config_true_value(
             info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")
         ):
-            said = "the account is not enabled for storlets: every request for which a rule runs one would be refused"
-            yield _error(
-                steps[0], "storlet.disabled", said, "set X-Account-Meta-Storlet-Enabled: true first"
+            message = (
+                "the account is not enabled for storlets: every request for which a rule runs a"
+                " storlet would be refused"
             )
+            help_ = "set X-Account-Meta-Storlet-Enabled: true first"
+            yield _error(steps[0], "storlet.disabled", message, help_)
 
 
 def _storlet(name: str, answer: Any) -> _Storlet:
@@ -199,17 +197,17 @@ def _storlet(name: str, answer: Any) -> _Storlet:
         return _Storlet(exists=False, declared={})
     if answer.status_int // 100 != 2:
         raise BackendFailed(
-            f"storlet {name} cannot be looked up now: Swift answered {answer.status_int}"
+            f"storlet {name} cannot be looked up: Swift returned {answer.status_int}"
         )
     return _Storlet(exists=True, declared=limits.declared(user_metadata(answer.headers))[0])
 
 
-def _error(step: Mapping[str, Any], code: str, said: str, help_: str) -> Finding:
-    return Finding(Severity.ERROR, code, Place(step["line"], step["column"]), said, help_)
+def _error(step: Mapping[str, Any], code: str, message: str, help_: str) -> Finding:
+    return Finding(Severity.ERROR, code, Place(step["line"], step["column"]), message, help_)
 
 
-def _too_much(seconds: int) -> dict[str, Any]:
-    said = f"the rules cannot be checked within {seconds} s of a CPU and the memory that a check may use"
-    help_ = "shorter lists, fewer `any` and `not` in one condition, and globs with fewer stars are easier to check"
-    finding = Finding(Severity.ERROR, "check.too-much", Place(1, 1), said, help_)
+def _limits_exceeded(seconds: int) -> dict[str, Any]:
+    message = f"the check of the rules exceeded its limit of {seconds} s of CPU time, or of memory"
+    help_ = "use shorter lists, fewer `any` and `not` in one condition, and globs with fewer stars"
+    finding = Finding(Severity.ERROR, "check.too-much", Place(1, 1), message, help_)
     return {"findings": [check_process.as_data(finding)], "is_mandatory": False, "steps": []}

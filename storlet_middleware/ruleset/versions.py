@@ -1,11 +1,11 @@
-"""The objects that hold an account's rules: ``rules.yaml``, and each version that ever came into force.
+"""The objects that hold an account's rules: ``rules.yaml`` and all ruleset versions.
 
 ::
 
-    storlet_rules/rules.yaml                                            what was uploaded last
-    storlet_rules/versions/20260314T091500.000000Z-0123456789ab.yaml    the same, for good
+    storlet_rules/rules.yaml                                            the last upload
+    storlet_rules/versions/20260314T091500.000000Z-0123456789ab.yaml    the same, immutable
 
-They are read and written with our own right, by callers that have asked whether the client may.
+Requests are pre-authorized; the callers of this module authorize the client first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from storlet_middleware.wsgi.swift_paths import object_path
 
 RULES: Final = "rules.yaml"
 CONTENT_TYPE: Final = "application/yaml"
-#: Version of the interface and account, as text.
+#: API version and account.
 Place = tuple[str, str]
 
 
 def is_ours(name: str) -> bool:
-    """Whether an object of the rules' container is one of those described here."""
+    """Whether ``name`` in the rules' container is ``rules.yaml`` or a version."""
     return name == RULES or name.startswith(VERSIONS)
 
 
@@ -50,29 +50,28 @@ class Versions:
         return object_path(*place, self._container, name)
 
     def text_of(self, environ: dict[str, Any], place: Place, pointer: Pointer) -> bytes:
-        """The rules as they were uploaded; raises :class:`BackendFailed` when Swift does not have exactly them.
+        """The text of the rules, from either of two copies.
 
-        They are kept twice, and either copy will do.
+        Raises :class:`BackendFailed` if neither copy has the pointer's ruleset version.
         """
         problems = []
         for name in (pointer.name, RULES):
             text, status = self.read(environ, place, name)
             if text is not None and parse.version_of(text) == pointer.version:
                 return text
-            said = (
-                f"Swift answered {status}"
-                if text is None
-                else "has other rules than those in force"
-            )
-            problems.append(f"{name}: {said}")
+            is_missing = text is None
+            problem = f"Swift returned {status}" if is_missing else "is not the version in force"
+            problems.append(f"{name}: {problem}")
         raise BackendFailed("; ".join(problems))
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> tuple[bytes | None, int]:
-        """The bytes, or ``None`` and why not: Swift's status.  Raises :class:`BackendFailed` when they break off."""
-        # A version has one state only.
-        request = self._request(
-            environ, "GET", place, name, {"X-Newest": "true"} if name == RULES else {}
-        )
+        """The content and Swift's status; the content is ``None`` unless the status is 200.
+
+        Raises :class:`BackendFailed` if the body is truncated or too long.
+        """
+        # Versions are immutable, so any replica will do.
+        headers = {"X-Newest": "true"} if name == RULES else {}
+        request = self._request(environ, "GET", place, name, headers)
         answer = request.get_response(self._app)
         try:
             if answer.status_int != 200:
@@ -91,20 +90,25 @@ class Versions:
         text: bytes,
         headers: Mapping[str, str],
     ) -> Any:
-        """Store ``text``; Swift's answer, without its body."""
+        """Store ``text``; return Swift's response, without its body."""
         request = self._request(
             environ, "PUT", place, name, {"Content-Type": CONTENT_TYPE, **headers}, text
         )
         return self._answer(request)
 
     def remove(self, environ: dict[str, Any], place: Place, name: str) -> Any:
-        """Swift's answer, without its body."""
+        """Delete an object; return Swift's response, without its body."""
         return self._answer(self._request(environ, "DELETE", place, name, {}))
 
     def _request(
-        self, environ: dict[str, Any], method: str, place: Place, name: str, headers: Mapping[str, str],
+        self,
+        environ: dict[str, Any],
+        method: str,
+        place: Place,
+        name: str,
+        headers: Mapping[str, str],
         body: bytes | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         return make_pre_authed_request(
             environ,
             method=method,

@@ -58,14 +58,6 @@ class StorletRequest:
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
-def account_of(value: str) -> str:
-    """An account as Swift reads it from a header (quoted); raises :class:`BadRequest`."""
-    try:
-        return unquote(text(value), errors="strict")
-    except UnicodeDecodeError:
-        raise BadRequest("an account's name is not UTF-8") from None
-
-
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
     # Runs for every object request, nearly all without such headers: one search in all keys is faster than one for each key.

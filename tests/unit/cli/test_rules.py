@@ -114,7 +114,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write_
 
 
-# --- the documents ----------------------------------------------------------------------------------------------------
+# --- the documents --------------------------------------------------------------------------------
 
 
 def test_there_are_the_five_worked_examples() -> None:
@@ -229,12 +229,12 @@ def test_the_reference_page_is_made_from_the_condition_table() -> None:
         assert fact.help in re.sub(r"\s+", " ", page)
 
 
-# --- check ------------------------------------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------------------
 
 
 def test_good_rules_end_well(run: Run, write: Write) -> None:
     answer = run("check", write("rules.yaml", RULES))
-    assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, nothing is wrong\n")
+    assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, no problems found\n")
 
 
 def test_every_fault_is_told_at_once_with_its_place_and_how_to_mend_it(
@@ -344,7 +344,7 @@ def test_help_is_there(words: list[str], run: Run) -> None:
 
 
 def test_the_help_says_what_it_does_not_know(run: Run) -> None:
-    assert "nobody is asked which storlets there are" in run("--help").out
+    assert "it does not know which storlets exist" in run("--help").out
 
 
 def test_every_warning_about_mandatory_rules_is_on_the_page() -> None:
@@ -370,7 +370,7 @@ def test_texts_of_all_scripts_stay_legible() -> None:
     )
 
 
-# --- test -------------------------------------------------------------------------------------------------------------
+# --- test -----------------------------------------------------------------------------------------
 
 CASES = """\
 - name: a researcher's GET goes through two storlets
@@ -501,7 +501,7 @@ def test_every_fault_of_a_file_of_cases_is_told_at_once(run: Run, write: Write) 
         ("10", "value.type"),
         ("10", "case"),
     ]
-    assert "do you mean 'container'?" in answer.out
+    assert "did you mean 'container'?" in answer.out
     assert "did you mean 'action'?" in answer.out
 
 
@@ -516,7 +516,7 @@ def test_what_an_action_cannot_be_is_told_with_what_it_can(run: Run, write: Writ
 def test_a_file_without_cases_is_no_success(told: str, run: Run, write: Write) -> None:
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", told))
     assert answer.code == 1
-    assert "error [case]: a file of cases is a list" in answer.out
+    assert "error [case]: a file of cases must be a non-empty list" in answer.out
 
 
 def test_two_cases_with_one_name_are_refused(run: Run, write: Write) -> None:
@@ -524,9 +524,7 @@ def test_two_cases_with_one_name_are_refused(run: Run, write: Write) -> None:
     one = "- {name: a, request: {user: ada}, expect: {rule: own}}\n"
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", one + one))
     assert answer.code == 1
-    assert (
-        "cases.yaml:2:3: error [case]: 'a' is the name of the case in line 1 as well" in answer.out
-    )
+    assert "cases.yaml:2:3: error [case]: the case in line 1 is also named 'a'" in answer.out
     assert run("test", "rules.yaml", write("cases.yaml", told)).code == 1
 
 
@@ -549,7 +547,7 @@ def test_no_file_of_cases_breaks_the_reader(raw: bytes) -> None:
     assert all(fault.severity is Severity.ERROR and fault.place.line >= 1 for fault in faults)
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------------------
 
 
 def test_the_rule_that_decides_and_what_would_run_are_explained(run: Run, write: Write) -> None:
@@ -573,16 +571,16 @@ def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: 
         "explain", file, "--request", "container=patients-1", "object=a", "roles=researcher", asked
     )
     assert answer.out.endswith(
-        "decision: mine.py, which the client asks for, is refused, and the request with it\n"
+        "decision: mine.py, which the client requests, is refused, and so is the request\n"
     )
     answer = run("explain", file, "--request", "time=tue 23:00", "user=ada", asked)
     assert (
-        "rule night (line 9) matches but gives way to the storlet that the client asks for: time is"
+        "rule night (line 9) matches but gives way to the storlet that the client requests: time is"
         in answer.out
     )
     assert answer.out.endswith(
-        "decision: rule own: the request goes on as if there were no rules\n"
-        "decision: mine.py, which the client asks for, runs as it would without rules\n"
+        "decision: rule own: the request proceeds as without rules\n"
+        "decision: mine.py, which the client requests, runs as without rules\n"
     )
     told = "- {name: a, request: {time: tue 23:00, user: ada, header: {x-run-storlet: mine.py}}, expect: {rule: own}}\n"
     assert run("test", file, write("cases.yaml", told)).code == 0
@@ -598,7 +596,7 @@ def test_a_value_that_a_parameter_lacks_is_told(run: Run, write: Write) -> None:
         "roles=researcher",
     )
     assert answer.out.endswith(
-        "deidentify: text of mark.py cannot be made: {user} is missing, and the request is refused\n"
+        "deidentify: text of mark.py cannot be rendered: {user} is missing, so the request is refused\n"
     )
 
 
@@ -625,8 +623,8 @@ def test_a_name_that_is_unknown_comes_with_the_nearest_and_every_fault_at_once(
     answer = run("explain", "rules.yaml", "--request", "kontainer=x", "size=big")
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "storlet: --request: there is no 'kontainer'; do you mean 'container'?",
-        "storlet: --request: size is a number of bytes, such as 2048 or 2K",
+        "storlet: --request: unknown fact 'kontainer'; did you mean 'container'?",
+        "storlet: --request: size must be a number of bytes, such as 2048 or 2K",
     ]
 
 
@@ -649,7 +647,7 @@ def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None
     }  # fmt: skip
     (first,) = data["considered"]
     assert (first["rule"], first["matches"], data["not_considered"]) == ("deidentify", True, 2)
-    assert "container is 'patients-1' (asked for: prefix 'patients-')" in first["because"]
+    assert "container is 'patients-1' (required: prefix 'patients-')" in first["because"]
     assert (data["pass"], data["asked_for"], data["undecided"], first["gives_way"]) == (
         None,
         None,
@@ -672,7 +670,7 @@ def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None
     assert [one["matches"] for one in nothing["considered"]] == [False, False, False]
 
 
-# --- the command as a whole -------------------------------------------------------------------------------------------
+# --- the command as a whole -----------------------------------------------------------------------
 
 
 def test_it_starts_without_swift_docker_and_eventlet() -> None:

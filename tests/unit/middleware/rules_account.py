@@ -13,6 +13,7 @@ from swift.proxy.controllers.base import clear_info_cache
 
 from storlet_middleware import names
 from storlet_middleware.ruleset.store import RuleStore
+from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, authorize, make_config
 
 RULES = "storlet_rules/rules.yaml"
@@ -148,8 +149,9 @@ class RulesProxy:
         return made
 
     def handler(self, environ: dict[str, Any]) -> Any:
-        parts = [*environ["PATH_INFO"].split("/", 4)[1:], None, None][:4]
-        return self.store.handler(environ, tuple(parts))
+        operation = parse(environ)
+        assert operation is not None
+        return self.store.handler(environ, operation)
 
     def call(
         self, method: str, path: str = RULES, headers: dict[str, str] | None = None, **more: Any

@@ -235,10 +235,10 @@ def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
     )
     explained = compiled.explain(Facts("GET", "c", "o", Caller(user="ann"), stored=ObjectFacts()))
     assert explained.lines() == (
-        "rule ec (line 0) does not match: container is 'c' (asked for: 'x')",
-        "rule big (line 0) does not match: size is missing (asked for: at least 10)",
-        "rule run (line 0) matches: user is 'ann' (asked for: 'bob')",
-        "1 rule after it not considered",
+        "rule ec (line 0) does not match: container is 'c' (required: 'x')",
+        "rule big (line 0) does not match: size is missing (required: at least 10)",
+        "rule run (line 0) matches: user is 'ann' (required: 'bob')",
+        "1 later rule was not considered",
         "decision: mandatory rule run: run a.py on the proxy with parameters n='{object}' with limits memory=64M",
         "decision: mandatory rule run: then run b.py",
     )
@@ -268,8 +268,8 @@ def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() ->
         frozenset({Group.HOLDER})
     )
     assert compiled.explain(asked, explicit=True).lines()[1:3] == (
-        "rule run (line 0) matches but gives way to the storlet that the client asks for: method is 'GET' (asked for: 'GET')",
-        "rule night (line 0) matches but gives way to the storlet that the client asks for: it has no condition",
+        "rule run (line 0) matches but gives way to the storlet that the client requests: method is 'GET' (required: 'GET')",
+        "rule night (line 0) matches but gives way to the storlet that the client requests: it has no condition",
     )
 
 
@@ -278,5 +278,5 @@ def test_no_rules_decide_nothing() -> None:
     assert compiled.decide(Facts("GET", "c", "o")) == Decision(None)
     assert compiled.needs == set()
     assert compiled.explain(Facts("GET")).lines() == (
-        "no rule matches: the request goes on as if there were none",
+        "no rule matches: the request proceeds as without rules",
     )

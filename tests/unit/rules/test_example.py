@@ -87,21 +87,21 @@ def test_an_example_reads_like_this() -> None:
 @pytest.mark.parametrize(
     ("mapping", "fault"),
     [
-        ({"methods": "GET"}, "there is no 'methods'; do you mean 'method'?"),
-        ({"method": "OPTIONS"}, "method is one of GET, HEAD, PUT, POST, COPY, DELETE"),
-        ({"container.x": "a"}, "there is no 'container.x'; do you mean 'container'?"),
-        ({"container": 7}, "container is text; quote it"),
-        ({"metadata": "x"}, "metadata needs the name of an entry: metadata.x"),
-        ({"metadata": {"x": 1}}, "metadata.x is text; quote it"),
-        ({7: "x"}, "there is no 7"),
-        ({"size": "2X"}, "size is a number of bytes, such as 2048 or 2K"),
-        ({"size": True}, "size is a number of bytes, such as 2048 or 2K"),
-        ({"roles": [1]}, "roles is text or a list of texts"),
-        ({"client-address": "localhost"}, "client-address is an IPv4 or IPv6 address"),
-        ({"time": "22:00"}, "time is a day and a time in UTC, such as 'mon 22:05'"),
-        ({"time": "mon 24:00"}, "time is a day and a time in UTC, such as 'mon 22:05'"),
-        ({"signed": "yes"}, "signed is true or false"),
-        ({"signed": 1}, "signed is true or false"),
+        ({"methods": "GET"}, "unknown fact 'methods'; did you mean 'method'?"),
+        ({"method": "OPTIONS"}, "method must be one of GET, HEAD, PUT, POST, COPY, DELETE"),
+        ({"container.x": "a"}, "unknown fact 'container.x'; did you mean 'container'?"),
+        ({"container": 7}, "container must be a string; quote it"),
+        ({"metadata": "x"}, "metadata requires the name of an entry: metadata.NAME"),
+        ({"metadata": {"x": 1}}, "metadata.x must be a string; quote it"),
+        ({7: "x"}, "unknown fact 7"),
+        ({"size": "2X"}, "size must be a number of bytes, such as 2048 or 2K"),
+        ({"size": True}, "size must be a number of bytes, such as 2048 or 2K"),
+        ({"roles": [1]}, "roles must be a string or a list of strings"),
+        ({"client-address": "localhost"}, "client-address must be an IPv4 or IPv6 address"),
+        ({"time": "22:00"}, "time must be a day and a time in UTC, such as 'mon 22:05'"),
+        ({"time": "mon 24:00"}, "time must be a day and a time in UTC, such as 'mon 22:05'"),
+        ({"signed": "yes"}, "signed must be true or false"),
+        ({"signed": 1}, "signed must be true or false"),
     ],
 )
 def test_faults_say_what_is_wanted(mapping: dict[str, object], fault: str) -> None:
@@ -132,12 +132,12 @@ def test_facts_of_an_object_or_container_need_its_name() -> None:
     with pytest.raises(ExampleError) as raised:
         read({"content-type": "text/csv", "metadata": {"k": "v"}, "policy": "gold", "size": "1K"})
     assert raised.value.faults == (
-        "content-type is said of no object: name the object as well",
-        "size is said of no object: name the object as well",
-        "metadata is said of no object: name the object as well",
-        "policy is said of no container: name the container as well",
+        "content-type requires object: name the object as well",
+        "size requires object: name the object as well",
+        "metadata requires object: name the object as well",
+        "policy requires container: name the container as well",
     )
-    with pytest.raises(ExampleError, match="object is in no container"):
+    with pytest.raises(ExampleError, match="object requires container"):
         read({"object": "a"})
 
 

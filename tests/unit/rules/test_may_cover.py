@@ -306,5 +306,5 @@ def test_what_is_known_of_one_object_is_not_known_of_any() -> None:
 
 
 def test_a_misspelt_fact_is_no_fact() -> None:
-    with pytest.raises(ValueError, match="no facts: mettadata"):
+    with pytest.raises(ValueError, match="unknown facts: mettadata"):
         engine.compile(RuleSet(())).may_cover(Facts("GET", "c", "o"), frozenset({"mettadata"}))

@@ -49,17 +49,17 @@ def compiled() -> engine.Compiled:
 
 
 def report(compiled: engine.Compiled, facts: Facts, *, shows_stored: bool = True) -> Report:
-    explanation = compiled.explain(facts, facts.asks_for_storlet)
+    explanation = compiled.explain(facts, facts.requests_storlet)
     return Report.of(facts, explanation, "object", shows_stored=shows_stored)
 
 
 def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER)
     assert told.lines()[1:] == (
-        "3 rules after it not considered",
+        "3 later rules were not considered",
         "decision: mandatory rule hide: run hide.py on the object node with parameters for='ada 7', keep='2' with limits memory=64M",
         "decision: mandatory rule hide: then run mark.py on the proxy",
-        "decision: mandatory rule hide: of the object leave metadata study and no other headers",
+        "decision: mandatory rule hide: the result keeps metadata study and no other headers of the object",
     )
     data = json.loads(json.dumps(told.mapping()))
     assert data["request"]["metadata"] == {"study": "7", "diagnosis": "flu"}
@@ -76,12 +76,12 @@ def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compil
     assert data["steps"][0]["parameters"] == {"for": "ada 7", "keep": "2"}
     assert data["pass"] == {"metadata": ["study"], "headers": []}
     assert (data["asked_for"], data["undecided"], data["not_considered"]) == (None, [], 3)
-    assert "content-type is 'text/csv' (asked for: 'text/csv')" in data["considered"][0]["because"]
+    assert "content-type is 'text/csv' (required: 'text/csv')" in data["considered"][0]["because"]
 
 
 def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER, shows_stored=False)
-    assert "content-type is not shown (asked for: 'text/csv')" in told.lines()[0]
+    assert "content-type is not shown (required: 'text/csv')" in told.lines()[0]
     assert "parameters for='{user} {metadata.study}', keep='2'" in told.lines()[2]
     shown = "\n".join((*told.lines(), json.dumps(told.mapping())))
     assert "flu" not in shown
@@ -155,7 +155,7 @@ def test_a_missing_value_is_told_with_what_becomes_of_the_request(
 ) -> None:
     told = report(compiled, replace(RESEARCHER, stored=replace(CSV, metadata={})))
     assert told.lines()[3] == (
-        "decision: mandatory rule hide: for of hide.py cannot be made: {metadata.study} is missing, and the request is refused"
+        "decision: mandatory rule hide: for of hide.py cannot be rendered: {metadata.study} is missing, so the request is refused"
     )
     assert told.mapping()["steps"][0]["missing"] == {"for": "metadata.study"}
 
@@ -163,21 +163,21 @@ def test_a_missing_value_is_told_with_what_becomes_of_the_request(
 @pytest.mark.parametrize(
     ("change", "outcome", "line"),
     [
-        ({}, "after", "decision: s.py, which the client asks for, runs on what comes out of that"),
+        ({}, "after", "decision: s.py, which the client requests, runs on the output of the rule"),
         (
             {"stored": ObjectFacts(exists=True)},
             "refused",
-            "decision: s.py, which the client asks for, is refused, and the request with it",
+            "decision: s.py, which the client requests, is refused, and so is the request",
         ),
         (
             {"container": "own"},
             "runs",
-            "decision: s.py, which the client asks for, runs as it would without rules",
+            "decision: s.py, which the client requests, runs as without rules",
         ),
         (
             {"container": "photos"},
             "runs",
-            "decision: s.py, which the client asks for, runs as it would without rules",
+            "decision: s.py, which the client requests, runs as without rules",
         ),
     ],
 )

@@ -69,7 +69,7 @@ ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointer, "_LOOKS_SECONDS", (0.0,))
+    monkeypatch.setattr(pointer, "_STALE_CHECKS_SECONDS", (0.0,))
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_all_that_is_wrong_is_said_at_once_and_changes_nothing(
     answer = proxy.upload(WRONG)
     said = answer.body.decode()
     assert (answer.status_int, answer.headers["X-Storlet-Error"]) == (400, "rules.invalid")
-    assert said.startswith("3 errors: the rules in force stay\n")
+    assert said.startswith("3 errors: the rules in force are unchanged\n")
     for part in ("rules.yaml:6:3: error [rule.never-matches]", "rules.yaml:11:", "[storlet.missing]", "[limit.bad]",
                  "limits: Memory: '9P'", "    help: ", "    example: "):  # fmt: skip
         assert part in said
@@ -453,7 +453,6 @@ def test_what_is_restored_is_checked_again(proxy: RulesProxy, swift: AccountSwif
         ("COPY", "a/b", {"Destination": RULES}, BadRequest),
         ("COPY", "storlet_rules/x.yaml", {"Destination": RULES}, BadRequest),
         ("COPY", "storlet_rules/versions/x", {"Destination": RULES, "Destination-Account": "AUTH_other"}, BadRequest),
-        ("COPY", "storlet_rules/versions/x", {"Destination": RULES, "Destination-Account": "%ff"}, BadRequest),
         ("COPY", "storlet_rules/versions/x", {"Destination": RULES}, SwiftRefusal),
         ("PUT", RULES, {"X-Copy-From": "a/b"}, BadRequest),
         ("PUT", RULES, {"X-Copy-From": "storlet_rules/versions/x", "X-Copy-From-Account": "AUTH_other"}, BadRequest),
@@ -466,6 +465,11 @@ def test_nothing_but_an_own_version_is_copied_to_the_rules(
 ) -> None:
     with pytest.raises(error):
         proxy.call(method, path, headers)
+
+
+def test_a_copy_that_swift_refuses_changes_no_rules(proxy: RulesProxy) -> None:
+    headers = {"Destination": RULES, "Destination-Account": "%ff"}
+    assert proxy.handler(proxy.environ("COPY", "storlet_rules/versions/x", headers)) is None
 
 
 def test_who_may_not_read_a_version_does_not_restore_it(
@@ -620,7 +624,7 @@ def test_a_change_of_which_swift_says_that_it_failed_is_undone(
         proxy.upload(ORDINARY)
     before = swift.pointer or ""
     swift.post_statuses = [503, 204]
-    with pytest.raises(BackendFailed, match="those before stay"):
+    with pytest.raises(BackendFailed, match="the previous rules stay in force"):
         proxy.upload(MANDATORY)
     assert proxy.names() == (["night"] if had_rules else [])
     assert swift.stored.get("rules.yaml") == (ORDINARY if had_rules else None)
@@ -636,7 +640,7 @@ def test_it_is_said_when_nobody_knows_which_rules_are_in_force(
 ) -> None:
     proxy.upload(ORDINARY)
     swift.post_statuses = [503, 503]
-    with pytest.raises(BackendFailed, match="not certain"):
+    with pytest.raises(BackendFailed, match="uncertain"):
         proxy.upload(MANDATORY)
 
 
@@ -720,8 +724,8 @@ def test_a_machine_that_is_too_busy_for_a_check_says_so(
     monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
     checker = proxy.store._uploads.checker
     for _ in range(2):
-        checker._room.acquire()
-    with pytest.raises(NodeBusy, match="other rules"):
+        checker._slots.acquire()
+    with pytest.raises(NodeBusy, match="too many concurrent checks"):
         proxy.upload(ORDINARY)
 
 

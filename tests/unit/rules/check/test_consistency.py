@@ -44,12 +44,12 @@ def only(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> Fin
 
 def decider(finding: Finding, *texts: str) -> str | None:
     facts = read_words(shlex.split(finding.example))
-    decision = engine.compile(rules_of(*texts)).decide(facts, facts.asks_for_storlet)
+    decision = engine.compile(rules_of(*texts)).decide(facts, facts.requests_storlet)
     assert isinstance(decision, engine.Decision)
     return decision.rule.name if decision.rule else None
 
 
-# --- rules that never match -------------------------------------------------------------------------------------------
+# --- rules that never match -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(
 ) -> None:
     finding = only(f"when: {when}, deny: x")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
-    assert f"{words} exclude one another" in finding.text
+    assert f"{words} contradict each other" in finding.text
     assert decider(finding, f"when: {when}, deny: x") is None
 
 
@@ -193,7 +193,7 @@ def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
     ]
 
 
-# --- mandatory rules --------------------------------------------------------------------------------------------------
+# --- mandatory rules ------------------------------------------------------------------------------
 
 _MANDATORY = "when: {container: {prefix: patients-}}, mandatory: true, run: anything.py"
 
@@ -341,7 +341,7 @@ def test_several_that_allow_are_named_in_one_finding() -> None:
     assert "rules r0, r1 before it allow" in finding.text
 
 
-# --- what is run ------------------------------------------------------------------------------------------------------
+# --- what is run ----------------------------------------------------------------------------------
 
 
 def test_without_storlets_what_is_run_is_not_checked() -> None:
@@ -363,7 +363,8 @@ def test_a_pipeline_whose_types_do_not_fit() -> None:
     )
     assert (finding.code, finding.severity) == ("pipeline.type", ERROR)
     assert (
-        "gzip.jar gives application/gzip, but thumbnail.py after it takes image/*" in finding.text
+        "gzip.jar outputs application/gzip, but the next storlet, thumbnail.py, accepts only image/*"
+        in finding.text
     )
     assert (
         found(
@@ -467,7 +468,7 @@ def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
     assert found(rule % "b", storlets=storlets) == [("storlet.access", ERROR)]
 
 
-# --- circles ----------------------------------------------------------------------------------------------------------
+# --- circles --------------------------------------------------------------------------------------
 
 
 def test_rules_that_undo_one_another() -> None:
@@ -478,7 +479,7 @@ def test_rules_that_undo_one_another() -> None:
     )
     assert (finding.code, finding.severity) == ("rules.undo-one-another", WARNING)
     assert (
-        "r0 makes application/gzip of text/plain (COPY); r1 makes text/plain of application/gzip (COPY)"
+        "r0 converts text/plain to application/gzip (COPY); r1 converts application/gzip to text/plain (COPY)"
         in finding.text
     )
     assert finding.example == "method=COPY container=logs object=object content-type=text/plain"
@@ -526,7 +527,7 @@ def test_a_circle_of_three() -> None:
         storlets=storlets,
     )
     assert (finding.code, finding.severity) == ("rules.cycle", WARNING)
-    assert "rules r0, r1, r2 trigger one another in a circle" in finding.text
+    assert "rules r0, r1, r2 trigger each other in a cycle" in finding.text
     assert finding.example == "method=PUT container=container object=object content-type=x/0"
 
 
@@ -553,7 +554,7 @@ def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
     )
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:

@@ -180,7 +180,7 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
         if finding.code == "rule.never-holds" and not finding.example:
             continue  # nothing at all is left of its condition
         facts = read_words(shlex.split(finding.example))
-        decider = naive.first_match(rules.rules, facts, explicit=facts.asks_for_storlet)
+        decider = naive.first_match(rules.rules, facts, explicit=facts.requests_storlet)
         assert isinstance(decider, Rule | None)
         match finding.code:
             case "rule.never-holds":
@@ -189,13 +189,13 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
                 assert not naive.holds(rule.condition, facts)
                 assert not (decider and decider.is_mandatory)
                 get = replace(facts, method="GET")
-                assert naive.first_match(rules.rules, get, explicit=facts.asks_for_storlet) is rule
+                assert naive.first_match(rules.rules, get, explicit=facts.requests_storlet) is rule
             case code if code.startswith(("rule.", "mandatory.")):
                 assert naive.holds(rule.condition, facts)
                 assert decider is not rule
                 assert decider is not None
                 if code in {"rule.only-when-asked", "mandatory.preceded"}:
-                    assert not facts.asks_for_storlet
+                    assert not facts.requests_storlet
             case "pipeline.input" | "storlet.access":
                 assert decider is rule
             case "rules.undo-one-another" | "rules.cycle":
