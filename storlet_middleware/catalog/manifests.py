@@ -1,8 +1,9 @@
-"""What a tenant declares about a storlet or a dependency, checked at upload and read again at every resolution.
+"""Manifests of storlets and dependencies: checked at upload and read again at every resolution.
 
-The declaration is the user metadata of the uploaded object (``X-Object-Meta-Storlet-*``).  Objects can reach the
-containers without passing our checks (container sync, an operator's tools, uploads from before the filter was there), so
-reading it never assumes that it was checked: names are refused that could leave a directory, on every path.
+The manifest is the user metadata of the uploaded object (``X-Object-Meta-Storlet-*``).  Objects can
+enter the containers unchecked (container sync, an operator's tools, uploads from before the filter
+was installed), so every read checks the manifest again, and always refuses names that could leave a
+directory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a f
 
 
 class ManifestError(ValueError):
-    """The declaration is not valid; ``faults`` lists every reason."""
+    """The manifest is not valid; ``faults`` lists every reason."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -32,8 +33,8 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A storlet's declaration.  ``main`` is ``module.Class`` (Python) or the class's full name (Java); ``limits`` are its
-    own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
+    """A storlet's manifest.  ``main`` is ``module.Class`` (Python) or the class's full name (Java);
+    ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
 
     language: str
     main: str
@@ -44,17 +45,19 @@ class Manifest:
 
 @dataclass(frozen=True)
 class DependencyManifest:
-    """A dependency's declaration; ``permissions`` are the owner's bits, such as ``0o700``."""
+    """A dependency's manifest; ``permissions`` are the owner's bits, such as ``0o700``."""
 
     version: str
     permissions: int
 
 
 def file_name_faults(name: str, what: str) -> list[str]:
-    """Why ``name`` cannot be a file's name in a directory of ours; empty when it can."""
+    """Why ``name`` cannot be a file name in the code directory; empty if it can."""
     faults = []
     if not name or name in (".", "..") or "/" in name or name.startswith(("-", ".")):
-        faults.append(f"{what} name {name!r} is not a plain file name (no '/', no leading '-' or '.')")
+        faults.append(
+            f"{what} name {name!r} is not a plain file name (no '/', no leading '-' or '.')"
+        )
     if any(ord(char) < 32 or ord(char) == 127 for char in name) or ":" in name or "," in name:
         faults.append(f"{what} name {name!r} has a control character, ':' or ','")
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
@@ -63,13 +66,21 @@ def file_name_faults(name: str, what: str) -> list[str]:
 
 
 def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Manifest:
-    """The manifest in ``meta`` (header name to text, any case); raises :class:`ManifestError` with all faults."""
+    """The manifest in ``meta`` (header name to text, any case).
+
+    Raises :class:`ManifestError` with all faults.
+    """
     values = {key.lower(): value.strip() for key, value in meta.items()}
 
     def value(header: str) -> str:
         return values.get(header.lower(), "")
 
-    mandatory = (names.META_LANGUAGE, names.META_INTERFACE_VERSION, names.META_OBJECT_METADATA, names.META_MAIN)
+    mandatory = (
+        names.META_LANGUAGE,
+        names.META_INTERFACE_VERSION,
+        names.META_OBJECT_METADATA,
+        names.META_MAIN,
+    )
     faults = [
         f"Mandatory parameter is missing: {header.removeprefix(names.STORLET_META)}"
         for header in mandatory
@@ -85,7 +96,9 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         faults += _python_faults(name, value(names.META_MAIN))
     elif language == "java":
         faults += _java_faults(name, value(names.META_MAIN))
-    dependencies = tuple(part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip())
+    dependencies = tuple(
+        part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip()
+    )
     faults += _dependency_faults(name, dependencies)
     own, more = limits.declared(meta, language)
     faults += more
@@ -141,7 +154,7 @@ def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:
 
 
 def read_dependency(name: str, meta: Mapping[str, str]) -> DependencyManifest:
-    """The declaration of a dependency; raises :class:`ManifestError` with all faults."""
+    """The manifest of a dependency; raises :class:`ManifestError` with all faults."""
     values = {key.lower(): value.strip() for key, value in meta.items()}
     faults = file_name_faults(name, "Dependency")
     version = values.get(names.META_DEPENDENCY_VERSION.lower(), "")

@@ -117,7 +117,7 @@ class Ruled:
 
     def assert_idle(self) -> None:
         assert self.proxy._inflight == {}
-        assert self.proxy.launcher._admission._groups == {}
+        assert self.proxy.launcher._admission._local.by_key == {}
 
 
 @pytest.fixture
@@ -661,7 +661,7 @@ def test_a_pipeline_waits_no_longer_than_others_and_holds_nothing_meanwhile(make
     with eventlet.Timeout(2):
         answer = ruled.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (429, "tenant.busy")
-    assert sum(group.running for group in ruled.proxy.launcher._admission._groups.values()) == 1
+    assert sum(group.running for group in ruled.proxy.launcher._admission._local.by_key.values()) == 1
     holder.app_iter.close()
     ruled.assert_idle()
 
@@ -671,7 +671,7 @@ def test_a_full_object_node_is_not_waited_for_while_places_are_held(make: Any, s
 
     def full_once(request: Any) -> Any:
         admission = ruled.proxy.launcher._admission
-        held.append(sum(group.running for group in admission._groups.values()))
+        held.append(sum(group.running for group in admission._local.by_key.values()))
         is_patient = names.BACKEND_OVERFLOW not in request.headers
         return None if is_patient else Response(status=409, request=request)
 
