@@ -1,7 +1,7 @@
-"""The only import of eventlet: waiting for descriptors, green tasks, and clocks.
+"""The only import of eventlet: waits for descriptors, green tasks, and timers.
 
-Swift's servers run one eventlet hub per worker process.  Everything here may switch to other requests while it waits;
-nothing here blocks the process.
+Swift's servers run one eventlet hub per worker process.  Every function here may switch to other
+requests while it waits; none blocks the process.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from eventlet import hubs
 
 monotonic = time.monotonic
 sleep = eventlet.sleep
-#: What a task raises in itself when it is killed.
+#: Raised in a green task that is killed.
 Killed: Final[type[BaseException]] = greenlet.GreenletExit
-#: Base of what ends a wait from outside; Swift's ``ChunkReadTimeout`` is one, and it is no ``Exception``.
+#: Base of Swift's timeouts such as ``ChunkReadTimeout``; it is no ``Exception``.
 Timeout: Final[type[BaseException]] = eventlet.Timeout
 
 
 class GreenTask(Protocol):
-    """A green task; its owner waits for it or ends it (:func:`end`)."""
+    """A green task; its owner waits for it or kills it (:func:`end`)."""
 
     dead: bool
 
     def wait(self) -> Any:
-        """The result of its function; raises what that raised."""
+        """The result of its function; raises the exception of the function."""
 
     def kill(self) -> None:
-        """End it where it waits, and return when it has ended."""
+        """Kill it where it waits; returns when it has ended."""
 
 
 class Semaphore(Protocol):
-    """What :func:`semaphore` returns."""
+    """The result of :func:`semaphore`."""
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """True when there was room within ``timeout``."""
+        """True if it was acquired within ``timeout``."""
 
     def release(self) -> None:
-        """Make room for another one."""
+        """Release it."""
 
 
 class Timer(Protocol):
-    """What :func:`call_later` returns."""
+    """The result of :func:`call_later`."""
 
     def cancel(self) -> None:
-        """Do not call any more."""
+        """Cancel the call."""
 
 
 class WaitExpired(Exception):
-    """A wait ended because its time was over."""
+    """The deadline of a wait has passed."""
 
 
 class Signal:
-    """Wakes one green task that waits for it; set once."""
+    """An event that is set once, and that one green task waits for."""
 
     def __init__(self) -> None:
         self._event = eventlet.event.Event()
@@ -77,49 +77,51 @@ class Signal:
         return bool(self._event.ready())
 
     def set(self) -> None:
-        """Wake who waits, and whoever will; does not wait, so the hub may call it."""
+        """Wake the waiting task; does not wait, so the hub may call it."""
         if not self._event.ready():
             self._event.send()
 
     def wait(self, seconds: float) -> bool:
-        """True when the signal is set within ``seconds``."""
+        """True if the signal is set within ``seconds``."""
         if not self._event.ready():
             self._event.wait(seconds)
         return self.is_set
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
-    """Run ``function`` in a green task of its own; its owner waits for it or ends it (:func:`end`)."""
+    """Run ``function`` in a green task; the caller owns it, and waits for it or kills it."""
     task: GreenTask = eventlet.spawn(function, *args)
     return task
 
 
 def off_hub(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of ``function``, computed by a thread of the system's: others are served meanwhile, if at half speed.
+    """The result of ``function``, computed in a native thread while the hub goes on at about half
+    speed.
 
-    It must not use anything that eventlet has replaced, such as sockets and locks that others hold.
+    ``function`` must not use anything that eventlet has replaced, such as sockets and shared locks.
     """
     return eventlet.tpool.execute(function, *args)
 
 
 def semaphore(count: int) -> Semaphore:
-    """For what only so many green tasks may do at a time."""
+    """A semaphore for green tasks."""
     made: Semaphore = eventlet.semaphore.Semaphore(count)
     return made
 
 
-#: How often it is looked whether a process has ended.
+#: Interval at which a child process is polled.
 _PROCESS_PAUSE_SECONDS: Final = 0.02
 
 
 def run_process(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], seconds: float
 ) -> tuple[int, bytes]:
-    """What ``command`` returns and prints when it reads ``given``; raises :class:`WaitExpired` when it takes too long.
+    """Exit status and output of ``command`` with the input ``given``.
 
-    It has ended when this returns or raises, also where this task is killed.
+    Raises :class:`WaitExpired` after ``seconds``.  The process has ended when this returns or
+    raises, also when this task is killed.
     """
-    # Files and no pipes: nothing has to be pumped.
+    # Files instead of pipes need no reader and writer.
     with (
         os.fdopen(os.memfd_create("given"), "w+b") as stdin,
         os.fdopen(os.memfd_create("said"), "w+b") as stdout,
@@ -148,19 +150,19 @@ def run_process(
         return process.returncode, stdout.read()
 
 
-#: A clock that ticks so often wakes what waits for :data:`_COARSE_SECONDS` or longer: also the tenth of a second for which each
-#: short answer waits for its end, or what is left of it when the wait begins.
+#: Interval of the clock for waits of :data:`_COARSE_SECONDS` or longer.  That includes the tenth of
+#: a second for which each short answer waits for its end, or the rest of it.
 _TICK_SECONDS: Final = 0.1
 _COARSE_SECONDS: Final = 0.05
 
 
 class _Clock:
-    """All long waits of a hub on one timer, which runs while there are any.
+    """One timer for all long waits of a hub; it runs while there are any.
 
-    eventlet's hub (the one that Swift chooses) rounds a wait down to milliseconds and spins for what is left, before each
-    timer that it has, also before one that was cancelled.  With a timer or two for each request, a server under load spends
-    more time there than in many a storlet.  So a wait that is hardly ever over by time has no timer of its own, and may
-    last a tick longer.
+    eventlet's hub (the one that Swift chooses) rounds a wait down to milliseconds and spins for the
+    rest, before each of its timers, also before a cancelled one.  With a timer or two for each
+    request, a server under load spends more time there than in many storlets.  So a wait that
+    rarely expires has no timer of its own, and may last a tick longer.
     """
 
     def __init__(self, hub: Any) -> None:
@@ -177,7 +179,7 @@ class _Clock:
         return timer
 
     def _tick(self) -> None:
-        """Runs in the hub.  What is called may end a wait, which may begin or cancel others."""
+        """Runs in the hub.  A callback may end a wait, and so begin or cancel others."""
         now = monotonic()
         pause = 0.0
         try:
@@ -186,14 +188,14 @@ class _Clock:
                     timer.function()
             pause = _TICK_SECONDS
         finally:
-            # One that raises, which is the hub's to report, makes the others that are due wait for no tick more.
+            # The hub reports a callback that raises; the other due ones run without another tick.
             self._is_ticking = bool(self._calls)
             if self._is_ticking:
                 self.hub.schedule_call_global(pause, self._tick)
 
 
 class _CoarseTimer:
-    """A call that :class:`_Clock` has still to make."""
+    """A pending call of :class:`_Clock`."""
 
     __slots__ = ("_calls", "function")
 
@@ -209,7 +211,7 @@ _local = eventlet.patcher.original("threading").local()
 
 
 def _clock() -> _Clock:
-    """The clock of this thread's hub, which a server may replace after it has forked."""
+    """The clock of this thread's hub; a server may replace its hub after a fork."""
     hub = hubs.get_hub()
     clock: _Clock | None = getattr(_local, "clock", None)
     if clock is None or clock.hub is not hub:
@@ -220,7 +222,7 @@ def _clock() -> _Clock:
 def call_later(seconds: float, function: Callable[[], None]) -> Timer:
     """Call ``function`` from the hub, where it must not wait, unless the timer is cancelled before.
 
-    From :data:`_COARSE_SECONDS` on it may come a tick later.
+    From :data:`_COARSE_SECONDS` on the call may be a tick late.
     """
     if seconds >= _COARSE_SECONDS:
         return _clock().call_later(seconds, function)
@@ -229,7 +231,10 @@ def call_later(seconds: float, function: Callable[[], None]) -> Timer:
 
 
 def wait_readable(fd: int, seconds: float | None) -> None:
-    """Return when ``fd`` can be read (data, end or error); raises :class:`WaitExpired` after ``seconds``, or a tick more."""
+    """Return when ``fd`` is readable (data, end or error).
+
+    Raises :class:`WaitExpired` after ``seconds``, or a tick later.
+    """
     if seconds is None:
         hubs.trampoline(fd, read=True)
     elif seconds >= _COARSE_SECONDS:
@@ -247,14 +252,18 @@ def wait_readable(fd: int, seconds: float | None) -> None:
 
 
 def wait_writable(fd: int, seconds: float | None = None) -> None:
-    """Return when ``fd`` can be written or its reader has gone; raises :class:`WaitExpired` after ``seconds``."""
+    """Return when ``fd`` is writable or has lost its reader.
+
+    Raises :class:`WaitExpired` after ``seconds``.
+    """
     if seconds is not None and seconds <= 0:
         raise WaitExpired
     hubs.trampoline(fd, write=True, timeout=seconds, timeout_exc=WaitExpired)
 
 
-#: Swift's memcache client gives a connection back to its pool on ``Exception`` and ``Timeout`` only. What else is thrown into
-#: it while it holds one takes a place in the pool for good, and with the last place a proxy can check nobody's token any more.
+#: Swift's memcache client returns a connection to its pool on ``Exception`` and ``Timeout`` only.
+#: Any other exception thrown into it leaks a connection of the pool, and with the last one a proxy
+#: cannot validate tokens any more.
 _POOLED: Final = "/swift/common/memcached.py"
 #: memcached answers within milliseconds, and Swift waits for it no longer than two seconds.
 _POOLED_PAUSE_SECONDS: Final = 0.01
@@ -262,7 +271,7 @@ _POOLED_SECONDS: Final = 3.0
 
 
 def holds_pooled_connection(thread: Any) -> bool:
-    """Whether a green thread that waits may hold a connection to memcached, so that nothing may be thrown into it now."""
+    """Whether a green thread may hold a memcached connection, so that it must not be killed."""
     frame = thread.gr_frame
     while frame is not None:
         if frame.f_code.co_filename.endswith(_POOLED):
@@ -272,9 +281,9 @@ def holds_pooled_connection(thread: Any) -> bool:
 
 
 def end(task: GreenTask) -> None:
-    """Kill ``task`` where it waits, as soon as nobody else is harmed by that, and return when it has ended.
+    """Kill ``task`` once it holds no memcached connection, and return when it has ended.
 
-    It may have got to its end meanwhile: its owner looks at what it leaves.
+    The task may have finished meanwhile: the owner has to handle its result.
     """
     give_up = monotonic() + _POOLED_SECONDS
     try:
@@ -285,9 +294,9 @@ def end(task: GreenTask) -> None:
 
 
 def wait_task(task: GreenTask, seconds: float) -> bool:
-    """True when ``task`` ended within ``seconds``; its result or exception is left in it."""
+    """True if ``task`` ended within ``seconds``; ``task.wait()`` gives its result or exception."""
     with eventlet.Timeout(seconds, False):
-        # What the task raised the owner learns from task.wait().
+        # The owner gets the exception from task.wait().
         with contextlib.suppress(Exception):
             task.wait()
         return True
@@ -297,8 +306,8 @@ def wait_task(task: GreenTask, seconds: float) -> bool:
 def connect(path: str, seconds: float) -> socket.socket:
     """A connected, non-blocking SOCK_SEQPACKET socket to the Unix socket at ``path``.
 
-    Raises ``OSError``: ``ENOENT``/``ECONNREFUSED`` when nobody listens, ``EAGAIN`` when the backlog stays full for
-    ``seconds``.
+    Raises ``OSError``: ``ENOENT`` or ``ECONNREFUSED`` without a listener, ``EAGAIN`` when the
+    backlog stays full for ``seconds``.
     """
     sock = socket_class(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
@@ -308,9 +317,10 @@ def connect(path: str, seconds: float) -> socket.socket:
             error = sock.connect_ex(path)
             if not error:
                 return sock
-            # A Unix socket cannot be polled for room in the backlog: a full one says EAGAIN until it has room.
+            # Room in the backlog of a Unix socket cannot be polled for; connect() gives EAGAIN.
             if error != errno.EAGAIN or monotonic() > give_up:
-                raise OSError(error, errno.errorcode.get(error, "connect failed"), path)  # noqa: TRY301 - closes as well
+                text = errno.errorcode.get(error, "connect failed")
+                raise OSError(error, text, path)  # noqa: TRY301 - closes as well
             sleep(0.01)
     except BaseException:
         sock.close()
@@ -318,7 +328,7 @@ def connect(path: str, seconds: float) -> socket.socket:
 
 
 def forget(fd: int) -> None:
-    """Tell the hub that ``fd`` is about to be closed, so that a later file with the same number is not mixed up."""
+    """Remove ``fd`` from the hub before it is closed, because its number will be reused."""
     hubs.notify_close(fd)
 
 
@@ -327,12 +337,12 @@ _HUNG_UP: Final = _select.POLLHUP | _select.POLLERR | _select.POLLRDHUP
 
 
 def has_hung_up(fd: int) -> bool:
-    """Whether the other side of the connection ``fd`` has closed it; does not wait."""
+    """Whether the peer of the connection ``fd`` has closed it; does not wait."""
     poll = _select.poll()
     poll.register(fd, _HUNG_UP)
     return bool(poll.poll(0))
 
 
-#: The standard library's own class, also where Swift has replaced ``socket.socket`` by the green one: descriptors are
-#: passed with ``sendmsg``, waits are done here.
+#: The standard library's class, also where Swift has replaced ``socket.socket`` by the green one:
+#: descriptors are passed with ``sendmsg``, and this module does the waiting.
 socket_class: type[socket.socket] = eventlet.patcher.original("socket").socket

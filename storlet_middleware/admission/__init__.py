@@ -1,6 +1,10 @@
-"""Which invocations may run on this node now, and which wait.
+"""Decides which invocations run on this node now, and which wait in the queue.
 
-``controller``     admits, queues and releases invocations
-``shared_table``   the file in which all processes of a node count together
-``fairness``       which account is served next: a pure decision over counts
+``controller``    acquires and releases slots; the queue of this process
+``groups``        the invocations of this process, by worker group
+``fairness``      the account that is served next: a pure decision over counts
+``shared_table``  the file in which the processes of a node publish their counts
+``table_access``  opens that file, again after a fork and when it was replaced
+
+It knows nothing of Swift or WSGI.
 """

@@ -1,16 +1,17 @@
-"""Whose turn it is on a node: a pure decision over counts, without clocks, files or waiting.
+"""Weighted fair queueing of a node: a pure decision over counts, without clocks, files or waiting.
 
-A :class:`Load` is what runs and waits at one moment, counted from rows that the processes of a node publish
-(:mod:`storlet_middleware.admission.shared_table`).  Its rules:
+A :class:`Load` holds the running and waiting invocations at one moment, counted from rows that the
+processes of a node publish (:mod:`storlet_middleware.admission.shared_table`).  Its rules:
 
-* at most ``invocations`` run at once, and the declared memory of the worker groups that run fits the node; a group that
-  is larger than the node runs alone;
-* a tenant holds at most its share: ``weight / (weights of all tenants that run or wait + 1)`` of either.  The one is
-  kept free for whoever comes next, because what runs is never taken away;
-* shares that were given out while fewer competed may add up to the whole node.  So the last eighth of it is for tenants
-  that have nothing running: somebody's first invocation is not stuck behind another's long ones;
-* of those that wait the tenant goes first that has least running for its weight, and of its invocations the oldest.
-  Who cannot go holds up nobody else.
+* at most ``invocations`` run at once, and the declared memory of the worker groups that run fits
+  the node; a group that is larger than the node runs alone;
+* a tenant's fair share is ``weight / (weights of all tenants that run or wait + 1)`` of either.
+  The one is reserved for the next tenant that arrives, because invocations are never preempted;
+* shares that were granted while fewer tenants competed may add up to the whole node.  So the last
+  eighth of the node is reserved for tenants without a running invocation: a tenant's first
+  invocation does not queue behind long ones of others;
+* of the waiting tenants the one with the fewest running invocations for its weight is next, and of
+  its invocations the oldest.  An invocation that does not fit blocks no other tenant.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-#: Part of a node that only tenants without a running invocation may use.
+#: One part in this number is reserved for tenants without a running invocation.
 _RESERVED: Final = 8
 _RETRY_SECONDS: Final = (1, 60)
-#: More than any weight that the configuration allows.
+#: Above any weight that the configuration allows.
 _ANY_WEIGHT: Final = 10_000
 
 
@@ -38,8 +39,9 @@ class Obstacle(Enum):
 class Row(NamedTuple):
     """The invocations of one worker group in one process.
 
-    ``oldest`` is when the first of those that wait came, ``began`` when those that run began, on average, and ``mean`` how
-    long the tenant's invocations took in that process of late; seconds on one clock.
+    ``oldest`` is the arrival of the first waiter, ``began`` the mean start of the running
+    invocations, and ``mean`` the mean duration of the tenant's recent invocations in that process;
+    seconds on one clock.
     """
 
     tenant: bytes
@@ -54,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What an invocation wants: a place for ``tenant``, and ``memory`` unless its ``group`` runs already."""
+    """The needs of an invocation: a slot, and ``memory`` unless its ``group`` runs already."""
 
     tenant: bytes
     group: bytes
@@ -64,7 +66,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a node has."""
+    """The capacity of a node."""
 
     invocations: int
     memory: int
@@ -72,7 +74,7 @@ class Capacity:
 
 @dataclass(eq=False)
 class Head:
-    """The oldest invocation of a group that waits in one process, and how many there are."""
+    """The queue of a group in one process: its oldest invocation, and its length."""
 
     group: bytes
     memory: int
@@ -82,7 +84,7 @@ class Head:
 
 
 class Turn(NamedTuple):
-    """Somebody who waits and could go."""
+    """A waiting invocation that can run."""
 
     claim: Claim
     head: Head
@@ -94,7 +96,7 @@ class _Tenant:
     running: int = 0
     waiting: int = 0
     memory: int = 0
-    #: Sums over invocations, of which ``timed`` have a duration to tell.
+    #: Sums; ``timed`` is the number of rows that have a mean duration.
     began: float = 0.0
     mean: float = 0.0
     timed: int = 0
@@ -102,7 +104,7 @@ class _Tenant:
 
 
 class Load:
-    """What runs and waits on a node."""
+    """The running and waiting invocations of a node."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
@@ -116,9 +118,12 @@ class Load:
     def count(
         self, rows: Iterable[Row], *, are_mine: bool = False, take_turns: bool = True
     ) -> None:
-        """Add what a process published; its waiters take their turns unless that process does not look after them."""
+        """Add the rows of a process.
+
+        Without ``take_turns`` its waiters count but are never next.
+        """
         for tenant, group, running, waiting, oldest, memory, weight, began, mean in rows:
-            # A row of a process that was killed while it wrote is forgotten soon, and has to be no error until then.
+            # A process killed while it wrote leaves an invalid row until its region is emptied.
             if not (running or waiting) or not 0 < weight < _ANY_WEIGHT:
                 continue
             entry = self._tenant(tenant, weight)
@@ -137,7 +142,7 @@ class Load:
                     entry.heads.append(Head(group, memory, oldest, waiting, are_mine))
 
     def join(self, claim: Claim, now: float) -> Head:
-        """Let ``claim`` take its turn as the last of its tenant's."""
+        """Add ``claim`` at the end of its tenant's queue."""
         head = Head(claim.group, claim.memory, now, 1, is_mine=True)
         self._tenant(claim.tenant, claim.weight).heads.append(head)
         return head
@@ -155,35 +160,35 @@ class Load:
             self._weights += weight
         return entry
 
-    # --- decisions -----------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------
 
     def obstacle(self, claim: Claim) -> Obstacle | None:
-        """Why ``claim`` cannot run now; ``None`` when it can."""
+        """Why ``claim`` cannot run now; ``None`` if it can."""
         entry = self._tenant(claim.tenant, claim.weight)
         capacity, has_some = self._capacity, entry.running > 0
         if entry.running >= self.share(claim.tenant):
             return Obstacle.SHARE
-        kept = capacity.invocations // _RESERVED if has_some else 0
-        if self._running >= capacity.invocations - kept:
+        reserved = capacity.invocations // _RESERVED if has_some else 0
+        if self._running >= capacity.invocations - reserved:
             return Obstacle.NODE
         if (claim.tenant, claim.group) in self._running_groups:
             return None
-        if has_some and entry.memory + claim.memory > self._part(entry) * capacity.memory:
+        if has_some and entry.memory + claim.memory > self._fraction(entry) * capacity.memory:
             return Obstacle.SHARE
-        kept = capacity.memory // _RESERVED if has_some else 0
-        if self._memory and self._memory + claim.memory > capacity.memory - kept:
+        reserved = capacity.memory // _RESERVED if has_some else 0
+        if self._memory and self._memory + claim.memory > capacity.memory - reserved:
             return Obstacle.NODE
         return None
 
     def share(self, tenant: bytes) -> int:
-        """How many invocations a tenant may have running while these compete."""
-        return max(1, int(self._part(self._tenants[tenant]) * self._capacity.invocations))
+        """The number of slots that a tenant may hold among these competitors."""
+        return max(1, int(self._fraction(self._tenants[tenant]) * self._capacity.invocations))
 
-    def _part(self, entry: _Tenant) -> float:
+    def _fraction(self, entry: _Tenant) -> float:
         return entry.weight / (self._weights + 1)
 
     def next(self) -> Turn | None:
-        """Who goes next of all that wait; ``None`` when nobody can."""
+        """The waiting invocation that is next; ``None`` if none can run."""
         best: Turn | None = None
         best_rank = (math.inf, math.inf)
         for tenant, entry in self._tenants.items():
@@ -198,7 +203,10 @@ class Load:
         return best
 
     def take(self, turn: Turn) -> None:
-        """Who was next runs.  The others of its queue are counted as just as old; whoever knows better says so."""
+        """Run the invocation of ``turn``.
+
+        The age of the next one of its queue is unknown here; the caller may set ``oldest``.
+        """
         claim, head = turn
         self.run(claim)
         head.waiting -= 1
@@ -206,45 +214,42 @@ class Load:
             self._tenants[claim.tenant].heads.remove(head)
 
     def run(self, claim: Claim) -> None:
-        """Count one more that runs."""
+        """Count one more running invocation."""
         entry = self._tenant(claim.tenant, claim.weight)
         entry.running += 1
         self._running += 1
         self._count_group(entry, claim.tenant, claim.group, claim.memory)
 
     def hold_back(self, tenant: bytes) -> None:
-        """Nobody of a tenant's queue goes while its first one cannot, which wants several places at a time."""
+        """The first of the tenant's queue waits for several slots: block the rest of the queue."""
         self._tenants[tenant].heads.clear()
 
     def waiting_of(self, tenant: bytes) -> int:
-        """How many invocations of a tenant wait."""
+        """The number of waiting invocations of a tenant."""
         entry = self._tenants.get(tenant)
         return entry.waiting if entry else 0
 
-    # --- when to come back ---------------------------------------------------------------------------------------
+    # --- back-off ---------------------------------------------------------------------------------
 
     def retry_after(self, tenant: bytes, obstacle: Obstacle | None, now: float) -> int:
-        """Whole seconds until those that wait have had their turn, as far as recent runs tell."""
+        """Seconds until the queue is drained, estimated from recent durations; for Retry-After."""
         if obstacle is Obstacle.SHARE:
-            entries, waiting, places = (
+            entries, waiting, slots = (
                 [self._tenants[tenant]],
                 self.waiting_of(tenant),
                 self.share(tenant),
             )
         else:
-            entries, waiting, places = (
-                list(self._tenants.values()),
-                self.waiting,
-                self._capacity.invocations,
-            )
-        places = max(1, min(places, sum(entry.running for entry in entries) or places))
-        seconds = _duration(entries, now) * (waiting + 1) / places
+            entries, waiting = list(self._tenants.values()), self.waiting
+            slots = self._capacity.invocations
+        slots = max(1, min(slots, sum(entry.running for entry in entries) or slots))
+        seconds = _duration(entries, now) * (waiting + 1) / slots
         least, most = _RETRY_SECONDS
         return math.ceil(min(max(least, seconds), most))
 
 
 def _duration(entries: list[_Tenant], now: float) -> float:
-    """How long a run takes: what ended of late says, or what still runs shows already."""
+    """Estimated duration of a run: the recent mean, or the mean age of running ones if longer."""
     timed, running = sum(entry.timed for entry in entries), sum(entry.running for entry in entries)
     mean = sum(entry.mean for entry in entries) / timed if timed else 0.0
     elapsed = now - sum(entry.began for entry in entries) / running if running else 0.0

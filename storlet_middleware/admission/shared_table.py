@@ -1,22 +1,24 @@
-"""The shared file in which the Swift processes of a node publish what they run: ``<run_dir>/admission``.
+"""The shared file in which the Swift processes of a node publish their counts:
+``<run_dir>/admission``.
 
-sandboxd makes the file (:func:`create`); every process maps it.  It is read and written without asking anybody, so that
-admission costs microseconds and goes on while sandboxd is restarted.
+sandboxd makes the file (:func:`create`); every process maps it.  No daemon takes part in reading or
+writing it, so admission costs microseconds and works while sandboxd is restarted.
 
 ::
 
-    header    4096 bytes    magic with the version of this format; how many regions have ever been claimed
-    region    one process   pid, number of rows, change counter, when it last took part; its rows
+    header    4096 bytes    magic with the version of this format; number of regions ever claimed
+    region    one process   pid, number of rows, change counter, time of its last poll; its rows
 
-*Who may write what.*  A process owns a region as long as it holds the OFD lock on the region's byte.  The kernel releases
-that when the process ends, however it ends and in whatever pid namespace, so what a dead process left is told from what
-is alive by asking for the lock: no pid is ever compared.  Only its owner writes to a region; but that a region whose owner
-is dead may be emptied by anybody.
+*Ownership.*  A process owns a region as long as it holds the OFD lock on the region's byte.  The
+kernel releases the lock when the process ends, for whatever reason and in any pid namespace.  A
+test of the lock therefore shows whether a process is alive; pids are never compared.  Only its
+owner writes to a region, except that any process may empty the region of a dead one.
 
-*The lock of the table* (an OFD lock on another byte) makes "count, decide, write" one step.  It is held for microseconds,
-never while green threads switch, and never waited for longer than a few milliseconds: a holder that was stopped by a
-debugger must not stop every server of the node.  Numbers that only fall (the end of a run) are written without it: a
-single aligned word, which a reader sees before or after.
+*The lock of the table* (an OFD lock on another byte) makes "count, decide, write" one critical
+section.  It is held for microseconds, never across a switch of green threads, and waiting for it is
+bounded by a few milliseconds: a holder that a debugger has stopped must not stop every server of
+the node.  Numbers that only decrease (the end of a run) are written without the lock, as single
+aligned words: a reader sees the old or the new value.
 
 A process that forks leaves its region to the parent: see :meth:`Table.abandon`.
 """
@@ -38,9 +40,9 @@ from typing import Final, NamedTuple
 from storlet_middleware.admission.fairness import Row
 
 FILE_NAME: Final = "admission"
-#: Processes of a node that run storlets at the same time; with ``servers_per_port`` there may be hundreds.
+#: Maximum of processes of a node; with ``servers_per_port`` there may be hundreds.
 REGIONS: Final = 512
-#: Worker groups that one process has running or waiting.
+#: Maximum of worker groups with invocations in one process.
 ROWS: Final = 512
 
 _MAGIC: Final = b"STADMIT1"
@@ -50,7 +52,7 @@ _REGION_HEADER: Final = struct.Struct("=QIIQd")
 _REGION_HEADER_BYTES: Final = 64
 _REGION_BYTES: Final = _REGION_HEADER_BYTES + ROWS * _ROW.size
 SIZE: Final = _HEADER_BYTES + REGIONS * _REGION_BYTES
-#: Where in the file: words of 4 and 8 bytes that are written or read by themselves.
+#: Offsets of words of 4 and 8 bytes that are written or read alone.
 _CLAIMED_AT: Final = 8
 _USED_AT: Final = 8
 _CHANGES_AT: Final = 16
@@ -65,7 +67,7 @@ _TABLE_LOCK: Final = 1 << 40
 _FIRST_REGION_LOCK: Final = _TABLE_LOCK + 1
 _FLOCK: Final = struct.Struct("hhqqi4x")
 _LOCK_SECONDS: Final = 0.005
-#: Waiters of a process that did not look for so long hold up nobody.
+#: Waiters of a process that has not polled for this time block no others.
 _ABSENT_SECONDS: Final = 0.25
 _FILE_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -84,7 +86,8 @@ class TableFault(Exception):
 def create(path: Path, gid: int) -> None:
     """Make the file for the members of ``gid``, unless it is there and right; raises ``OSError``.
 
-    One of another format is replaced by a new one: who has mapped the old one notices it (:meth:`Table.is_current`).
+    A file of another format is replaced; processes that map it detect that
+    (:meth:`Table.is_current`).
     """
     with contextlib.suppress(OSError, TableFault):
         descriptor = _open(path)
@@ -97,7 +100,7 @@ def create(path: Path, gid: int) -> None:
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, _FILE_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        # A file with holes: only regions that are used take memory.
+        # A sparse file: only used regions take memory.
         os.ftruncate(descriptor, SIZE)
         os.pwrite(descriptor, _MAGIC, 0)
         _set_access(descriptor, gid)
@@ -129,7 +132,10 @@ def _open(path: Path) -> int:
 
 
 class Table:
-    """A process's view of the file and its own region in it; raises ``OSError`` or :class:`TableFault`."""
+    """A process's view of the file and its own region in it.
+
+    Raises ``OSError`` or :class:`TableFault`.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -162,7 +168,7 @@ class Table:
         if region < 0:
             raise TableFault(f"{self._path}: all {REGIONS} regions are taken")
         base = self._base(region)
-        # Storing to a hole of a file whose file system is full would be answered with a signal.
+        # Writing to a hole of a mapped file raises SIGBUS when the file system is full.
         os.posix_fallocate(self._descriptor, base, _REGION_BYTES)
         _REGION_HEADER.pack_into(self._bytes, base, os.getpid(), 0, 0, 0, 0.0)
         if not self.lock():
@@ -189,17 +195,19 @@ class Table:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go without a trace, as a forked child does: its parent still has the region, and with it the lock."""
+        """Unmap without giving the region back: after a fork the parent owns it and its lock."""
         for view in (self._words, self._longs, self._doubles, self._bytes):
             view.release()
         self._map.close()
         os.close(self._descriptor)
 
-    # --- the lock ------------------------------------------------------------------------------------------------
+    # --- the lock ---------------------------------------------------------------------------------
 
     def lock(self) -> bool:
-        """Take the lock of the table; False when it is not to be had soon.  No green thread may be switched to until
-        :meth:`unlock`."""
+        """Acquire the lock of the table; False if it is not available soon.
+
+        No green thread may be switched to until :meth:`unlock`.
+        """
         if _try_lock(self._descriptor, fcntl.F_WRLCK, _TABLE_LOCK):
             return True
         give_up = time.monotonic() + _LOCK_SECONDS
@@ -211,10 +219,10 @@ class Table:
         return False
 
     def unlock(self) -> None:
-        """Let others decide."""
+        """Release the lock of the table."""
         _try_lock(self._descriptor, fcntl.F_UNLCK, _TABLE_LOCK)
 
-    # --- this process's rows -------------------------------------------------------------------------------------
+    # --- this process's rows ----------------------------------------------------------------------
 
     def write(self, index: int, row: Row) -> None:
         """Publish a row; the lock is held."""
@@ -226,7 +234,7 @@ class Table:
         self._longs[(base + _CHANGES_AT) // 8] += 1
 
     def lower(self, index: int, row: Row) -> None:
-        """Publish that some have ended or wait no longer; needs no lock, because others only gain by it."""
+        """Publish lower counts; needs no lock, because that only adds capacity for others."""
         base = self._base(self._region)
         at = base + _REGION_HEADER_BYTES + index * _ROW.size
         self._words[(at + _RUNNING_AT) // 4] = row.running
@@ -245,18 +253,21 @@ class Table:
         self._words[(self._base(self._region) + _USED_AT) // 4] = count
 
     def take_part(self, now: float) -> None:
-        """Tell that the waiters of this process are looked after."""
+        """Publish that this process polls for its waiters."""
         self._doubles[(self._base(self._region) + _POLLED_AT) // 8] = now
 
-    # --- the others' ---------------------------------------------------------------------------------------------
+    # --- rows of other processes ------------------------------------------------------------------
 
     def changes(self) -> int:
-        """A number that changes when anything does."""
+        """A number that changes with every change of the table."""
         step, first = _REGION_BYTES // 8, (_HEADER_BYTES + _CHANGES_AT) // 8
         return sum(self._longs[first : first + self._claimed() * step : step])
 
     def others(self, now: float) -> Iterator[tuple[bool, Iterator[Row]]]:
-        """Each other process's rows (as plain tuples), and whether its waiters are looked after; the lock is held."""
+        """For each other process: whether it polls for its waiters, and its rows.
+
+        The lock is held.
+        """
         for index in range(self._claimed()):
             base = self._base(index)
             if self._words[(base + _USED_AT) // 4] and index != self._region:
@@ -266,7 +277,7 @@ class Table:
                 )
 
     def forget_dead(self) -> bool:
-        """Empty the regions of processes that have ended; True when there were any.  The lock is held."""
+        """Empty the regions of dead processes; True if there were any.  The lock is held."""
         has_found = False
         for index in range(self._claimed()):
             used = (self._base(index) + _USED_AT) // 4
@@ -281,7 +292,7 @@ class Table:
         return has_found
 
     def usage(self) -> dict[str, Usage]:
-        """Per tenant, of the processes that live."""
+        """The usage of each tenant, over all live processes."""
         total: dict[str, Usage] = {}
         for index in range(self._claimed()):
             if index == self._region or _is_locked(self._descriptor, index):
@@ -298,7 +309,8 @@ class Table:
         base = self._base(region)
         used = min(self._words[(base + _USED_AT) // 4], ROWS)
         first = base + _REGION_HEADER_BYTES
-        return _ROW.iter_unpack(self._bytes[first : first + used * _ROW.size])  # type: ignore[return-value]
+        rows = self._bytes[first : first + used * _ROW.size]
+        return _ROW.iter_unpack(rows)  # type: ignore[return-value]
 
     def _claimed(self) -> int:
         return min(self._words[_CLAIMED_AT // 4], REGIONS)
@@ -308,8 +320,10 @@ class Table:
 
 
 def snapshot(run_dir: str | Path) -> dict[str, Usage]:
-    """What runs and waits on the node, by tenant key; empty where no table is.  For operators: asks nobody and changes
-    nothing.  Raises ``OSError`` or :class:`TableFault`."""
+    """Running and waiting invocations of the node, by tenant key; empty without a table.
+
+    For operators: it changes nothing.  Raises ``OSError`` or :class:`TableFault`.
+    """
     try:
         table = Table(Path(run_dir) / FILE_NAME)
     except FileNotFoundError:

@@ -1,8 +1,9 @@
-"""What a tenant declares about a storlet or a dependency, checked at upload and read again at every resolution.
+"""Manifests of storlets and dependencies: checked at upload and read again at every resolution.
 
-The declaration is the user metadata of the uploaded object (``X-Object-Meta-Storlet-*``).  Objects can reach the
-containers without passing our checks (container sync, an operator's tools, uploads from before the filter was there), so
-reading it never assumes that it was checked: names are refused that could leave a directory, on every path.
+The manifest is the user metadata of the uploaded object (``X-Object-Meta-Storlet-*``).  Objects can
+enter the containers unchecked (container sync, an operator's tools, uploads from before the filter
+was installed), so every read checks the manifest again, and always refuses names that could leave a
+directory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a f
 
 
 class ManifestError(ValueError):
-    """The declaration is not valid; ``faults`` lists every reason."""
+    """The manifest is not valid; ``faults`` lists every reason."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -32,8 +33,8 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A storlet's declaration.  ``main`` is ``module.Class`` (Python) or the class's full name (Java); ``limits`` are its
-    own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
+    """A storlet's manifest.  ``main`` is ``module.Class`` (Python) or the class's full name (Java);
+    ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
 
     language: str
     main: str
@@ -44,14 +45,14 @@ class Manifest:
 
 @dataclass(frozen=True)
 class DependencyManifest:
-    """A dependency's declaration; ``permissions`` are the owner's bits, such as ``0o700``."""
+    """A dependency's manifest; ``permissions`` are the owner's bits, such as ``0o700``."""
 
     version: str
     permissions: int
 
 
 def file_name_faults(name: str, what: str) -> list[str]:
-    """Why ``name`` cannot be a file's name in a directory of ours; empty when it can."""
+    """Why ``name`` cannot be a file name in the code directory; empty if it can."""
     faults = []
     if not name or name in (".", "..") or "/" in name or name.startswith(("-", ".")):
         faults.append(
@@ -65,7 +66,10 @@ def file_name_faults(name: str, what: str) -> list[str]:
 
 
 def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Manifest:
-    """The manifest in ``meta`` (header name to text, any case); raises :class:`ManifestError` with all faults."""
+    """The manifest in ``meta`` (header name to text, any case).
+
+    Raises :class:`ManifestError` with all faults.
+    """
     values = {key.lower(): value.strip() for key, value in meta.items()}
 
     def value(header: str) -> str:
@@ -150,7 +154,7 @@ def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:
 
 
 def read_dependency(name: str, meta: Mapping[str, str]) -> DependencyManifest:
-    """The declaration of a dependency; raises :class:`ManifestError` with all faults."""
+    """The manifest of a dependency; raises :class:`ManifestError` with all faults."""
     values = {key.lower(): value.strip() for key, value in meta.items()}
     faults = file_name_faults(name, "Dependency")
     version = values.get(names.META_DEPENDENCY_VERSION.lower(), "")

@@ -1,10 +1,12 @@
-"""Storlets and dependencies as objects of the tenant: upload checks, access, and resolution to one exact version.
+"""Storlets and dependencies as objects of the account: upload checks, access, resolution to a
+storlet version.
 
-*Access* is Swift's own: the container's read ACL, given to ``swift.authorize``.  *Resolution* turns a name into a
-:class:`~storlet_middleware.engine.storlet_version.StorletVersion` with HEADs of the storlet and its dependencies (newest replica).  It is
-remembered in Swift's memcached under a *generation* of the account, which every write to the two containers replaces
-before and after it happens: a new upload takes effect for every request that begins after it was answered.  Without
-memcached every request asks Swift.
+*Access* is decided by Swift: the container's read ACL, given to ``swift.authorize``.  *Resolution*
+turns a name into a :class:`~storlet_middleware.engine.storlet_version.StorletVersion` with HEADs of
+the storlet and its dependencies (newest replica).  The result is cached in Swift's memcached under
+a *generation* of the account, which every write to the two containers replaces before and after it:
+an upload takes effect for every request that begins after its answer.  Without memcached every
+request resolves anew.
 """
 
 from __future__ import annotations
@@ -40,19 +42,19 @@ from storlet_middleware.wsgi.bodies import ObjectBody
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
-#: Bounds how long a stale entry can live when a writer could not reach memcached.
+#: Bounds the age of a stale entry if a writer could not reach memcached.
 _ENTRY_SECONDS: Final = 60
 _GENERATION_SECONDS: Final = 86400
-#: Longer than a Swift request may last: while this mark stands nothing is remembered.
+#: Longer than a Swift request may last; nothing is cached while the mark of a write stands.
 _WRITING_SECONDS: Final = 120
-#: What makes an object a link to others, whatever it holds itself.
+#: Headers that make an object a link to others.
 _LINKS: Final = ("X-Symlink-Target", "X-Object-Manifest")
 
 
 class Catalog:
     """The storlets of all accounts, as seen by one proxy.
 
-    :param app: the rest of the proxy pipeline, which answers for objects.
+    :param app: the rest of the proxy pipeline.
     """
 
     def __init__(self, app: Any, config: Config) -> None:
@@ -61,11 +63,11 @@ class Catalog:
         self._class_of = config.class_of
         self.containers = (config.storlet.storlet_container, config.storlet.dependency_container)
 
-    # --- uploads -------------------------------------------------------------------------------------------------
+    # --- uploads ----------------------------------------------------------------------------------
 
     @staticmethod
     def refuse_links(headers: Mapping[str, str]) -> None:
-        """Refuse an upload that would be a link: code is read with our rights, and a link may lead anywhere."""
+        """Refuse links: code is read with our rights, and a link may lead anywhere."""
         links = [name for name in _LINKS if headers.get(name)]
         if links:
             raise RegistrationInvalid(
@@ -75,12 +77,12 @@ class Catalog:
     def check_upload(
         self, account: str, container: str, name: str, headers: Mapping[str, str]
     ) -> None:
-        """Refuse an object in the storlet or dependency container whose declaration is not valid."""
+        """Refuse a storlet or a dependency whose manifest is not valid."""
         meta = user_metadata(headers, names.STORLET_META)
         faults = []
         try:
             if container == self._config.storlet_container:
-                # What else would do no harm is not asked of storlets that are there already.
+                # Only uploads are checked for these; storlets that exist already stay usable.
                 faults += limits.misspelt(meta) + self._excess(account, name, meta)
                 read_storlet(name, meta, self._config.languages)
             else:
@@ -94,34 +96,34 @@ class Catalog:
         values, _ = limits.declared(meta)
         return limits.too_much(values, names.STORLET_META, self._class_of(account, name))
 
-    # --- access --------------------------------------------------------------------------------------------------
+    # --- access -----------------------------------------------------------------------------------
 
     def authorize(
         self, environ: dict[str, Any], version: str, account: str, storlet: str, container: str
     ) -> bool:
-        """Raise unless the caller may read the storlet, by the ACL of the container that holds it.
+        """Raise unless the ACL of the storlet's container lets the caller read it.
 
         Returns whether the caller owns the account, and so may see the storlet's traceback.
 
-        :param container: of the object that the request is about, of which Swift needs to know next.
+        :param container: the container of the request's object; its info is prefetched for Swift.
         """
         self._memory(environ, account).look_ahead(storlet, container)
         path = object_path(version, account, self._config.storlet_container, storlet)
         verdict = authorization.ask(environ, self._app, "GET", path)
         if verdict.refusal is not None:
             raise StorletDenied(
-                "Failed to verify access to the storlet. Either the storlet does not exist or you are not authorized"
-                " to run the storlet.",
+                "Failed to verify access to the storlet. Either the storlet does not exist or you"
+                " are not authorized to run the storlet.",
                 status=verdict.refusal.status_int,
             )
         return verdict.is_owner
 
-    # --- resolution ----------------------------------------------------------------------------------------------
+    # --- resolution -------------------------------------------------------------------------------
 
     def resolve(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
-        """The version of ``storlet`` that a request which begins now runs; the caller's right was checked before."""
+        """The current version of ``storlet``; access was checked before."""
         memory = self._memory(environ, account)
         generation, known = memory.get(storlet)
         if known is not None:
@@ -131,7 +133,7 @@ class Catalog:
     def resolve_anew(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
-        """The same, whatever is remembered: what was resolved before is not there any more."""
+        """The same, bypassing the cache: the version resolved before is gone."""
         memory = self._memory(environ, account)
         generation, _ = memory.get(storlet)
         return self._read_and_remember(environ, memory, generation, version, storlet)
@@ -149,7 +151,7 @@ class Catalog:
         return resolved
 
     def changing(self, environ: dict[str, Any], account: str) -> _Memory:
-        """The account's memory, to be told (:meth:`_Memory.writing`, :meth:`_Memory.written`) about a write."""
+        """The account's cache, for a write: see ``writing`` and ``written`` of it."""
         return self._memory(environ, account)
 
     def _memory(self, environ: dict[str, Any], account: str) -> _Memory:
@@ -208,7 +210,7 @@ class Catalog:
             raise Unprocessable(
                 f"dependency {name} is not usable: {error}", code=errors.STORLET_LOAD
             ) from error
-        # The sandbox is "other" to the file's owner, and the mount is read-only: what the owner may do, all may, but write.
+        # The sandbox's uid is "other" to the file: others get the owner's bits, without write.
         mode = 0o555 if permissions & 0o100 else 0o444
         return _code_file(self._config.dependency_container, name, answer, mode)
 
@@ -226,11 +228,13 @@ class Catalog:
 
 
 class _Memory:
-    """What memcached knows of an account's storlets; every method works, remembering nothing, without memcached.
+    """Resolved storlets of an account in memcached; without memcached all methods work and cache
+    nothing.
 
-    All of it is on the server on which Swift has what it knows of the container of storlets, so that one round trip reads
-    everything that is asked before a storlet runs; where there is one server, also what Swift asks next: about the object's
-    container.  (Of several servers another one has that; ours may have what it took while it stood in for that one.)
+    All entries are on the server that has Swift's info of the storlet container, so one round trip
+    reads everything needed before a storlet runs.  With a single server the round trip includes
+    Swift's next look-up, the info of the object's container.  (With several servers another one
+    holds that; ours may have a stale copy from a failover.)
     """
 
     def __init__(self, environ: dict[str, Any], account: str, container: str) -> None:
@@ -241,7 +245,7 @@ class _Memory:
         self._generation_key = f"storlets-generation/{account}"
 
     def look_ahead(self, storlet: str, container: str = "") -> None:
-        """Read what the next :meth:`get` of this request gives, and for Swift what it knows of the containers."""
+        """Prefetch the result of the next :meth:`get`, and for Swift the info of the containers."""
         if self._memcache:
             entry_key = self._entry_key(storlet)
             keys = [self._generation_key, entry_key, self._container_key]
@@ -256,7 +260,7 @@ class _Memory:
             self._of_request[entry_key] = generation, entry
 
     def get(self, storlet: str) -> tuple[str | None, str | None]:
-        """The account's generation (``None``: do not remember), and the entry when it is of that generation."""
+        """The account's generation, and the entry if it is of it; ``None``: do not cache."""
         if not self._memcache:
             return None, None
         if self._entry_key(storlet) not in self._of_request:
@@ -272,7 +276,7 @@ class _Memory:
         return generation, None
 
     def put(self, storlet: str, generation: str | None, version: str) -> None:
-        """Remember ``version``; ignored by readers when a write changed the generation meanwhile."""
+        """Cache ``version``; readers ignore it if a write changed the generation meanwhile."""
         if self._memcache and generation:
             self._store(
                 self._entry_key(storlet),
@@ -281,17 +285,17 @@ class _Memory:
             )
 
     def writing(self) -> None:
-        """A write begins: remember nothing until :meth:`written`, also when the writer dies."""
+        """A write begins: cache nothing until :meth:`written`, or until the mark expires."""
         if self._memcache:
             self._store(self._generation_key, "writing", _WRITING_SECONDS)
 
     def written(self) -> None:
-        """A write ended, well or not: everything remembered before is of an older generation."""
+        """A write ended, successful or not: all entries before are of an older generation."""
         if self._memcache:
             self._store(self._generation_key, secrets.token_hex(8), _GENERATION_SECONDS)
 
     def _entry_key(self, storlet: str) -> str:
-        # Named by the form of the entry, so that proxies of two releases, one of which has another, may share a memcached.
+        # The name includes the form of the entry: proxies of two releases may share a memcached.
         return f"storlets-version-text/{self.account}/{storlet}"
 
     def _store(self, key: str, value: Any, seconds: int) -> None:
@@ -304,7 +308,7 @@ def _code_file(container: str, name: str, answer: Any, mode: int) -> CodeFile:
     if size is None:
         raise InternalError(f"Swift gave no length for {container}/{name}")
     etag = (answer.headers.get("Etag") or "").strip('"')
-    # Of the bytes: a POST changes the other two, and with them only the metadata.
+    # The first is the time of the bytes; a POST of metadata changes the other two.
     times = ("X-Backend-Data-Timestamp", "X-Timestamp", "Last-Modified")
     timestamp = next((answer.headers[header] for header in times if answer.headers.get(header)), "")
     return CodeFile(container, name, etag, timestamp, size, mode, segmented)
@@ -316,13 +320,16 @@ def _require_success(answer: Any, what: str) -> None:
 
 
 def _require_own_bytes(answer: Any, path: str, what: str) -> None:
-    """Refuse what Swift read elsewhere: we ask with rights of our own, which the tenant does not have there.
+    """Refuse bytes of another object: we read with rights that the tenant may not have there.
 
-    A static large object is no link in this sense: Swift read its segments with the rights of who made it.  In a container
-    with versions Swift names the version of the object itself.
+    A static large object is no link in this sense: Swift checked access to its segments when it was
+    made.  In a versioned container Swift names the version of the object itself.
     """
-    place = str(answer.headers.get("Content-Location") or path).partition("?")[0]
-    if unquote(place) != unquote(path.partition("?")[0]) or "X-Object-Manifest" in answer.headers:
+    location = str(answer.headers.get("Content-Location") or path).partition("?")[0]
+    if (
+        unquote(location) != unquote(path.partition("?")[0])
+        or "X-Object-Manifest" in answer.headers
+    ):
         raise Unprocessable(
             f"{what} is a link to other objects, which code cannot be", code=errors.STORLET_LOAD
         )
@@ -355,7 +362,7 @@ class ProxyFetcher:
 
 
 def code_unavailable(file: CodeFile, status: int) -> StorletError:
-    """The error when code cannot be had: it was replaced this very moment, or Swift has a problem."""
+    """The error for code that cannot be read: it was replaced meanwhile, or Swift has a problem."""
     kind = CodeReplaced if status in (404, 412) else BackendFailed
     return kind(
         f"code {file.container}/{file.name} cannot be read now: Swift answered {status}",

@@ -151,7 +151,7 @@ def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None
     slots = [take(one, account) for account in "aabb"]
     for slot in slots:
         slot.release()
-    assert (usage(run_dir), one._held) == ({}, 0)
+    assert (usage(run_dir), one._local.held) == ({}, 0)
 
 
 def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None:
@@ -288,13 +288,13 @@ def test_what_is_published_shrinks_again(run_dir: Path) -> None:
     """Others read all that is published: a burst must not cost them for ever."""
     one = new(run_dir, admission__invocations="64", node__memory="1G")
     held = [take(one, group=f"{number}") for number in range(20)]
-    assert one._table is not None
-    assert one._table.is_last(19)
+    assert one._access.table is not None
+    assert one._access.table.is_last(19)
     for slot in held[:-1]:
         slot.release()
     assert take(one, group="again") is not None
     held[-1].release()
-    assert one._table.is_last(0)
+    assert one._access.table.is_last(0)
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_without_a_table_a_process_counts_for_itself_and_says_so_once(tmp_path: 
 def test_a_table_that_comes_later_or_anew_has_what_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storlet_middleware.admission.controller._REOPEN_SECONDS", 0.0)
+    monkeypatch.setattr("storlet_middleware.admission.table_access._REOPEN_SECONDS", 0.0)
     one, path = new(tmp_path), tmp_path / shared_table.FILE_NAME
     slot = take(one)
     before = open_descriptors()
@@ -371,7 +371,7 @@ def test_a_locked_table_does_not_stop_anybody_for_long(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its holder was stopped at the worst moment."""
-    monkeypatch.setattr("storlet_middleware.admission.controller._LOCKED_OUT_SECONDS", 0.2)
+    monkeypatch.setattr("storlet_middleware.admission.table_access._LOCKED_OUT_SECONDS", 0.2)
     one, stopped = new(run_dir), Table.claim(run_dir / shared_table.FILE_NAME)
     take(one).release()
     assert stopped.lock()
@@ -450,10 +450,10 @@ def test_all_are_taken_or_none(run_dir: Path) -> None:
     assert usage(run_dir) == {"a": (3, 0)}
     claims = [one.claim("a", f"g{index}", MIB) for index in range(2)]
     assert one.acquire_together_at_once(claims) is None
-    assert (usage(run_dir), one._held) == ({"a": (3, 0)}, 3)
+    assert (usage(run_dir), one._local.held) == ({"a": (3, 0)}, 3)
     for slot in slots * 2:
         slot.release()
-    assert (usage(run_dir), one._groups) == ({}, {})
+    assert (usage(run_dir), one._local.by_key) == ({}, {})
 
 
 def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(
@@ -482,7 +482,7 @@ def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(
     slots += tasks[1].wait()
     for slot in slots:
         slot.release()
-    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+    assert (usage(run_dir), one._local.held, one._local.waiting) == ({}, 0, 0)
 
 
 def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path) -> None:
@@ -496,7 +496,7 @@ def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path
         slot.release()
     assert usage(run_dir) == {"a": (2, 0)}, "handed on, but not yet taken"
     late.kill()
-    assert (usage(run_dir), one._held, one._waiting) == ({}, 0, 0)
+    assert (usage(run_dir), one._local.held, one._local.waiting) == ({}, 0, 0)
 
 
 def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:

@@ -130,7 +130,7 @@ class RunHarness:
 
     def assert_idle(self) -> None:
         assert self.proxy._inflight == {}
-        assert self.proxy.launcher._admission._groups == {}
+        assert self.proxy.launcher._admission._local.by_key == {}
 
 
 @pytest.fixture
@@ -797,7 +797,7 @@ def test_queued_pipeline_times_out_and_holds_no_slot(make: Any) -> None:
     with eventlet.Timeout(2):
         answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (429, "tenant.busy")
-    assert sum(group.running for group in harness.proxy.launcher._admission._groups.values()) == 1
+    assert sum(group.running for group in harness.proxy.launcher._admission._local.by_key.values()) == 1
     holder.app_iter.close()
     harness.assert_idle()
 
@@ -809,7 +809,7 @@ def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
 
     def full_once(request: Any) -> Any:
         admission = harness.proxy.launcher._admission
-        held.append(sum(group.running for group in admission._groups.values()))
+        held.append(sum(group.running for group in admission._local.by_key.values()))
         may_queue = names.BACKEND_OVERFLOW not in request.headers
         full = Response(status=409, request=request, headers={names.BACKEND_REFUSAL: "full"})
         return None if may_queue else full
