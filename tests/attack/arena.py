@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Dependency, JavaClasses, Tool, declaration, users_of
-from tests.probe.host import Host
-from tests.probe.tenant import SOURCE, Tenant, make_tenant
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import users_of
+from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.http import Answer, Client
+from tests.support.storlets import Dependency, JavaClasses, Tool, declaration
+from tests.support.tenant import SOURCE, Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.attack.attack import Attack

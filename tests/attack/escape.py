@@ -11,9 +11,10 @@ from typing import Final
 from tests.attack import leftovers
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import BOTH, PYTHON, Attack
-from tests.functional.tools import Tool, unique
-from tests.probe.host import check_numbered, new_key
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import check_numbered, new_key
+from tests.support.storlets import Tool
+from tests.support.waiting import wait_for
 
 #: swift-object-auditor, with the cluster's swift.conf; it becomes Swift's user by itself.
 AUDITOR: Final = (

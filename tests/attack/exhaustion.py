@@ -12,11 +12,10 @@ from urllib.parse import quote
 from tests.attack.arena import LOG_BYTES, METADATA_BYTES, OUTPUT_BYTES, SCRATCH_BYTES, Attacker, must, outcome
 from tests.attack.attack import BOTH, JAVA, PYTHON, Attack
 from tests.attack.names import raw
-from tests.functional.client import Answer
-from tests.functional.tools import unique
-from tests.probe.host import new_key
-from tests.probe.wire import wire
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import new_key
+from tests.support.http import Answer, raw_connection
+from tests.support.waiting import wait_for
 
 MEMORY: Final = "422 storlet.limit.memory"
 PROCESSES: Final = "422 storlet.limit.processes"
@@ -137,12 +136,14 @@ def never_reads(attacker: Attacker) -> str:
 def reader_leaves(attacker: Attacker) -> str:
     """A terabyte for a client that reads little and then goes."""
     key = new_key()
-    with wire(attacker.client) as client:
-        client.head("GET", attacker.path, attacker.tool.headers(), {"do": "flood", "bytes": str(1 << 40), "key": key})
-        status, _ = client.answer()
+    with raw_connection(attacker.client) as client:
+        client.send_head(
+            "GET", attacker.path, attacker.tool.headers(), {"do": "flood", "bytes": str(1 << 40), "key": key}
+        )
+        status, _ = client.read_head()
         must(status == 200, status)
         client.sock.recv(1000)
-        client.vanish()
+        client.reset()
     wait_for(lambda: not attacker.host.runs_named(key), 10, "its process to end")
     attacker.recovers()
     return "200, and its process ended with the client"
@@ -152,11 +153,11 @@ def cancel_storm(attacker: Attacker) -> str:
     """Invocations that are cancelled at every moment of their lives."""
 
     def cancel(number: int) -> None:
-        with wire(attacker.client) as client:
+        with raw_connection(attacker.client) as client:
             do = ("deaf_sleep", "flood", "identity")[number % 3]
-            client.head("GET", attacker.path, attacker.tool.headers(), {"do": do})
+            client.send_head("GET", attacker.path, attacker.tool.headers(), {"do": do})
             time.sleep(0.002 * (number % 50))
-            client.vanish()
+            client.reset()
 
     list(attacker.arena.pool.map(cancel, range(200)))
     attacker.recovers(30)

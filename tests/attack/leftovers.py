@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.probe.host import Host, Sandbox, links_of
+from tests.support.host import Host, Sandbox, links_of
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")

@@ -9,8 +9,9 @@ from typing import Final
 
 from tests.attack.arena import NAMES, Attacker, must, outcome
 from tests.attack.attack import BOTH, PYTHON, Attack
-from tests.functional.tools import Tool, unique
-from tests.probe.host import check_numbered
+from tests.support.accounts import unique
+from tests.support.host import check_numbered
+from tests.support.storlets import Tool
 
 FAILED: Final = "422 storlet.failed"
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import HTTP, Attack
-from tests.functional.tools import Tool, declaration, unique
-from tests.probe.tenant import Tenant
+from tests.support.accounts import unique
+from tests.support.http import NoAnswer, raw_connection
+from tests.support.storlets import Tool, declaration
+from tests.support.tenant import Tenant
 
 HONEST: Final = (
     b"class Honest:\n def __init__(self, logger): pass\n def __call__(self, i, o, p): o[0].write(i[0].read())\n"
@@ -41,20 +42,18 @@ def raw(
     attacker: Attacker, method: str, target: str, headers: list[bytes], body: bytes = b""
 ) -> tuple[int, dict[str, str], bytes]:
     """One request, byte for byte; status 0 when the connection was closed without an answer."""
-    url = attacker.client.version_url
-    with socket.create_connection((url.host, url.port), 30) as connection:
-        head = [f"{method} {target} HTTP/1.1".encode(), f"Host: {url.host}".encode(), b"X-Auth-Token: " + attacker.client.token.encode(),
-                b"Content-Length: %d" % len(body), b"Connection: close", *headers]  # fmt: skip
-        connection.sendall(b"\r\n".join(head) + b"\r\n\r\n" + body)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    head_, _, rest = answer.partition(b"\r\n\r\n")
-    if not head_:
-        return 0, {}, b""
-    first, *lines = head_.decode("latin-1").split("\r\n")
-    found = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return int(first.split()[1]), found, rest
+    client = attacker.client
+    head = [f"{method} {target} HTTP/1.1".encode(), f"Host: {client.version_url.host}".encode(), b"X-Auth-Token: " + client.token.encode(),
+            b"Content-Length: %d" % len(body), b"Connection: close", *headers]  # fmt: skip
+    with raw_connection(client) as connection:
+        connection.send(b"\r\n".join(head) + b"\r\n\r\n" + body)
+        try:
+            status, found = connection.read_head()
+        except NoAnswer:
+            return 0, {}, b""
+        rest, ending = connection.read_to_end()
+    must(ending == "closed", f"{method} {target}: the connection ended with {ending}")
+    return status, found, rest
 
 
 def declared(changes: Mapping[str, bytes] | None = None, main: str = "honest.Honest") -> list[bytes]:

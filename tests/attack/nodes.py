@@ -8,8 +8,8 @@ from typing import Final
 
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import PYTHON, Attack
-from tests.functional.tools import unique
-from tests.probe.tenant import SOURCE
+from tests.support.accounts import unique
+from tests.support.tenant import SOURCE
 
 
 def full_code_cache(attacker: Attacker) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from storlet_middleware.aio.java import SAMPLE_JARS
 from tests.bench.http import Address, Connection, Request, Timing, make_request, open_tcp
@@ -164,15 +163,14 @@ class Site:
 
     def account(self, user: str = "test:tester") -> Account:
         """The account of a user of tempauth."""
-        url, token = self.cluster.token(user)
-        parts = urlsplit(url)
-        return Account((parts.hostname or "", parts.port or 80), parts.path, token)
+        client = self.cluster.client(user)
+        url = client.version_url
+        return Account((url.host, url.port), url.path, client.token)
 
     def new_account(self, name: str) -> Account:
         """An account that has not been used; its requests are those of an administrator."""
         admin = self.account(_ADMIN)
-        _, token = self.cluster.token(_ADMIN)
-        return Account(admin.address, f"/v1/AUTH_{name}", token)
+        return Account(admin.address, f"/v1/AUTH_{name}", admin.token)
 
     @property
     def main(self) -> Account:

@@ -12,7 +12,7 @@ from email.utils import formatdate
 from typing import Final
 from urllib.parse import quote
 
-from tests.functional.client import Answer, Client
+from tests.support.http import Answer, Client
 
 #: Parts of a query that are signed.
 _SIGNED: Final = (

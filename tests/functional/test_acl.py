@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 SECRET = b"the plain text, never for the reader\n"
 READERS = ("test:tester3", "test2:tester2")

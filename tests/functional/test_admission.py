@@ -14,9 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from storlet_middleware.admission.controller import snapshot
-from tests.functional.client import Client
-from tests.functional.tools import Tool, Toolbox, prepare_account, retry_until, unique
+from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox
+from tests.support.waiting import retry_until
 
 FLOOD = 100
 CONTENT = b"of another tenant"

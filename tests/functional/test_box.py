@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import CHECKOUT, Cluster, wait_for
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.waiting import wait_for
 
 RUN_ROOT = "/run/storlets-aio"
 #: It may have to make the sandbox image, on a machine that does other things as well.

@@ -14,9 +14,11 @@ import pytest
 
 from storlet_middleware import config as configuration
 from storlet_middleware.keys import tenant_key
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account, unique, users_of
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import prepare_account, unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
+from tests.support.waiting import wait_for
 
 ADMIN, USER = "look_admin.py", "look.py"
 SPECIAL = "AUTH_special"

@@ -13,9 +13,11 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import config
 from storlet_middleware.cli import node
 from storlet_middleware.keys import tenant_key
-from tests.functional.client import Client
-from tests.functional.tools import declaration, prepare_account, unique, users_of
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import prepare_account, unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import declaration
+from tests.support.waiting import wait_for
 
 SOURCE = """
 class Same:

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 Copier = Callable[..., Answer]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Client
+from tests.support.http import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, seen, unique, users_of
 from tests.functional.wards import (
     CONTENT,
     MASKED,
@@ -18,7 +16,10 @@ from tests.functional.wards import (
     assert_tells_nothing,
     make_ward,
 )
+from tests.support.accounts import unique, users_of
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, seen
 
 SECRET = b"a secret that must never lie on a disk, " * 2000
 

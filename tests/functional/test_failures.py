@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import SOURCES, Tool, Toolbox, declaration, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import SOURCES, Tool, Toolbox, declaration
 
 
 def test_a_storlet_that_raises_before_output_is_422_and_runs_once(tool: Tool, plain: str) -> None:

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import INVOCATION_ID, Tool, seen, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import INVOCATION_ID, Tool, seen
 
 
 def md5(data: bytes) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, Toolbox, declaration, retry_until, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.waiting import retry_until
 
 OPTIONS: dict[str, dict[str, object]] = {
     "storlet.conf:invocation": {"first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5},

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, retry_until, unique
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
+from tests.support.waiting import retry_until
 
 WANTED = {"X-Storlet-Generate-Log": "True"}
 

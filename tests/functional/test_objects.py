@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 SEGMENTS = (b"first segment, " * 5000, b"second segment, " * 3000, b"and the last")
 WHOLE = b"".join(SEGMENTS)

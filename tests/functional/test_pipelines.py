@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Toolbox, prepare_account, retry_until, unique
+from tests.support.accounts import prepare_account, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Toolbox
+from tests.support.waiting import retry_until
 
 CONTENT = b"name: ada, age: 42\n" * 1000
 MEGABYTES = 40

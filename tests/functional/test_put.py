@@ -6,8 +6,9 @@ import hashlib
 
 import pytest
 
-from tests.functional.client import Client, pieces_of
-from tests.functional.tools import INVOCATION_ID, Tool, seen, unique
+from tests.support.accounts import unique
+from tests.support.http import Client, pieces_of
+from tests.support.storlets import INVOCATION_ID, Tool, seen
 
 
 def md5(data: bytes) -> str:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -26,6 +24,8 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
 
 
 @pytest.fixture(scope="module")

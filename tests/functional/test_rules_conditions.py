@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
 from tests.functional.wards import CONTENT, PHYSICIAN, RESEARCHER, RULES, Ward, assert_closed, make_ward
+from tests.support.http import Answer, Client
 
 Request = Callable[[Ward], Answer]
 OBJECT = "patients/a.csv"

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import users_of
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -20,7 +18,9 @@ from tests.functional.wards import (
     assert_tells_nothing,
     make_ward,
 )
+from tests.support.accounts import users_of
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 
 POLICIES = ("", "ec21")
 

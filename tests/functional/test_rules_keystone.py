@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account
+from tests.support.accounts import prepare_account
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
+from tests.support.storlets import SOURCES, declaration
 
 CONTENT = b"name: SECRET\n" * 50
 MASKED = CONTENT.replace(b"SECRET", b"------")

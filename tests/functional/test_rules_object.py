@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import configparser
-import http.client
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Client, log_in
-from tests.functional.tools import declaration, prepare_account, unique
+from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client, log_in, raw_connection
 from tests.support.proxies import OtherProxy, other_memcached, other_proxy
+from tests.support.storlets import declaration
 
 RULES = "storlet_rules/rules.yaml"
 ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
@@ -310,12 +310,12 @@ def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(account: Cli
     )
     with other_proxy(cluster) as proxy:
         there = through(proxy, cluster, account)
-        upload = http.client.HTTPConnection(there.version_url.host, there.version_url.port)
-        headers = {"X-Auth-Token": there.token, **ACCEPT}
-        upload.request("PUT", there.target(RULES), denying("new") + many.encode(), headers)
-        time.sleep(0.3)
-        proxy.kill()
-        upload.close()
+        body = denying("new") + many.encode()
+        with raw_connection(there) as upload:
+            upload.send_head("PUT", RULES, {**ACCEPT, "Content-Length": str(len(body))})
+            upload.send(body)
+            time.sleep(0.3)
+            proxy.kill()
     assert message(account) == "old"
     assert account.put(RULES, denying("new")).status == 201
     assert message(account) == "new"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Mapping
 
 import pytest
 
-from tests.functional.client import Answer, Client, read_all
 from tests.functional.wards import CONTENT, ETAG, MASKED, RULES, Ward, assert_closed, make_ward, tells_length, told
+from tests.support.http import Answer, Client, fetch
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +32,8 @@ def unruled(users: dict[str, Client]) -> Ward:
 
 def raw(client: Client, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
     """A request for what stands after the account in the URL, as it is written."""
-    url = client.version_url
-    connection = http.client.HTTPConnection(url.host, url.port, timeout=60)
-    connection.request(method, url.path + path, body, {"X-Auth-Token": client.token, **(headers or {})})
-    response = connection.getresponse()
-    content, _, _, is_broken = read_all(response, keep=True)
-    connection.close()
-    return Answer(response.status, response.headers, content, is_broken)
+    headers = {"X-Auth-Token": client.token, **(headers or {})}
+    return fetch(client.storage_url + path, headers, method=method, body=body, timeout=60)
 
 
 def assert_untold(answer: Answer) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.functional.client import Answer, Client, log_in
 from tests.functional.s3 import S3, element
 from tests.functional.wards import CONTENT, ETAG, MASKED, assert_tells_nothing, furnish, told
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client, log_in
 from tests.support.proxies import other_proxy
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import CONTENT, ETAG, MASKED, RESEARCHER, Ward, assert_closed, make_ward, tells_length, told
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
 
 OBJECT = "patients/a.csv"
 

@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -23,6 +21,8 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.accounts import unique
+from tests.support.http import Client
 
 STATIC = {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Etag": ETAG}
 

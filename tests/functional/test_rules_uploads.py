@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import CONTENT, MASKED, RESEARCHER, RULES, Ward, assert_closed, make_ward, told
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
 
 KEY = "a key"

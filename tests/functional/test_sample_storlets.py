@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Dependency, Tool, declaration, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Client
+from tests.support.storlets import Dependency, Tool, declaration
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
 MANIFESTS = {path.parent.name: json.loads(path.read_text()) for path in sorted(ROOT.glob("*/manifest.json"))}

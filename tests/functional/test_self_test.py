@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from storlet_daemon import selftest
-from tests.functional.client import Client
-from tests.functional.tools import Tool, retry_until
+from tests.support.accounts import info_of
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool
+from tests.support.waiting import retry_until
 
 CLASSES = ("user", "admin")
 
@@ -29,12 +31,6 @@ def storlet(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
 
 def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(done.stdout)
-    return value
-
-
-def info_of(cluster: Cluster) -> dict[str, Any]:
-    reply = cluster.http("GET", cluster.auth_url.removesuffix("/auth/v1.0") + "/info", {})
-    value: dict[str, Any] = json.loads(reply.body)["storlet_handler"]
     return value
 
 
@@ -103,7 +99,9 @@ def test_a_check_leaves_running_sandboxes_alone(any_tool: Tool, plain: str, owne
 
 
 def test_info_says_that_the_classes_hold(cluster: Cluster) -> None:
-    assert retry_until(lambda: info_of(cluster)["self_test"] == {"user": "pass", "admin": "pass"})
+    assert retry_until(
+        lambda: info_of(cluster.description)["storlet_handler"]["self_test"] == {"user": "pass", "admin": "pass"}
+    )
 
 
 def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
@@ -119,13 +117,15 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
         assert (answer.status, answer.error) == (503, "sandbox.unavailable")
         assert b"sandboxes of class admin are closed on this node: self-test files-no-sockets has failed" in answer.body
         assert b"/host" not in answer.body
-        assert info_of(other_cluster)["self_test"] == {"user": "pass", "admin": "fail"}
+        assert info_of(other_cluster.description)["storlet_handler"]["self_test"] == {"user": "pass", "admin": "fail"}
         done = storlet(other_cluster, "sandboxes")
         assert done.returncode == 1
         assert "class admin: CLOSED on this node" in done.stdout
         assert "-> /host/service.sock answers" in done.stdout
 
-    assert retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass", 30)
+    assert retry_until(
+        lambda: info_of(other_cluster.description)["storlet_handler"]["self_test"]["admin"] == "pass", 30
+    )
     usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"]["accepted"]
     accepted = {"accept_failures": ", ".join([*usual, "files-no-sockets"])}
     with other_cluster.configured({"storlet.conf:class:admin": admin, "storlet.conf:sandbox": accepted}):

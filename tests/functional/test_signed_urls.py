@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 KEY = "a key of the account"
 

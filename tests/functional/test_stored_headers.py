@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 #: A PUT that an object server answered with a client's error, and what a proxy logs when it counts an error of a node.
 REFUSED_BY_NODE = re.compile(r'"PUT [^"]*" 4\d\d ')

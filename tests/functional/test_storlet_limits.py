@@ -5,16 +5,16 @@ What the operator sets, for the node or a trust class, is in test_limits.py.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client, Url, open_request
-from tests.functional.tools import Tool, Toolbox, declaration, retry_until, unique
+from tests.support.accounts import info_of, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.waiting import retry_until
 
 META = "X-Object-Meta-Storlet-"
 ASK = "X-Storlet-Limit-"
@@ -292,9 +292,7 @@ def test_what_never_ran_used_nothing(any_tool: Tool, small: str) -> None:
 
 
 def test_info_tells_the_maxima(description: dict[str, Any]) -> None:
-    connection, response = open_request(Url.of(description["auth_url"]), "GET", "/info", {}, None, 30)
-    with contextlib.closing(connection):
-        limits = json.loads(response.read())["storlet_handler"]["limits"]
+    limits = info_of(description)["storlet_handler"]["limits"]
     assert limits["storlet_memory_bytes"] == 512 * M
     assert set(limits) >= {
         "storlet_cpus", "storlet_processes", "open_files", "scratch_bytes", "output_bytes", "metadata_bytes", "log_bytes",

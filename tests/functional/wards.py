@@ -11,8 +11,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account, unique
+from tests.support.accounts import prepare_account, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
 
 SECRET = b"SECRET"
 CONTENT = b"name: SECRET, age: 42\n" * 200

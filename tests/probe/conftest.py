@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import admin, toolbox, users  # noqa: F401
-from tests.functional.tools import PLACEMENTS, Tool, Toolbox
-from tests.probe.host import Host, busy
-from tests.probe.tenant import SOURCE, Tenant, make_tenant  # noqa: F401
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host, busy
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox
+from tests.support.tenant import Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 #: What a server may have that was just started.
 BEGINNING = Counter({"pipe": 4})
@@ -29,7 +29,7 @@ def host(cluster: Cluster) -> Host:
 
 
 @pytest.fixture(scope="session")
-def new_tenant(admin: Client) -> Callable[[], Tenant]:  # noqa: F811
+def new_tenant(admin: Client) -> Callable[[], Tenant]:
     """Makes accounts: storlets on, the misbehaving storlet and an object uploaded."""
 
     return lambda account="": make_tenant(admin, account)
@@ -60,15 +60,10 @@ def tenant_of_neighbour(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:  # noqa: F811
+def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:
     """The Java multitool of the functional tests at a given place."""
     name = toolbox.upload(tenant.client, "java", "multitool")
     return lambda placement="object": Tool(tenant.client, name, placement)
-
-
-@pytest.fixture(params=PLACEMENTS)
-def placement(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ from tests.attack.syscalls import compare
 from tests.attack.table import TABLE
 from tests.support.cluster import Cluster
 
+#: Exhausts what the machine has, and counts what is left on it.
+pytestmark = pytest.mark.alone
+
 ROWS = [(attack, language) for attack in TABLE if not attack.alone for language in attack.languages]
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.keys import sandbox_key, tenant_key
-from tests.functional.tools import Dependency, declaration, unique
-from tests.probe.conftest import SOURCE, Tenant
-from tests.probe.host import Host, check_numbered, links_of, new_key, remove
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import Host, check_numbered, links_of, new_key, remove
+from tests.support.storlets import Dependency, declaration
+from tests.support.tenant import SOURCE, Tenant
+from tests.support.waiting import wait_for
 
 SERVERS = ("object-1", "object-2")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host
 from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.tenant import Tenant
 
 #: Attempts that the kernel itself must refuse, whatever arguments they have.
 REFUSED_CALLS = ("unshare", "mount", "ptrace", "bpf", "keyctl", "open_by_handle_at")

@@ -11,10 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, check_numbered, new_key
-from tests.support.cluster import wait_for
+from tests.support.host import Host, check_numbered, new_key
+from tests.support.http import Answer
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
+
+#: Kills the Docker engine, which all clusters of the machine share.
+pytestmark = pytest.mark.alone
 
 DAEMONS = ("sandboxd", "dockerd")
 

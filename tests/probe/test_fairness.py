@@ -21,11 +21,15 @@ from storlet_middleware.admission import shared_table
 from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
 from storlet_middleware.admission.shared_table import Usage
 from storlet_middleware.config import load
-from tests.functional.tools import retry_until, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.probe.wire import Wire
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.http import RawConnection
+from tests.support.tenant import Tenant
+from tests.support.waiting import retry_until
+
+#: Measures how long a neighbour waits.
+pytestmark = pytest.mark.alone
 
 PLACES = 8
 HEAVY = f"AUTH_{unique('heavy')}"
@@ -165,12 +169,12 @@ def test_clients_that_leave_give_up_their_places(
     cluster: Cluster, tenant: Tenant, placement: str, holder: Holder
 ) -> None:
     holder.fill()
-    wires = [Wire(tenant.client) for _ in range(5)]
-    for wire in wires:
-        wire.head("GET", tenant.path, tenant.tool(placement).headers(), {"do": "identity"})
+    connections = [RawConnection(tenant.client) for _ in range(5)]
+    for connection in connections:
+        connection.send_head("GET", tenant.path, tenant.tool(placement).headers(), {"do": "identity"})
     assert retry_until(lambda: usage(cluster, tenant) == (0, 5)), snapshot(cluster.run_dir)
-    for wire in wires:
-        wire.sock.close()
+    for connection in connections:
+        connection.close()
     assert retry_until(lambda: usage(cluster, tenant) == (0, 0), 8), snapshot(cluster.run_dir)
 
 

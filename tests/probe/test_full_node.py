@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tools import retry_until
-from tests.probe.host import Host, check_numbered, new_key
-from tests.probe.tenant import Tenant
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host, check_numbered, new_key
+from tests.support.tenant import Tenant
+from tests.support.waiting import retry_until, wait_for
 
 PLACES = 3
 #: A sandbox that was used this recently does not make way (``sandboxd.sandbox.RECENT_SECONDS``).

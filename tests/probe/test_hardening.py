@@ -33,11 +33,11 @@ from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Planner
 from storlet_middleware.sandboxd.sandbox import Node, Sandbox
 from storlet_middleware.sandboxd.threads import Threads
-from tests.functional.conftest import java_libraries
-from tests.functional.tools import JavaClasses, Tool, declaration
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.storlets import JavaClasses, Tool, declaration, java_libraries
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 STORLETS = Path(__file__).parent / "storlets"
 REFUSALS = {"Operation not permitted", "Function not implemented"}

@@ -16,10 +16,12 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.tools import Toolbox, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.storlets import Toolbox
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 OUTPUT_BYTES = 8 << 20

@@ -11,11 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.http import Answer
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
+
+#: Measures answers of 200 requests at once.
+pytestmark = pytest.mark.alone
 
 MANY = 200
 BUSY = {429: ("tenant.busy",), 503: ("node.busy", "sandbox.unavailable")}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tools import unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, Process, check_numbered, links_of, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, Process, check_numbered, links_of, new_key
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 SERVERS = ("object-1", "object-2")

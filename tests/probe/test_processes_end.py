@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import Tool, Toolbox, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, Process, Sandbox, check_numbered, is_alive, links_of, new_key, read_process
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import Host, Process, Sandbox, check_numbered, is_alive, links_of, new_key, read_process
+from tests.support.http import Answer
+from tests.support.storlets import Tool, Toolbox
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import PLACEMENTS, Tool, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import check_numbered, new_key
-from tests.probe.wire import wire
+from tests.support.accounts import unique
+from tests.support.host import check_numbered, new_key
+from tests.support.http import Answer, raw_connection
+from tests.support.storlets import PLACEMENTS, Tool
+from tests.support.tenant import Tenant
 
 SILENT_SECONDS = 60
 PAUSE_SECONDS = 25
@@ -93,12 +93,12 @@ def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
 def upload_slowly(tenant: Tenant) -> tuple[int, bytes]:
     """A body in 16 pieces, a second apart."""
     path = f"data/{unique('upload')}"
-    with wire(tenant.client) as client:
-        client.head("PUT", path, {**tenant.tool().headers(), "Content-Length": str(len(UPLOAD))})
+    with raw_connection(tenant.client) as client:
+        client.send_head("PUT", path, {**tenant.tool().headers(), "Content-Length": str(len(UPLOAD))})
         for start in range(0, len(UPLOAD), 256):
             client.send(UPLOAD[start : start + 256])
             time.sleep(1)
-        status, _ = client.answer()
+        status, _ = client.read_head()
     return status, tenant.client.get(path).body
 
 

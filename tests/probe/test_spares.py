@@ -19,13 +19,13 @@ import pytest
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.plan import SELF_TEST_ACCOUNT
-from tests.functional.client import Client
-from tests.functional.conftest import other_cluster  # noqa: F401
-from tests.functional.tools import unique, users_of
-from tests.probe.host import Host, Sandbox, new_key
-from tests.probe.tenant import Tenant, make_tenant
 from tests.probe.test_daemons_end import first_success
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.host import Host, Sandbox, new_key
+from tests.support.http import Client
+from tests.support.tenant import Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 PREWARMED = 2
 OPTIONS = {"storlet.conf:sandbox": {"prewarmed": PREWARMED, "idle_stop_seconds": 4}}
@@ -35,7 +35,7 @@ CODE = "/var/lib/storlets"
 
 
 @pytest.fixture(scope="module")
-def there(other_cluster: Cluster) -> Iterator[Host]:  # noqa: F811
+def there(other_cluster: Cluster) -> Iterator[Host]:
     with other_cluster.configured(OPTIONS):
         yield Host(other_cluster)
 

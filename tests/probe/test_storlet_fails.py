@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import LANGUAGES, SOURCES, Tool, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import SERVERS, Host, check_numbered, new_key
-from tests.probe.wire import wire
+from tests.support.accounts import unique
+from tests.support.host import SERVERS, Host, check_numbered, new_key
+from tests.support.http import Client, raw_connection
+from tests.support.storlets import LANGUAGES, SOURCES, Tool
+from tests.support.tenant import Tenant
 
 Java = Callable[[str], Tool]
 
@@ -97,11 +97,11 @@ def test_a_get_breaks_when_the_storlet_ends_badly_half_way(tenant: Tenant, place
 
 def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(tenant: Tenant, placement: str) -> None:
     tool = tenant.tool(placement)
-    with wire(tenant.client) as client:
-        client.head(
+    with raw_connection(tenant.client) as client:
+        client.send_head(
             "GET", tenant.path, tool.headers(), {"do": "end", "how": "exit", "lines": MANY_LINES}, version="1.0"
         )
-        status, headers = client.answer()
+        status, headers = client.read_head()
         body, how = client.read_to_end()
     assert status == 200
     assert "content-length" not in headers
@@ -110,9 +110,9 @@ def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(tenant:
 
 
 def test_a_whole_get_of_http_1_0_is_not_reset(tenant: Tenant, placement: str) -> None:
-    with wire(tenant.client) as client:
-        client.head("GET", tenant.path, tenant.tool(placement).headers(), version="1.0")
-        status, _ = client.answer()
+    with raw_connection(tenant.client) as client:
+        client.send_head("GET", tenant.path, tenant.tool(placement).headers(), version="1.0")
+        status, _ = client.read_head()
         assert (status, client.read_to_end()) == (200, (tenant.content, "closed"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, declaration, prepare_account, unique
-from tests.support.cluster import wait_for
+from tests.support.accounts import prepare_account, unique
+from tests.support.cluster import CHECKOUT
+from tests.support.http import Client
+from tests.support.storlets import Tool, declaration
+from tests.support.waiting import wait_for
 
-SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
+SOURCE = CHECKOUT / "tests/probe/storlets/gremlin.py"
 CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
 DATA = "data"
 
