@@ -1,7 +1,8 @@
 """Fixtures and session rules of all tests: clusters, users, the order of tests, skips, output.
 
-With pytest-xdist (``-n``) each worker brings up clusters of its own.  A test that must not run beside
-others has the marker ``alone``; ``make test`` runs those in a second session, in one process.
+With pytest-xdist (``-n``) each worker brings up clusters of its own.  A test that must not run
+beside others has the marker ``alone``; ``make test`` runs those in a second session, in one
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tests.support.cluster import LOG_LINES, Cluster, attach, bring_up
 from tests.support.http import Client
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
 
-#: Workers take modules in this order.  Long modules first and short ones last: workers then end together.
+#: Workers take modules in this order.  Long modules first and short ones last: workers then end
+#: together.
 ORDER: Final = ("tests/functional", "tests/probe", "tests/conformance", "tests/java", "tests/unit")
 
 _running: list[Cluster] = []
@@ -59,7 +61,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def other_cluster() -> Iterator[Cluster]:
-    """A second cluster with encryption; tests may change its options with :meth:`Cluster.configured`."""
+    """A second cluster with encryption; tests may change its options with
+    :meth:`Cluster.configured`."""
     with _brought_up("storlets-2-", STORLETS_ENCRYPTION="1") as found:
         yield found
 
@@ -126,7 +129,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """With ``STORLETS_FORBID_SKIPS`` a skipped test fails the session.
 
-    Under xdist only the controller has a reporter, and its statistics count the tests of all workers.
+    Under xdist only the controller has a reporter, and its statistics count the tests of all
+    workers.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and exitstatus == pytest.ExitCode.OK:

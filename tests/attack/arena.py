@@ -1,4 +1,5 @@
-"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and the accounts that use them."""
+"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and
+the accounts that use them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
 METADATA_BYTES: Final = 4096
-#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its sandbox.
+#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its
+#: sandbox.
 LIMITS: Final = {
     "storlet.conf:limits": {
         "memory_bytes": "384M", "storlet_memory_bytes": "160M", "pids": 128, "storlet_processes": 64, "scratch_bytes": SCRATCH_BYTES,
@@ -41,7 +43,8 @@ LIMITS: Final = {
 }  # fmt: skip
 
 
-#: Of the hostile storlets only: a machine that stands still for some seconds ends nobody else's run.
+#: Of the hostile storlets only: a machine that stands still for some seconds ends nobody else's
+#: run.
 DEADLINES: Final = {"Timeout_First_Byte": "3s", "Timeout_Idle": "2s", "Timeout_Total": "5s"}
 
 
@@ -102,9 +105,11 @@ class Arena:
 
     @contextlib.contextmanager
     def prepared(self, attack: Attack, language: str) -> Iterator[Attacker]:
-        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its account.
+        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its
+        account.
 
-        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of their own.
+        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of
+        their own.
         """
         tenant = self.tenant() if attack.fresh else self.attacker(language).tenant
         attacker = Attacker(self, tenant, language, attack.placement)

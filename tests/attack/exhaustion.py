@@ -1,4 +1,5 @@
-"""Too much of everything: processes, memory, files, time, output, metadata, log; and hostile input of honest parsers."""
+"""Too much of everything: processes, memory, files, time, output, metadata, log; and hostile input
+of honest parsers."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PROCESSES: Final = "422 storlet.limit.processes"
 FAILED: Final = "422 storlet.failed"
 FIRST_BYTE: Final = "422 storlet.timeout.first_byte"
 BROKEN: Final = "200 broken"
-#: The bytes themselves weigh on others as any client's do: a plain PUT and GET of 8 MiB, five times a second, doubles the
+#: The bytes themselves weigh on others as any client's do: a plain PUT and GET of 8 MiB, five times
+#: a second, doubles the
 #: neighbour's times on two cores.  What is asked here is what an endless output does beyond that.
 LITTLE: Final = {"X-Storlet-Limit-Output": "1M"}
 
@@ -66,7 +68,7 @@ def both(*steps: Callable[[Attacker], str]) -> Callable[[Attacker], str]:
     return lambda attacker: "; ".join(step(attacker) for step in steps)
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def fill_mounts(attacker: Attacker) -> str:
@@ -116,11 +118,12 @@ def pipes(attacker: Attacker) -> str:
     return f"{outcome(answer)} {answer.text[:60]}" if answer.status == 200 else outcome(answer)
 
 
-# --- input, output ----------------------------------------------------------------------------------------------------------
+# --- input, output --------------------------------------------------------------------------------
 
 
 def never_reads(attacker: Attacker) -> str:
-    """A PUT whose body nobody wants: stored is what the storlet wrote, and the client is not held for ever."""
+    """A PUT whose body nobody wants: stored is what the storlet wrote, and the client is not held
+    for ever."""
     path, body = f"data/{unique('unread')}", b"x" * (20 << 20)
     answer = attacker.tool.put(path, body, "ignore")
     must(answer.status == 201, answer)
@@ -176,7 +179,7 @@ def crowd(attacker: Attacker) -> str:
     return ", ".join(f"{seen_one} x{sum(outcome(a) == seen_one for a in answers)}" for seen_one in seen)
 
 
-# --- metadata and log ---------------------------------------------------------------------------------------------------------
+# --- metadata and log -----------------------------------------------------------------------------
 
 
 def said(attacker: Attacker, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -197,7 +200,8 @@ def large_metadata(attacker: Attacker) -> str:
     allowed = metadata(attacker, {"a": "x" * (METADATA_BYTES - 8)})
     refused = metadata(attacker, {"a": "x" * (METADATA_BYTES - 7)})
     must(outcome(refused) == "422 storlet.limit.metadata", refused)
-    # Swift's own limit for one value is far below: what fits into ours may still be refused, but never half taken.
+    # Swift's own limit for one value is far below: what fits into ours may still be refused, but
+    # never half taken.
     must(outcome(allowed) in ("200", "422 storlet.limit.metadata", FAILED), allowed)
     return f"4096 bytes: {outcome(allowed)}; 4097 bytes: {outcome(refused)}"
 
@@ -229,7 +233,8 @@ def unstorable_metadata(attacker: Attacker) -> str:
 
 
 def forged_metadata(attacker: Attacker) -> str:
-    """No key and no value becomes a header of another name, ends the head early or changes its framing."""
+    """No key and no value becomes a header of another name, ends the head early or changes its
+    framing."""
     seen = set()
     for given in FORGERIES:
         answer = metadata(attacker, given)
@@ -244,7 +249,8 @@ def forged_metadata(attacker: Attacker) -> str:
 
 
 def check_wide_key(attacker: Attacker) -> None:
-    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked at as bytes."""
+    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked
+    at as bytes."""
     query = "do=metadata" + ("" if attacker.language == "python" else "&key0=%E4%B8%AD&value0=b")
     headers = [b"X-Run-Storlet: " + attacker.tool.storlet.encode()]
     if attacker.language == "python":
@@ -263,7 +269,8 @@ def log_flood(attacker: Attacker) -> str:
 
 
 def log_escapes(attacker: Attacker) -> str:
-    """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every attack."""
+    """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every
+    attack."""
     answer = attacker.tool.get(attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10000")
     must((answer.status, answer.body) == (200, b"logged"), answer)
     size = log_size(attacker, answer)
@@ -280,7 +287,7 @@ def log_size(attacker: Attacker, answer: Answer) -> int:
     return len(log.body)
 
 
-# --- honest parsers ---------------------------------------------------------------------------------------------------------
+# --- honest parsers -------------------------------------------------------------------------------
 
 
 def parses(

@@ -1,8 +1,10 @@
-"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome kept.
+"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome
+kept.
 
-It runs in a process of its own, so that what the attacking client does in this one (reading a flood, for instance) is
-not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that process.  Requests are sent at fixed times,
-whether or not the last one has been answered by then: a load that waits for slow answers would hide them.
+It runs in a process of its own, so that what the attacking client does in this one (reading a
+flood, for instance) is not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that
+process.  Requests are sent at fixed times, whether or not the last one has been answered by then: a
+load that waits for slow answers would hide them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from tests.support.tenant import CONTENT, DATA
 from tests.support.waiting import wait_for
 
 KINDS: Final = ("storlet", "plain")
-#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's own work.
+#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's
+#: own work.
 RATE: Final = 25
 #: Threads of a kind: how many requests may be under way before the next is late.
 THREADS: Final = 2
@@ -46,7 +49,8 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Sample:
-    """One request: when it was due, how long after that its answer was whole, and what was wrong with it."""
+    """One request: when it was due, how long after that its answer was whole, and what was wrong
+    with it."""
 
     kind: str
     due: float
@@ -72,7 +76,8 @@ class Window:
 
 
 def p99(times: list[float]) -> float:
-    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup is no verdict."""
+    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup
+    is no verdict."""
     ordered = sorted(times)
     if not ordered:
         return math.nan
@@ -123,14 +128,15 @@ def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
     neighbour = Neighbour(file)
     neighbour.start(url, token)
     try:
-        # Its sandbox has a start, which no attack is to blame for; and a load that does not run would have no faults.
+        # Its sandbox has a start, which no attack is to blame for; and a load that does not run
+        # would have no faults.
         wait_for(neighbour.is_served, 60, "the neighbour's first runs")
         yield neighbour
     finally:
         neighbour.stop()
 
 
-# --- the process of its own ---------------------------------------------------------------------------------------------
+# --- the process of its own -----------------------------------------------------------------------
 
 
 class _Load:
@@ -184,11 +190,13 @@ class _Load:
             with self._lock:
                 self._target.write(json.dumps([kind, due, now - due, fault]) + "\n")
                 self._target.flush()
-            # After a delay of more than a second the schedule starts again: the delay has been counted.
+            # After a delay of more than a second the schedule starts again: the delay has been
+            # counted.
             due = max(due + period, now - 1)
 
     def _connect(self) -> http.client.HTTPConnection:
-        # Kept between requests, as clients of a steady load do: a sample is the request, not the connection.
+        # Kept between requests, as clients of a steady load do: a sample is the request, not the
+        # connection.
         url = self._client.version_url
         return http.client.HTTPConnection(url.host, url.port, timeout=60)
 
@@ -203,7 +211,8 @@ class _Load:
 
 def main() -> None:
     url, token, file = sys.argv[1:]
-    # It stands for a client on another machine: a sample must not include the wait of this process for a core.
+    # It stands for a client on another machine: a sample must not include the wait of this process
+    # for a core.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
     with Path(file).open("a", encoding="utf-8") as target:

@@ -1,4 +1,5 @@
-"""What the benchmark talks to: a cluster of its own, accounts in it, storlets and objects in them."""
+"""What the benchmark talks to: a cluster of its own, accounts in it, storlets and objects in
+them."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Code:
 
 
 def python_code(file: str, main: str, name: str = "") -> Code:
-    """One of ``tests/bench/storlets``; under another ``name`` it is a storlet that no node has seen."""
+    """One of ``tests/bench/storlets``; under another ``name`` it is a storlet that no node has
+    seen."""
     name = name or file
     return Code(name, "python", f"{name.removesuffix('.py')}.{main}", (STORLETS / file).read_bytes())
 
@@ -174,7 +176,8 @@ class Site:
 
     @property
     def main(self) -> Account:
-        """The account of most rows, with the identity storlets, an object of 1 KiB and one of 100 MiB; made at first use."""
+        """The account of most rows, with the identity storlets, an object of 1 KiB and one of 100
+        MiB; made at first use."""
         if self._main is None:
             account = self.account()
             account.get_ready(python_code("identity.py", "Identity"), java_identity(self.java_dir))
@@ -201,12 +204,14 @@ class Site:
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Begin a connection anew: servers were restarted, or have closed one that nobody used for long."""
+        """Begin a connection anew: servers were restarted, or have closed one that nobody used for
+        long."""
         if self._main is not None:
             self._main.reconnect()
 
 
 def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
-    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the cluster down."""
+    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the
+    cluster down."""
     command = ["sh", "-c", 'read -r _; mv "$1" "$1.old" 2>/dev/null; rm -rf "$1.old"', "sh", str(home)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)

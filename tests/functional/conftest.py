@@ -1,7 +1,6 @@
-"""Fixtures of the black-box tests: users, a container of its own for each test, one storlet in two languages.
+"""Fixtures of the black-box tests: users, a container per test, one storlet in two languages.
 
-The cluster itself (fixture ``cluster``) is shared by the whole session; tests never restart or configure it. What needs other
-options goes to ``other_cluster``.
+Tests never restart or configure ``cluster``; tests that need other options use ``other_cluster``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The account switch, /info, and accounts that must not meet."""
+"""The account switch, /info, and isolation between accounts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_who_does_not_own_the_account_cannot_switch_it_on(users: dict[str, Clien
 
 
 def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
-    """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and files."""
+    """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and
+    files."""
     stem = "AUTH_" + unique("alike_and_long")
     clients = [admin.on(f"{stem}_{letter}") for letter in "ab"]
     source = (SOURCES / "multitool.py").read_text()

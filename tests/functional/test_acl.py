@@ -1,4 +1,4 @@
-"""Storlet ACLs: a user reads a container only through a storlet, and by no other way."""
+"""Storlet ACLs: a user reads a container through a storlet and in no other way."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Admission as a client sees it: another's flood is not felt, waiting is told, and nothing is left counted.
+"""Admission as clients see it: isolation from a flood of another tenant, queue time, no slot leaks.
 
-What needs other options than the default ones, or breaks something, is in ``tests/probe/test_fairness.py``.
+Tests that need other options, or break something, are in ``tests/probe/test_fairness.py``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status == 429)
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
-    # Who had to wait for the flood would wait for all of it.
+    # A request behind the flood would wait for all of it.
     assert max(latencies) < 8 < time.monotonic() - began
     assert retry_until(lambda: nobody_is_counted(cluster))
 

@@ -1,4 +1,5 @@
-"""The one-box image of ``Dockerfile``: built, run beside the session's cluster, shown the demo, stopped without a trace."""
+"""The one-box image of ``Dockerfile``: build it, run the demo in it, stop it, and leave nothing
+behind."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_the_box_shows_the_demo_and_leaves_nothing(docker: Docker, image: str, h
 
 
 def _wait_until_up(docker: Docker, name: str) -> None:
-    """Wait for the cluster in the box; a failure shows what the box has said."""
+    """Wait for the cluster in the box; a failure shows the output of the box."""
     try:
         wait_for(lambda: "up after" in docker("logs", name) or not _is_running(docker, name), UP_SECONDS, "the box")
     except AssertionError as error:

@@ -1,4 +1,5 @@
-"""Trust classes, images and pre-warmed sandboxes on a real cluster: what a storlet finds around itself."""
+"""Trust classes, images and pre-warmed sandboxes on a real cluster: what a storlet finds around
+itself."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ SPARES = {"storlet.conf:sandbox": {"prewarmed": 1}}
 
 @dataclass(frozen=True)
 class Classes:
-    """A cluster with an admin storlet, that has a mount, one that it may write to, and the host's network."""
+    """A cluster with an admin storlet, that has a mount, one that it may write to, and the host's
+    network."""
 
     cluster: Cluster
     models: Path
@@ -65,7 +67,8 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     made.docker("build", "-q", "-t", image, str(folder / "image"))
     accepted = configuration.load(str(other_cluster.storlet_conf)).sandbox.accept_failures
     options: dict[str, dict[str, object]] = {
-        # The host's network has the host's abstract sockets; the self-test finds them, and so the operator must say it.
+        # The host's network has its abstract sockets: the self-test finds them, so the operator
+        # must accept it.
         "storlet.conf:sandbox": {"accept_failures": ", ".join([*accepted, "network-abstract-sockets"])},
         "storlet.conf:class:admin": {
             "storlets": f"AUTH_test/{ADMIN}", "network": "host", "mounts": f"{models}:/models:ro, {out}:/out:rw",
@@ -163,7 +166,7 @@ def test_a_mount_whose_directory_is_missing_is_named(classes: Classes, other_own
         classes.cluster.run("up")
 
 
-# --- pre-warmed sandboxes -------------------------------------------------------------------------------------------------
+# --- pre-warmed sandboxes -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The copies of storlet code on a node: what is too much goes, and comes back when it is asked for."""
+"""The code cache of a node: eviction over its limit, and fetching evicted code again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def account(other_cluster: Cluster) -> Iterator[Client]:
-    """An account on a cluster whose code cache holds two storlets, and which unloads them when they rest for a second."""
+    """An account on a cluster whose code cache holds two storlets, and which unloads them when they
+    rest for a second."""
     with other_cluster.configured(OPTIONS):
         client = users_of(other_cluster.description)["admin:admin"].on(f"AUTH_{unique('cache')}")
         prepare_account(client)

@@ -1,4 +1,4 @@
-"""COPY and X-Copy-From with a storlet: read half where the data is, write half as an ordinary PUT."""
+"""COPY and X-Copy-From with a storlet: the read runs at the data, the write is an ordinary PUT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encrypted at rest: the storlet sees the plain content, and the disks never do. On a cluster with Swift's keymaster."""
+"""Encryption at rest (Swift's keymaster): storlets read plain content, the disks never hold it."""
 
 from __future__ import annotations
 

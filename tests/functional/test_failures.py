@@ -1,4 +1,5 @@
-"""When the storlet fails: the code says who is to blame, nothing short looks whole, nothing runs twice."""
+"""Failing storlets: the error code names the cause, no short result looks complete, nothing runs
+twice."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_too_much_metadata_is_a_limit(anywhere: Tool, plain: str) -> None:
     assert (answer.status, answer.error) == (422, "storlet.limit.metadata")
 
 
-# --- code that does not load ----------------------------------------------------------------------------------------
+# --- code that does not load ----------------------------------------------------------------------
 
 UNLOADABLE = {
     "syntax": (b"class Nosuch(:\n", "Nosuch"),

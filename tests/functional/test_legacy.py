@@ -1,4 +1,4 @@
-"""Storlets in the manner of OpenStack Storlets run as they are: their sources know nothing of this product."""
+"""Storlets written for OpenStack Storlets run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``legacy_status``: the status codes of OpenStack Storlets, for clients that depend on them; the error codes stay ours."""
+"""``legacy_status``: status codes of OpenStack Storlets for clients that depend on them, our error
+codes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Deadlines and limits of the node and of a trust class, short ones for the test: the code names what was exceeded, and the
-next run is well again.  What storlets declare and requests ask for is in test_storlet_limits.py.
-"""
+"""Short deadlines and limits of the node and of a trust class: the error code names the one
+exceeded, and the next run works.  Limits of storlets and requests are in test_storlet_limits.py."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ def small(other_cluster: Cluster, other_owner: Client) -> Iterator[str]:
 
 
 def warm_up(tool: Tool, small: str) -> None:
-    """The total counts the start of a sandbox and of a worker as well, also of one in the place of another that was killed."""
+    """The total counts the start of a sandbox and of a worker as well, also of one in the place of
+    another that was killed."""
     assert retry_until(lambda: tool.get(small).body == CONTENT, 60)
 
 

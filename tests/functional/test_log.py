@@ -1,4 +1,5 @@
-"""X-Storlet-Generate-Log: the invocation's log becomes an object of the tenant, whole, also when the storlet fails."""
+"""X-Storlet-Generate-Log: the complete log of an invocation becomes an object, even if the storlet
+fails."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def test_no_log_without_the_header(any_tool: Tool, owner: Client, plain: str) ->
 
 
 def test_the_log_is_whole_when_the_answer_has_ended(tool: Tool, owner: Client, plain: str) -> None:
-    """Upstream uploads the log before the storlet is done; what is said at the end must be in it too."""
+    """OpenStack Storlets uploads the log before the storlet ends; here the last lines must be in it
+    too."""
     answer = tool.get(plain, "identity", WANTED, log="first", late="said after the output")
     text = log_of(owner, tool, answer)
     assert "first" in text

@@ -1,4 +1,5 @@
-"""Rules that run several storlets: each reads what the one before it wrote, and the result is whole only when all ended well."""
+"""Rules that run several storlets: each reads the output of the one before, and the result needs
+all to succeed."""
 
 from __future__ import annotations
 
@@ -215,7 +216,8 @@ def test_a_client_that_leaves_ends_all_steps(pipes: Pipes, description: dict[str
     response.read(1 << 20)
     response.close()
     connection.close()
-    # A pipeline of the same workers that is quick shows that nothing of the endless one is left running in them.
+    # A pipeline of the same workers that is quick shows that nothing of the endless one is left
+    # running in them.
     pipes.rule(pipes.step("upper"), pipes.step(java=True))
     began = time.monotonic()
     assert retry_until(lambda: pipes.owner.get("c/o").body == CONTENT.upper())

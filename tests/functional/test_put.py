@@ -1,4 +1,4 @@
-"""PUT with a storlet: what is stored is the result, and only a whole one."""
+"""PUT with a storlet: Swift stores the result, and only a complete one."""
 
 from __future__ import annotations
 

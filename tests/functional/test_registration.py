@@ -1,4 +1,4 @@
-"""Uploads of storlets and dependencies: checked wherever they come from, all faults in one 400."""
+"""Uploads of storlets and dependencies: checked on every path of upload, all faults in one 400."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def python(stem: str, **more: str) -> dict[str, str]:
     return declaration("python", f"{stem}.Multitool", **more)
 
 
-# --- each fault -----------------------------------------------------------------------------------------------------
+# --- each fault -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["Language", "Interface-Version", "Object-Metadata", "Main"])
@@ -147,7 +147,7 @@ def test_faults_are_json_when_the_client_accepts_it(owner: Client) -> None:
     assert "registration.invalid" in json.dumps(json.loads(answer.body))
 
 
-# --- every way in ---------------------------------------------------------------------------------------------------
+# --- every way in ---------------------------------------------------------------------------------
 
 
 def test_a_post_may_not_make_a_storlet_invalid(any_tool: Tool, owner: Client, plain: str) -> None:

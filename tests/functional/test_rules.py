@@ -1,4 +1,4 @@
-"""Rules in force: what they run and refuse, and that nothing gets around those that are mandatory."""
+"""Rules in force: what they run and refuse, and that no request bypasses a mandatory rule."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plain(users: dict[str, Client]) -> Ward:
     return make_ward(users)
 
 
-# --- what a rule does -----------------------------------------------------------------------------------------------
+# --- what a rule does -----------------------------------------------------------------------------
 
 
 def test_a_mandatory_rule_runs_its_storlet_unasked(ward: Ward) -> None:
@@ -62,7 +62,7 @@ def test_what_no_rule_is_about_is_as_ever(ward: Ward) -> None:
     assert (answer.status, answer.body) == (206, CONTENT[:10])
 
 
-# --- what a mandatory rule closes -----------------------------------------------------------------------------------
+# --- what a mandatory rule closes -----------------------------------------------------------------
 
 CLOSED: dict[str, Callable[[Client], Answer]] = {
     "range": lambda c: c.get("patients/a.csv", {"Range": "bytes=0-9"}),
@@ -148,7 +148,7 @@ def test_head_says_that_there_is_an_object(ward: Ward) -> None:
     assert "SECRET" not in told(answer)
     for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Study", "Accept-Ranges"):
         assert answer.headers[header] is None, (header, answer)
-    # Swift's own logging says of an answer without a body that it has 0 bytes.
+    # Swift logs 0 bytes for an answer without a body.
     assert answer.headers["Content-Length"] in (None, "0")
     assert ward.researcher.head("patients/none").status == 404
 
@@ -286,7 +286,8 @@ def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None
 
 
 def test_static_pages_are_covered(ward: Ward) -> None:
-    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or nothing is."""
+    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or
+    nothing is."""
     acl = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
     assert ward.admin.put("patients-web", b"", acl).status == 201
     assert ward.admin.put("patients-web/index.html", CONTENT, {"Content-Type": "text/html"}).status == 201
@@ -332,7 +333,7 @@ def test_a_storlet_that_is_gone_closes_the_object(users: dict[str, Client]) -> N
     assert "SECRET" not in told(answer)
 
 
-# --- explicit storlets and pipelines --------------------------------------------------------------------------------
+# --- explicit storlets and pipelines --------------------------------------------------------------
 
 
 @pytest.fixture
@@ -491,7 +492,8 @@ def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Cl
 def test_what_has_its_bytes_elsewhere_is_not_stored_where_a_rule_runs_a_storlet(
     ruled: Callable[[str], Ward],
 ) -> None:
-    """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that would look stored."""
+    """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that
+    would look stored."""
     ward = ruled("  - {name: pack, when: {method: PUT, container: open}, run: pack.py}\n")
     name = unique("open/large")
     manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()

@@ -1,6 +1,7 @@
-"""Each condition of a rule on a cluster: one request of which it holds, and one that differs in what it looks at.
+"""Each condition of a rule on a cluster: one request that matches, and one that differs in that
+fact only.
 
-All rules are in force at once, as that is quicker; each asks for a header of its own beside its condition.
+All rules are in force at once, which is faster; each also matches on a header of its own.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def post(path: str) -> Request:
 
 
 def window(seconds: int) -> str:
-    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests are collected."""
+    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests
+    are collected."""
     begin, end = time.gmtime(time.time() - seconds), time.gmtime(time.time() + 3 * 3600)
     return f'time: {{from: "{begin.tm_hour:02}:{begin.tm_min:02}", to: "{end.tm_hour:02}:{end.tm_min:02}"}}'
 

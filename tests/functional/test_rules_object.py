@@ -1,4 +1,5 @@
-"""The rules object of an account: uploads, versions, who may, and when a change takes effect, also on other proxies."""
+"""The rules object of an account: uploads, versions, permissions, and when a change takes effect on
+each proxy."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def account(admin: Client) -> Client:
 
 
 def message(client: Client) -> str | None:
-    """What the rule says, or ``None`` when there is none."""
+    """The message of the rule in force; ``None`` without one."""
     answer = client.get("c/o")
     if answer.status == 200:
         assert answer.body == b"data"
@@ -146,12 +147,12 @@ def test_the_etag_and_conditions_of_an_upload_count(account: Client) -> None:
     assert len(versions(account)) == 1
 
 
-# --- who may
+# --- permissions
 
 
 @pytest.fixture
 def guest(account: Client, users: dict[str, Client]) -> Client:
-    """Somebody of another account, here."""
+    """A user of another account, on this account."""
     return users["test2:tester2"].on(account.account)
 
 
@@ -163,7 +164,7 @@ def test_the_containers_write_acl_decides_who_changes_rules(account: Client, gue
     assert account.post("storlet_rules", {"X-Container-Write": "test2:tester2"}).status == 204
     assert guest.put(RULES, denying("mine")).status == 201
     assert message(account) == "mine"
-    # Who may not read a version does not restore it.
+    # Restoring a version needs permission to read it.
     assert guest.request("COPY", f"storlet_rules/{version}", {"Destination": RULES}).status == 403
     assert guest.delete(f"storlet_rules/{version}").status == 204
     assert guest.delete(RULES).status == 204
@@ -346,7 +347,7 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
     # rules.yaml has the same.
     assert message(fresh) == "no"
     assert outside.delete(RULES).status == 204
-    # A proxy that has read them once needs them no more; one that has not cannot tell.
+    # A proxy that has cached the rules does not read them again; another cannot know them.
     assert message(account) == "no" or not is_mandatory
     with other_proxy(cluster) as third:
         answer = through(third, cluster, account).get("c/o")

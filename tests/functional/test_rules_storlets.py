@@ -1,4 +1,4 @@
-"""What a rule says of its storlets: parameters, place, limits; and what of the object leaves with the result."""
+"""Storlets of a rule: parameters, placement, limits, and which metadata leaves with the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ward(users: dict[str, Client]) -> Ward:
 
 @pytest.fixture
 def ruled(ward: Ward) -> Iterator[Callable[..., Ward]]:
-    """Puts one rule about GET in force: what it does, and what else it says."""
+    """Put one rule about GET in force, with its action and further fields."""
 
     def rule(run: str, more: str = "", method: str = "GET", mandatory: bool = True) -> Ward:
         kind = "  mandatory: true\n" if mandatory else ""
@@ -40,7 +40,7 @@ def shown(answer: Answer) -> dict[str, Any]:
     return found
 
 
-# --- parameters -------------------------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 NAME = "grüße, 1:2; a=b & {c} %41 +\"quoted\" 'x' €.csv"
 LITERALS = [
@@ -119,7 +119,7 @@ def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward])
         assert answer.status != 200 or answer.body == MASKED
 
 
-# --- where, and how much ----------------------------------------------------------------------------------------------
+# --- where, and how much --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["object", "proxy"])
@@ -160,7 +160,7 @@ def test_limits_of_the_client_do_not_touch_the_rules(ruled: Callable[..., Ward])
     assert answer.status in (200, 400), answer
 
 
-# --- what leaves ------------------------------------------------------------------------------------------------------
+# --- what leaves ----------------------------------------------------------------------------------
 
 PASS = "  pass: {metadata: [study, x-*], headers: [content-type, last-modified, x-timestamp]}\n"
 
@@ -226,7 +226,7 @@ def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), answer
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------------------
 
 
 def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Ward]) -> None:

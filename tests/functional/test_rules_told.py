@@ -1,4 +1,5 @@
-"""What answers tell of a covered object without reading it: of links, manifests, containers, and requests that Swift refuses."""
+"""Answers that could reveal a covered object without reading it: links, manifests, containers,
+refused requests."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_a_container_of_covered_objects_does_not_tell_their_sum(ward: Ward, user
 
 
 def test_a_head_of_a_link_itself_tells_that_it_is_there(ward: Ward) -> None:
-    """S3's DELETE asks so before it deletes."""
+    """S3's DELETE sends this HEAD before it deletes."""
     answer = ward.researcher.head("patients/a.csv", query="symlink=get")
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
     for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Patient", "X-Symlink-Target"):
@@ -147,7 +148,8 @@ def test_what_swift_has_no_object_for_is_answered_by_swift(users: dict[str, Clie
 
 
 def test_what_is_read_is_what_the_rules_were_asked_about(users: dict[str, Client]) -> None:
-    """An object changes all the time between one that is covered and one that is not; no reader gets the one as the other."""
+    """An object changes all the time between one that is covered and one that is not; no reader
+    gets the one as the other."""
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}, "

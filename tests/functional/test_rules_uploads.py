@@ -1,4 +1,4 @@
-"""Uploads that come otherwise than by PUT: forms, archives, another cluster's container sync.  Rules about PUT meet them all."""
+"""Uploads by form, archive and container sync: rules about PUT apply to all of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def rules(action: str, more: str = "", conditions: str = ANY_UPLOAD) -> str:
     return f"version: 1\nrules:\n- name: scrub\n  when: {{{conditions}{more}}}\n  mandatory: true\n  {action}\n"
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
+# --- forms ----------------------------------------------------------------------------------------
 
 
 def send_form(ward: Ward, name: str, content: bytes, key: str = KEY, container: str = "patients") -> Answer:
@@ -112,7 +112,7 @@ def test_a_form_that_is_not_signed_learns_nothing_of_the_rules(ward: Ward) -> No
 
 
 def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
-    """What Swift itself looks up of the container (its key) is asked of no rule."""
+    """Swift's own look-up of the container's key is subject to no rule."""
     ward.rule(rules("deny: nobody reads here", conditions="method: GET, container: box"))
     assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (201, 202)
     name = unique("form")
@@ -121,7 +121,7 @@ def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
     assert_closed(ward.admin.get(f"box/{name}"), "scrub")
 
 
-# --- archives ---------------------------------------------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------------------
 
 
 def archive(*names: str) -> bytes:
@@ -174,7 +174,7 @@ def test_bulk_delete_is_refused_one_by_one(ward: Ward) -> None:
     assert ward.admin.head("patients/a.csv").status == 200
 
 
-# --- container sync ---------------------------------------------------------------------------------------------------
+# --- container sync -------------------------------------------------------------------------------
 
 
 def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KEY) -> Answer:

@@ -1,4 +1,5 @@
-"""Every folder of ``storlets/``: uploaded as its manifest says, run in every way, compared with its expected output."""
+"""Each folder of ``storlets/``: upload by its manifest, run in every way, compare with its expected
+output."""
 
 from __future__ import annotations
 

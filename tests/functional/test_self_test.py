@@ -1,4 +1,5 @@
-"""``storlet sandboxes`` and the self-test on a real node: both classes hold, a class that does not is closed."""
+"""``storlet sandboxes`` and the self-test on a real node: both classes pass, a class that fails is
+closed."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def services() -> Iterator[Path]:
-    """A folder of the host with a socket that everybody may connect to."""
+    """A folder of the host with a socket that every user may connect to."""
     with tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name, socket.socket(socket.AF_UNIX) as listener:
         folder = Path(name)
         folder.chmod(0o755)

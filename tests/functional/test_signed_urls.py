@@ -1,4 +1,5 @@
-"""TempURL: a signature covers one object and one method; it does not cover running code of the account."""
+"""TempURL: a signature covers one object and one method, and gives no permission to run
+storlets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Limits that a storlet declares and that a request lowers, on a cluster with the default options; and what a run has used.
+"""Limits that a storlet declares or a request lowers, with default options; and the usage of a run.
 
-What the operator sets, for the node or a trust class, is in test_limits.py.
+Limits of the operator, for the node or a trust class, are in test_limits.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A new upload, of a storlet or of a dependency, takes effect at once; what runs finishes on what it started with."""
+"""A new upload of a storlet or dependency takes effect at once; runs in progress finish with the
+old one."""
 
 from __future__ import annotations
 

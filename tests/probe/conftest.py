@@ -1,7 +1,8 @@
-"""Fixtures of the probes: accounts of their own, the misbehaving storlet, and a look at what was left behind.
+"""Fixtures of the probes: accounts, the misbehaving storlet, and a check for leaks after each
+module.
 
-Sandboxes are broken here, and sandboxd lets one that ends again and again wait. So what breaks one works in an account that
-no other test uses.
+Probes break sandboxes, and sandboxd delays the restart of a sandbox that ends again and again.
+So a test that breaks a sandbox uses an account of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def background() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left(host: Host) -> Iterator[None]:
-    """After each module: no run, temporary file, socket, mount, container or descriptor more than before."""
+    """After each module: no run, temporary file, socket, mount, container or descriptor more than
+    before."""
     mounts, descriptors, half_code = host.mounts(), host.all_descriptors(), host.temporary_code()
     pids = {name: host.cluster.process(name).pid for name in descriptors}
     yield
@@ -83,7 +85,8 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     await_none(lambda: busy(host), "at work in the sandboxes")
     await_none(host.dead_containers, "ended containers")
     await_none(host.run_sockets, "sockets")
-    # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a minute.
+    # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a
+    # minute.
     await_none(host.stray_groups, "control groups without a container", 90)
     await_none(lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code")
     await_none(lambda: sorted({*host.mounts()} - {*mounts}), "mounts")

@@ -1,6 +1,7 @@
-"""The table of ``tests/attack``, row by row: each attack ends as it must, a neighbour sees no error, nothing is left behind.
+"""Each attack of ``tests/attack``: it ends as the table says, a neighbour sees no error, nothing
+leaks.
 
-How slow the neighbour becomes is ``make attack``'s business: a ratio of times is no unit test.
+``make attack`` measures how much slower the neighbour becomes: a ratio of times is no unit test.
 """
 
 from __future__ import annotations

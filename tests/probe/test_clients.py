@@ -1,4 +1,5 @@
-"""Clients that leave, stop half-way or lie: the storlet ends at once, nothing is stored, everything is given back."""
+"""Clients that disconnect, stop half-way or lie about lengths: the run ends, nothing is stored,
+nothing leaks."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
-#: Half a second where nothing else runs; without anybody who looks, a run lasts until its deadline, which is 120 seconds.
+#: Half a second on an idle machine; a run whose client is not watched lasts until its deadline, 120
+#: s.
 SECONDS_TO_DIE = 8.0
 
 
 def await_end(worker: Process, since: float) -> None:
-    """The worker is dead, or, where its storlet saw the end of its input and returned before that, has let go of the run."""
+    """The worker is dead, or, where its storlet saw the end of its input and returned before that,
+    has let go of the run."""
 
     def is_over() -> bool:
         return not is_alive(worker) or not any(link.startswith("pipe:") for link in links_of(worker.pid))
@@ -102,7 +105,7 @@ def test_a_client_leaves_a_copy(host: Host, tenant: Tenant, placement: str) -> N
     assert tenant.client.get(path).body == OLD
 
 
-# --- half bodies ----------------------------------------------------------------------------------------------------
+# --- half bodies ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("claimed", [1000, 1 << 40])
@@ -141,7 +144,7 @@ def test_a_wrong_etag_stores_nothing(tenant: Tenant, do: str) -> None:
     assert tenant.client.get(path).body == OLD
 
 
-# --- storlets that do not care for their input -----------------------------------------------------------------------
+# --- storlets that do not care for their input ----------------------------------------------------
 
 
 def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:

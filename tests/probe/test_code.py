@@ -1,4 +1,5 @@
-"""The copies of storlets on a node: nothing half-written is ever run, a full disk is told, an upload takes effect at once."""
+"""The code cache of a node: partial code never runs, a full disk is reported, an upload takes
+effect at once."""
 
 from __future__ import annotations
 

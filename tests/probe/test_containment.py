@@ -1,4 +1,5 @@
-"""What a sandbox lets its storlet see and do: nothing of the network, the host, the object's file, or other tenants."""
+"""What a sandbox lets a storlet see and do: nothing of the network, the host, the object file or
+other tenants."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A small node and hostile neighbours: whose turn it is, who is refused and how, and what is given back when things break.
+"""Admission on a small node with hostile neighbours: order, refusals, and slots released after a
+crash.
 
-The tests hold places of the node themselves, through the same table as Swift's servers.
+The tests take slots of the node themselves, through the table that Swift's servers share.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def is_idle(cluster: Cluster) -> bool:
 
 
 class Holder:
-    """Takes places of a node for accounts that nobody has."""
+    """Takes slots of a node for accounts that do not exist."""
 
     def __init__(self, conf: Path) -> None:
         self._admission = Admission(load(str(conf)), Mock())
@@ -197,11 +198,11 @@ def test_what_a_killed_server_held_comes_back(
     assert retry_until(lambda: is_idle(cluster))
 
 
-# --- overflow ----------------------------------------------------------------------------------------------------
+# --- overflow -------------------------------------------------------------------------------------
 
 
 class OtherTable:
-    """A configuration whose table of places is another one: a node of its own, as far as admission goes."""
+    """A configuration with a table of slots of its own: for admission, a node of its own."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="storlets-node-", dir="/var/tmp"))
@@ -221,7 +222,7 @@ class OtherTable:
 
 @pytest.fixture(params=["proxy", "replica"])
 def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[str, Holder]]:
-    """Object nodes without a place (for ``replica``: one of the two), which need not let anybody wait."""
+    """Object nodes without a free slot (for ``replica``: one of the two) and without a queue."""
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
     elsewhere: dict[str, dict[str, object]] = {
@@ -264,7 +265,8 @@ def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
     missing = fresh.tool().get("data/none")
     assert (missing.status, missing.error) == (404, "input.not_found")
 
-    # Now nobody has a place: it waits where it may, and runs there as soon as there is one.
+    # Now no node has a slot: the request waits where a queue is, and runs there when a slot is
+    # free.
     here = Holder(cluster.storlet_conf)
     assert here.fill() == PLACES
     going = background.submit(fresh.tool().get, fresh.path, key=keys[0])

@@ -1,4 +1,5 @@
-"""The hardening table in real sandboxes: what the host's kernel says, what is refused, what still works, and what is not let in.
+"""The hardening table in real sandboxes: kernel settings, denied calls, permitted calls, refused
+sandboxes.
 
 See ``docs/decisions/0010-what-a-sandbox-may-ask-the-kernel.rst``.
 """
@@ -58,7 +59,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-# --- as the host sees it ------------------------------------------------------------------------------------------------
+# --- as the host sees it --------------------------------------------------------------------------
 
 
 def test_no_process_of_a_sandbox_has_a_privilege(host: Host, tenant: Tenant, java: Callable[[str], Tool]) -> None:
@@ -126,7 +127,7 @@ def test_the_kernel_holds_the_limits_that_the_configuration_names(
     assert first_of(groups["pids"], "pids.max") == str(limits.pids)
 
 
-# --- system calls -------------------------------------------------------------------------------------------------------
+# --- system calls ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +190,7 @@ def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
     assert answer.body.decode() == ""
 
 
-# --- a sandbox that came up weaker --------------------------------------------------------------------------------------
+# --- a sandbox that came up weaker ----------------------------------------------------------------
 
 
 class Sloppy(Engine):
@@ -279,9 +280,10 @@ def test_a_weaker_sandbox_is_refused_and_named(
     assert f'fault="{row}: ' in caplog.text
 
 
-# --- a trust class with more ---------------------------------------------------------------------------------------------
+# --- a trust class with more ----------------------------------------------------------------------
 
-#: In the container, under its filter: which families of sockets can be made, which interfaces there are, what can be written.
+#: In the container, under its filter: which families of sockets can be made, which interfaces there
+#: are, what can be written.
 LOOK = """
 import json, os, socket
 def can(do, *words):
@@ -333,7 +335,7 @@ def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_mor
     assert (found["read"], found["write"], found["out"]) == ("yes", "Read-only file system", "yes")
 
 
-# --- control groups -----------------------------------------------------------------------------------------------------
+# --- control groups -------------------------------------------------------------------------------
 
 
 def test_all_sandboxes_together_get_no_more_than_the_node_gives(

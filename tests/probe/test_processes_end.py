@@ -1,4 +1,5 @@
-"""Worker, process 1 and container of a sandbox are killed: who is concerned is told, the next request works."""
+"""Worker, process 1 and container of a sandbox are killed: the affected request fails, the next one
+works."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.support.waiting import wait_for
 OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"
 VICTIMS = ("worker", "process 1", "container")
-#: Whom the answer blames: the tenant's code when its worker dies, the node when its sandbox does.
+#: Blame: the tenant's code if its worker dies, the node if the sandbox does.
 ENDS = {
     "worker": (422, "storlet.failed"),
     "process 1": (503, "sandbox.unavailable"),

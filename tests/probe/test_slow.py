@@ -1,6 +1,7 @@
-"""Slow storlets and slow clients under Swift's own timeouts (10 s between servers): patience where it is due, one run each.
+"""Slow storlets and slow clients under Swift's own timeouts (10 s between servers): each runs once
+and succeeds.
 
-Everything here waits, so all of it waits at the same time: one fixture starts the requests, each test looks at one.
+All requests wait at the same time: one fixture starts them, and each test checks one.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
 
 
 def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
-    """A reader of 1 KiB a second for some seconds, then of all the rest: size and MD5 of what it got."""
+    """A reader of 1 KiB a second for some seconds, then of all the rest: size and MD5 of what it
+    got."""
     tool, size = tenant.tool(placement), 20_000_000
     connection, response = tenant.client.open(
         "GET", tenant.path, tool.headers(), query={"do": "flood", "bytes": str(size)}

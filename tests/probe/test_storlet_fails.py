@@ -1,4 +1,5 @@
-"""A storlet that fails: the right code, exactly one run, and never a result that is short and looks complete."""
+"""A failing storlet: the right error code, exactly one run, and no short result that looks
+complete."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"  # more than every buffer on the way to the client
 
 
-# --- before any output ----------------------------------------------------------------------------------------------
+# --- before any output ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -43,7 +44,8 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
         run = answer.headers["X-Storlet-Invocation"]
         assert len(re.findall(rf"invocation done id={run} ", log())) == 1
         assert "code=storlet.failed" in log()
-        # (Swift's own access log shows the query string; what the storlet said is in no log of the operator's.)
+        # (Swift's access log has the query string; the storlet's output is in no log of the
+        # operator.)
         assert not re.search(BLAME + "|Traceback|fails on purpose", log()), log()
     assert "traceword" in answer.text
     kept = tenant.client.get(f"storletlog/{tool.storlet}/{run}.log")
@@ -83,7 +85,7 @@ def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(host: Host, t
         assert not re.search(BLAME, log()), log()
 
 
-# --- after half the output ------------------------------------------------------------------------------------------
+# --- after half the output ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)

@@ -1,4 +1,5 @@
-"""Short output for unattended runs: one line per module, and each failure in one line at once and in short at the end.
+"""Short output for unattended runs: one line per module, and each failure in one line at once and
+in short at the end.
 
 A reader of CI often sees only a part of the output, so server logs are cut to a few lines.
 Works in one process and under pytest-xdist, where several workers each run a module at a time.
@@ -28,7 +29,8 @@ class _Module:
 
 
 class Brief:
-    """Reporter plugin; ``tests/conftest.py`` registers it in the reporting process when ``CI`` is set."""
+    """Reporter plugin; ``tests/conftest.py`` registers it in the reporting process when ``CI`` is
+    set."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

@@ -1,7 +1,9 @@
-"""A cluster of the tests' own: real Swift, real Docker, free ports, a short home; and typed access to ``cluster.json``.
+"""A cluster of the tests: real Swift, real Docker, free ports, a short home; typed access to
+``cluster.json``.
 
-Two ways to get one.  The fixture ``cluster`` (``tests/conftest.py``) brings up the session's and takes it down.  With
-``STORLETS_TEST_HOME`` naming a home, a cluster that is up there is used and left up: handy while one writes tests.
+The fixture ``cluster`` (``tests/conftest.py``) brings up a cluster and takes it down.  If
+``STORLETS_TEST_HOME`` names the home of a running cluster, the fixture uses that one and leaves it
+up.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class ServerProcess:
 
 @dataclass
 class Cluster:
-    """A running cluster.  ``description`` is ``cluster.json``, read anew at each use: processes come and go."""
+    """A running cluster.  ``description`` is ``cluster.json``, read anew at each use: processes
+    come and go."""
 
     home: Path
     environment: Mapping[str, str]
@@ -136,7 +139,8 @@ class Cluster:
         )
 
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """Set options (``{"storlet.conf:limits": {"pids": 64}}``; empty = back to the defaults) and restart what they concern."""
+        """Set options (``{"storlet.conf:limits": {"pids": 64}}``; empty = back to the defaults) and
+        restart what they concern."""
         blocks = [
             "\n".join([f"[{section}]", *(f"{key} = {value}" for key, value in options.items())])
             for section, options in changes.items()
@@ -160,7 +164,8 @@ class Cluster:
         return self._clients[user]
 
     def logs(self, lines: int = LOG_LINES) -> str:
-        """The end of every process's log, without requests that went well: few lines, so that a failure stays readable."""
+        """The end of every process's log, without requests that went well: few lines, so that a
+        failure stays readable."""
         texts = []
         for item in self.description["processes"]:
             log = Path(item["log"])
@@ -188,10 +193,11 @@ class Cluster:
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
-    """A cluster in ``home`` on free ports; ``choices`` are further variables such as ``STORLETS_ENCRYPTION="1"``.
+    """A cluster in ``home`` on free ports; ``choices`` are further variables such as
+    ``STORLETS_ENCRYPTION="1"``.
 
-    Clusters come up one after another: free ports are looked for before servers bind them, and the first
-    cluster of a machine builds what the others use.
+    Clusters come up one after another: free ports are looked for before servers bind them, and the
+    first cluster of a machine builds what the others use.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STORLETS_") or key in KEPT}
     environment |= {"STORLETS_HOME": str(home), "STORLETS_PORT": "0"} | choices
@@ -215,7 +221,7 @@ def attach(home: Path) -> Cluster:
 
 
 def _is_alive(pid: int) -> bool:
-    """A zombie is dead; nobody may have asked for it yet."""
+    """A zombie counts as dead: its parent may not have reaped it yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -5,7 +5,8 @@ decoding, headers exactly as given (also empty ones), and an answer says whether
 :class:`RawConnection` sends and reads any part of a request on one socket: requests that stop half-way,
 clients that disconnect, slow readers.
 
-The benchmark's measured requests use :mod:`tests.bench.http` instead, whose docstring has the reason.
+The benchmark's measured requests use :mod:`tests.bench.http` instead, whose docstring has the
+reason.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def read_all(response: http.client.HTTPResponse, *, keep: bool) -> tuple[bytes, 
         if keep:
             pieces.append(piece)
         if not piece or is_broken:
-            # With sized reads, http.client does not always raise when Content-Length bytes did not arrive.
+            # With sized reads, http.client does not always raise when Content-Length bytes did not
+            # arrive.
             return b"".join(pieces), digest.hexdigest(), size, is_broken or bool(response.length)
 
 
@@ -288,7 +290,8 @@ class RawConnection:
         return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}
 
     def read_to_end(self) -> tuple[bytes, str]:
-        """Read until the connection ends; how it ended is ``closed``, ``reset`` or ``silent`` (timeout)."""
+        """Read until the connection ends; how it ended is ``closed``, ``reset`` or ``silent``
+        (timeout)."""
         pieces, ending = [self.unread], "closed"
         self.unread = b""
         try:

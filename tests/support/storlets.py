@@ -1,4 +1,5 @@
-"""Storlets of the tests: built from ``tests/functional/storlets``, uploaded and run through HTTP."""
+"""Storlets of the tests: built from ``tests/functional/storlets``, uploaded and run through
+HTTP."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ class Toolbox:
 
 @dataclass(frozen=True)
 class Tool:
-    """A storlet that is uploaded, and where it shall run."""
+    """An uploaded storlet and its placement."""
 
     client: Client
     storlet: str
@@ -175,13 +176,13 @@ class Tool:
         return self.client.request("COPY", source, sent, query=query_of(do, parameters))
 
     def describe(self, path: str, headers: Mapping[str, str] | None = None, **parameters: str) -> dict[str, str]:
-        """What the storlet saw on a GET that worked."""
+        """Run ``describe`` on a GET; what the storlet saw."""
         answer = self.get(path, "describe", headers, **parameters)
         assert answer.status == 200, answer
         return seen(answer)
 
     def count(self, path: str, key: str) -> int:
-        """How many runs counted under ``key``."""
+        """Count the runs that registered under ``key``."""
         answer = self.get(path, "counted", of=key)
         assert answer.status == 200, answer
         return int(answer.body)

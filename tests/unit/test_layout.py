@@ -1,7 +1,8 @@
-"""The tree of unit tests mirrors the tree of the product: each module has a test module of its name.
+"""The tree of unit tests mirrors the tree of the product: each module has a test module of its
+name.
 
-``modules_without_tests.txt`` lists the exceptions, and may only shrink: a module that gets its test module
-leaves the list.  ``python3 -m tests.unit.test_layout`` prints the list as it is.
+``modules_without_tests.txt`` lists the exceptions, and may only shrink: a module that gets its test
+module leaves the list.  ``python3 -m tests.unit.test_layout`` prints the list as it is.
 """
 
 from __future__ import annotations

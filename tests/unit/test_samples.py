@@ -1,4 +1,5 @@
-"""The storlets that come with the product: every manifest is sound, and every Python one does what its folder says."""
+"""The storlets that come with the product: every manifest is sound, and every Python one does what
+its folder says."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class FakeInput(io.BytesIO):
 
 
 class FakeOutput:
-    """An out_file over a real file, so that a child process can write to its descriptor; metadata once, before the body."""
+    """An out_file over a real file, so that a child process can write to its descriptor; metadata
+    once, before the body."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b", buffering=0)
@@ -125,7 +127,7 @@ def sample(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("run", [name], indirect=True, ids=[name])
 
 
-# --- every folder ---------------------------------------------------------------------------------------------------
+# --- every folder ---------------------------------------------------------------------------------
 
 
 def test_every_folder_has_a_manifest_and_a_readme() -> None:
@@ -190,7 +192,7 @@ def test_a_python_sample_gives_the_expected_answer(folder: Path, tmp_path: Path)
         assert {name: metadata.get(name) for name in manifest["expected_metadata"]} == manifest["expected_metadata"]
 
 
-# --- one by one -----------------------------------------------------------------------------------------------------
+# --- one by one -----------------------------------------------------------------------------------
 
 ROWS = b"id,city\n1,Bern\n2,Basel\n3,Chur\n4,Davos\n"
 

@@ -1,4 +1,5 @@
-"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd being asked."""
+"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd
+being asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Stages add up to what the client waited, and every probe has a place in the code that it looks at."""
+"""Stages add up to what the client waited, and every probe has a place in the code that it looks
+at."""
 
 from __future__ import annotations
 

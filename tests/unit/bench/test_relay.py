@@ -1,4 +1,5 @@
-"""The relay delays every byte, changes none, ends what has ended, and does not outlive its owner."""
+"""The relay delays every byte, changes none, ends what has ended, and does not outlive its
+owner."""
 
 from __future__ import annotations
 
