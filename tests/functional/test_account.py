@@ -61,7 +61,7 @@ def test_the_switch(stranger: Client, toolbox: Toolbox, value: str) -> None:
     assert OFF in answer.text
 
 
-def test_who_does_not_own_the_account_cannot_switch_it_on(users: dict[str, Client], owner: Client) -> None:
+def test_only_the_owner_enables_storlets(users: dict[str, Client], owner: Client) -> None:
     outsider = users["test2:tester2"].on(owner.account)
     assert outsider.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 403
 

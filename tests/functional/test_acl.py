@@ -97,7 +97,7 @@ def test_several_grants_stand_side_by_side(
     assert owner.head(guarded).headers["X-Container-Read"] == "test5:tester5"
 
 
-def test_who_may_not_set_acls_may_not_grant(any_tool: Tool, reader: Client, guarded: str) -> None:
+def test_granting_needs_permission_to_set_acls(any_tool: Tool, reader: Client, guarded: str) -> None:
     assert grant(reader, guarded, reader.user, any_tool.storlet) == 403
 
 

@@ -76,7 +76,9 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     assert retry_until(lambda: nobody_is_counted(cluster))
 
 
-def test_the_time_in_the_queue_is_told(cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor) -> None:
+def test_the_answer_has_the_time_in_the_queue(
+    cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor
+) -> None:
     answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="1"), range(50)))
     waits = []
     for answer in answers:

@@ -94,13 +94,13 @@ def _is_running(docker: Docker, name: str) -> bool:
     return docker("inspect", "-f", "{{.State.Running}}", name).strip() == "true"
 
 
-def test_the_box_without_an_engine_says_what_it_needs(docker: Docker, image: str) -> None:
+def test_the_box_without_an_engine_names_what_it_needs(docker: Docker, image: str) -> None:
     said = docker("run", "--rm", "--network", "none", "--cap-add", "SYS_PTRACE", image, check=False)
     assert "-v /var/run/docker.sock:/var/run/docker.sock" in said
     assert "Traceback" not in said
 
 
-def test_the_box_without_the_capability_says_what_it_needs(docker: Docker, image: str) -> None:
+def test_the_box_without_the_capability_names_what_it_needs(docker: Docker, image: str) -> None:
     socket = "/var/run/docker.sock:/var/run/docker.sock"
     said = docker("run", "--rm", "--network", "none", "-v", socket, image, check=False)
     assert "--cap-add SYS_PTRACE" in said

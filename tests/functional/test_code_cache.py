@@ -66,7 +66,7 @@ def is_anything_loaded(cluster: Cluster, account: str) -> bool:
     return any(sandbox.groups for sandbox in status.sandboxes if sandbox.account == account)
 
 
-def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(other_cluster: Cluster, account: Client) -> None:
+def test_unloaded_code_is_evicted_and_fetched_again(other_cluster: Cluster, account: Client) -> None:
     folder = other_cluster.state_dir / "code" / tenant_key(account.account)
 
     def versions() -> set[Path]:

@@ -44,7 +44,7 @@ def test_the_copy_is_transformed(
 
 
 @both_ways
-def test_the_answer_says_what_the_copy_was_made_from(
+def test_the_answer_names_the_source_of_the_copy(
     anywhere: Tool, owner: Client, plain: str, container: str, copier: Copier
 ) -> None:
     answer = copier(anywhere, plain, f"{container}/copied", "upper")
@@ -85,7 +85,7 @@ def test_a_copy_of_a_range(
 
 
 @both_ways
-def test_a_copy_of_what_is_not_there(anywhere: Tool, owner: Client, container: str, copier: Copier) -> None:
+def test_a_copy_of_a_missing_object(anywhere: Tool, owner: Client, container: str, copier: Copier) -> None:
     assert copier(anywhere, f"{container}/nosuch", f"{container}/target", "upper").status == 404
     assert owner.get(f"{container}/target").status == 404
 
@@ -105,7 +105,7 @@ def test_headers_of_the_copy_are_for_the_new_object(anywhere: Tool, owner: Clien
 
 
 @pytest.mark.parametrize("header", ["Destination-Account", "X-Fresh-Metadata"])
-def test_what_a_copy_does_not_support(any_tool: Tool, plain: str, container: str, header: str) -> None:
+def test_options_that_a_copy_does_not_support(any_tool: Tool, plain: str, container: str, header: str) -> None:
     answer = any_tool.copy(plain, f"/{container}/copied", "upper", {header: "true"})
     assert answer.status == 400
     assert f"Storlet on copy with {header} is not supported" in answer.text
@@ -128,7 +128,7 @@ def test_a_copy_with_extra_resources(either: Tool, owner: Client, plain: str, co
     assert owner.get(f"{container}/joined").body == content + b"and more"
 
 
-def test_who_may_not_read_the_source_may_not_copy_it(
+def test_a_copy_needs_permission_to_read_the_source(
     any_tool: Tool, owner: Client, users: dict[str, Client], plain: str, shared_storlets: None
 ) -> None:
     target = unique("writable")

@@ -57,7 +57,7 @@ def test_the_metadata_are_plain(there: Tool, secret: str) -> None:
     assert seen(there.get(secret, "describe"))["input.0.meta.colour"] == "red"
 
 
-def test_what_is_stored_is_encrypted_again(there: Tool, secret: str, other_cluster: Cluster) -> None:
+def test_a_stored_result_is_encrypted_again(there: Tool, secret: str, other_cluster: Cluster) -> None:
     word = f"stored by {there.storlet} {there.placement} ".encode()
     assert there.put("c/put", word * 500, set_Word="hidden").status == 201
     assert there.copy("c/put", "/c/copied", "identity").status == 201
@@ -74,7 +74,7 @@ def ward(other_cluster: Cluster) -> Ward:
     return make_ward(users_of(other_cluster.description))
 
 
-def test_a_mandatory_rule_hides_what_is_encrypted(ward: Ward) -> None:
+def test_a_mandatory_rule_hides_encrypted_content(ward: Ward) -> None:
     ward.rule(RULES)
     assert_masked(ward.researcher.get("patients/a.csv"))
     assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
@@ -103,7 +103,7 @@ def test_a_pipeline_of_encrypted_objects(ward: Ward) -> None:
     assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
 
 
-def test_what_a_pipeline_stores_is_encrypted(ward: Ward, other_cluster: Cluster) -> None:
+def test_the_stored_result_of_a_pipeline_is_encrypted(ward: Ward, other_cluster: Cluster) -> None:
     mark = "stored by a pipeline: "
     ward.rule(
         "version: 1\nrules:\n  - name: both\n    when: {method: PUT, container: open}\n    run:\n      - mask.py\n"

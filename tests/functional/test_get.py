@@ -27,7 +27,7 @@ def test_a_storlet_transforms_the_object_on_its_way_out(tool: Tool, plain: str, 
     assert (answer.status, answer.body, answer.is_broken) == (200, content.upper(), False)
 
 
-def test_the_answer_says_what_ran_where_and_how_long_it_took(tool: Tool, plain: str) -> None:
+def test_the_answer_names_storlet_placement_and_duration(tool: Tool, plain: str) -> None:
     answer = tool.get(plain)
     assert answer.status == 200
     assert INVOCATION_ID.fullmatch(answer.headers["X-Storlet-Invocation"])

@@ -52,7 +52,7 @@ def test_silence_within_the_output_breaks_it(there: Tool, small: str) -> None:
     warm_up(there, small)
 
 
-def test_the_deadline_of_the_whole(there: Tool, small: str) -> None:
+def test_the_total_deadline(there: Tool, small: str) -> None:
     warm_up(there, small)
     answer = there.get(small, "slow", pieces="100", pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
@@ -133,7 +133,9 @@ def test_a_class_has_a_lower_limit_than_the_node(there: Tool, toolbox: Toolbox, 
     assert (answer.status, answer.body, answer.meta("Big")) == (200, CONTENT, "x" * 300), answer
 
 
-def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox: Toolbox, small: str) -> None:
+def test_limits_that_a_storlet_may_declare_depend_on_the_class(
+    other_owner: Client, toolbox: Toolbox, small: str
+) -> None:
     status, text, _ = upload(other_owner, toolbox, unique("plain"), Memory="160M")
     assert (status, "Memory: 160M is more than 128M" in text) == (400, True), text
     status, text, name = upload(other_owner, toolbox, "trusted", Memory="160M")
@@ -144,7 +146,7 @@ def test_what_may_be_declared_depends_on_the_class(other_owner: Client, toolbox:
     assert (status, "Memory: 200M is more than 192M" in text) == (400, True), text
 
 
-def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
+def test_lowering_a_maximum_breaks_no_storlet(
     other_cluster: Cluster, other_owner: Client, toolbox: Toolbox, small: str
 ) -> None:
     status, text, name = upload(other_owner, toolbox, unique("before"), Output="64K", Timeout_Total="4s")

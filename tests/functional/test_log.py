@@ -50,7 +50,7 @@ def test_the_log_of_a_failed_put(either: Tool, owner: Client, container: str) ->
     assert "of a failed put" in log_of(owner, either, answer)
 
 
-def test_a_log_is_whole_up_to_its_limit_and_says_where_it_was_cut(anywhere: Tool, owner: Client, plain: str) -> None:
+def test_a_log_is_complete_up_to_its_limit_and_marks_the_cut(anywhere: Tool, owner: Client, plain: str) -> None:
     long = "y" * 5000
     answer = anywhere.client.get(
         plain, anywhere.headers(WANTED | {"X-Storlet-Parameter-1": f"log:{long}"}), query="do=identity"
@@ -75,7 +75,7 @@ def test_no_log_without_the_header(any_tool: Tool, owner: Client, plain: str) ->
     assert owner.get(f"storletlog/{name}").status == 404
 
 
-def test_the_log_is_whole_when_the_answer_has_ended(tool: Tool, owner: Client, plain: str) -> None:
+def test_the_log_is_complete_when_the_answer_has_ended(tool: Tool, owner: Client, plain: str) -> None:
     """OpenStack Storlets uploads the log before the storlet ends; here the last lines must be in it
     too."""
     answer = tool.get(plain, "identity", WANTED, log="first", late="said after the output")

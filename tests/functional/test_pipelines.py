@@ -92,7 +92,7 @@ def test_storlets_of_both_languages_read_one_anothers_output(pipes: Pipes, on: s
     assert told == {"colour": "blue", "first": "again", "second": "2", "third": "3", "study": "7"}
 
 
-def test_much_arrives_whole(pipes: Pipes, on: str) -> None:
+def test_large_data_arrives_complete(pipes: Pipes, on: str) -> None:
     size = MEGABYTES << 20
     pipes.rule(pipes.step("flood", on=on, bytes=str(size)), pipes.step(java=True), pipes.step())
     answer = pipes.owner.get("c/o", keep=False)
@@ -114,7 +114,7 @@ def test_erasure_coded_objects(pipes: Pipes) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "COPY"])
-def test_what_is_stored_went_through_all_steps(pipes: Pipes, method: str) -> None:
+def test_the_stored_object_went_through_all_steps(pipes: Pipes, method: str) -> None:
     pipes.rule(pipes.step("upper", set_first="1"), pipes.step(set_second="2"), method=method)
     answer = send(pipes, method)
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (201, "piped"), answer
@@ -125,7 +125,7 @@ def test_what_is_stored_went_through_all_steps(pipes: Pipes, method: str) -> Non
     assert pipes.owner.delete(path).status == 204
 
 
-def test_what_is_used_adds_up(pipes: Pipes) -> None:
+def test_usage_of_all_steps_adds_up(pipes: Pipes) -> None:
     pipes.rule(pipes.step("upper", on="object"), pipes.step("burn", seconds="0.2"), method="COPY")
     answer = send(pipes, "COPY")
     used = dict(part.split("=") for part in answer.headers["X-Storlet-Usage"].split(";"))
@@ -134,7 +134,7 @@ def test_what_is_used_adds_up(pipes: Pipes) -> None:
     pipes.owner.delete("d/copy")
 
 
-def test_under_a_mandatory_rule_only_what_the_steps_say_leaves(pipes: Pipes) -> None:
+def test_under_a_mandatory_rule_only_metadata_of_the_steps_leaves(pipes: Pipes) -> None:
     steps = pipes.step(set_first="1", on="object"), pipes.step("describe", set_second="2")
     pipes.rule(*steps, mandatory=True)
     answer = pipes.owner.get("c/o")
@@ -172,7 +172,7 @@ def test_a_step_that_fails_at_once_fails_the_request(pipes: Pipes, method: str, 
 @pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_step_that_fails_late_never_gives_a_whole_result(pipes: Pipes, method: str, step: int, how: str) -> None:
+def test_a_step_that_fails_late_never_gives_a_complete_result(pipes: Pipes, method: str, step: int, how: str) -> None:
     steps = [pipes.step(), pipes.step(), pipes.step(java=True)]
     steps[step - 1] = pipes.step("fail", how=how, after="3000000", pause="0.5")
     pipes.rule(*steps, method=method)
@@ -196,7 +196,7 @@ def test_a_step_that_reads_nothing_does_not_hide_how_the_others_end(pipes: Pipes
     assert nothing_is_stored(pipes)
 
 
-def test_a_step_whose_storlet_is_gone_is_no_missing_object(pipes: Pipes) -> None:
+def test_a_step_without_its_storlet_is_not_reported_as_a_missing_object(pipes: Pipes) -> None:
     pipes.rule(pipes.step(), pipes.step())
     source = pipes.owner.get(f"storlet/{pipes.python}")
     declared = {key: value for key, value in source.headers.items() if key.startswith("X-Object-Meta-Storlet-")}

@@ -62,7 +62,7 @@ def test_other_headers_of_the_put_keep_their_meaning(any_tool: Tool, owner: Clie
     assert stored.headers["Content-Disposition"] == "inline"
 
 
-def test_an_etag_of_the_client_is_about_what_it_sent(any_tool: Tool, owner: Client, container: str) -> None:
+def test_the_clients_etag_is_compared_with_the_bytes_it_sent(any_tool: Tool, owner: Client, container: str) -> None:
     path = f"{container}/o"
     assert any_tool.put(path, b"right", "upper", {"ETag": md5(b"right")}).status == 201
     assert owner.get(path).body == b"RIGHT"
@@ -105,7 +105,7 @@ def test_a_put_has_no_range_to_read(any_tool: Tool, container: str) -> None:
     assert any_tool.put(f"{container}/o", b"x", headers={"X-Storlet-Range": "bytes=0-1"}).status == 400
 
 
-def test_who_may_not_write_may_not_put_through_a_storlet(
+def test_a_put_through_a_storlet_needs_write_permission(
     any_tool: Tool, owner: Client, users: dict[str, Client], container: str, shared_storlets: None
 ) -> None:
     key = unique("write")

@@ -57,7 +57,7 @@ def test_others_get_the_object_itself(ward: Ward) -> None:
     assert answer.headers["X-Storlet-Rule"] is None
 
 
-def test_what_no_rule_is_about_is_as_ever(ward: Ward) -> None:
+def test_requests_without_a_rule_are_unchanged(ward: Ward) -> None:
     answer = ward.researcher.get("open/a.csv", {"Range": "bytes=0-9"})
     assert (answer.status, answer.body) == (206, CONTENT[:10])
 
@@ -117,7 +117,7 @@ def test_no_way_around(ward: Ward, way: str) -> None:
     assert ward.admin.head("open/stolen").status == 404
 
 
-def test_a_copy_is_what_the_rule_makes_of_it(ward: Ward) -> None:
+def test_a_copy_is_the_result_of_the_rule(ward: Ward) -> None:
     for method, path, headers in (
         ("COPY", "patients/a.csv", {"Destination": "open/copy1"}),
         ("PUT", "open/copy1", {"X-Copy-From": "/patients/a.csv", "Content-Length": "0"}),
@@ -174,7 +174,7 @@ def test_links_lead_nowhere(ward: Ward, users: dict[str, Client]) -> None:
     assert own.delete("loot/link").status == 204
 
 
-def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
+def test_static_large_objects_over_covered_segments(ward: Ward) -> None:
     manifest = json.dumps([{"path": "/open/a.csv"}, {"path": "/patients/a.csv"}]).encode()
     name = unique("open/large")
     assert ward.admin.put(name, manifest, query={"multipart-manifest": "put"}).status == 201
@@ -187,7 +187,7 @@ def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
     assert ward.admin.head("open/stolen").status == 404
 
 
-def test_dynamic_large_objects_over_what_is_covered(ward: Ward) -> None:
+def test_dynamic_large_objects_over_covered_segments(ward: Ward) -> None:
     name = unique("open/dynamic")
     assert ward.admin.put(name, b"", {"X-Object-Manifest": "patients/a"}).status == 201
     assert ward.physician.get(name).body == CONTENT
@@ -217,7 +217,7 @@ def test_listings_tell_names_and_nothing_of_the_bytes(ward: Ward) -> None:
     assert "a.csv" in ward.researcher.get("patients").text
 
 
-def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
+def test_total_sizes_are_hidden(ward: Ward) -> None:
     for method in ("GET", "HEAD"):
         told_to_researcher = ward.researcher.request(method, "patients")
         assert told_to_researcher.status in (200, 204)
@@ -226,7 +226,7 @@ def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
         assert int(ward.physician.request(method, "patients").headers["X-Container-Bytes-Used"]) >= len(CONTENT)
 
 
-def test_sums_of_an_account_are_not_told_to_an_owner_whom_a_rule_concerns(users: dict[str, Client]) -> None:
+def test_total_sizes_of_an_account_are_hidden_from_an_owner_under_a_rule(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(RULES.replace(RESEARCHER, "admin:admin"))
     for query in ({"format": "json"}, {"format": "xml"}, {}):
@@ -269,7 +269,7 @@ def test_archived_versions_are_as_covered_as_the_object(ward: Ward) -> None:
     assert ward.admin.get(f"archive/{entry['name']}").body == CONTENT
 
 
-def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None:
+def test_a_signed_url_gets_the_result_of_the_rule(ward: Ward) -> None:
     assert ward.admin.post("", {"X-Account-Meta-Temp-URL-Key": "key"}).status in (201, 204)
     path, expires = ward.admin.version_url.path + "/patients/a.csv", int(time.time()) + 300
     nobody = Client(ward.admin.storage_url, "")
@@ -305,7 +305,7 @@ def test_static_pages_are_covered(ward: Ward) -> None:
 
 
 @pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"])
-def test_settings_that_would_move_bytes_are_refused_to_whom_a_rule_concerns(
+def test_settings_that_would_move_bytes_are_refused_to_callers_under_a_rule(
     ward: Ward, users: dict[str, Client], header: str
 ) -> None:
     """Swift lets an account's owner alone set these; a rule about owners is what this is for."""
@@ -419,7 +419,7 @@ def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
     assert ward.admin.get(name).body == MASKED
 
 
-def test_what_an_upload_was_packed_with_is_undone_on_reading(ruled: Callable[[str], Ward]) -> None:
+def test_reading_reverses_the_compression_of_an_upload(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - name: pack\n    when: {method: PUT, container: open}\n    run: pack.py\n"
         f'    and-reverse-on-read: {{run: unpack.py, when: {{user: "{PHYSICIAN}"}}}}\n'
@@ -446,7 +446,7 @@ def test_rules_ask_about_the_object_itself(ruled: Callable[[str], Ward]) -> None
     assert ward.researcher.get(name).body == MASKED
 
 
-def test_explain_tells_who_may_read_the_rules(ward: Ward) -> None:
+def test_explain_answers_callers_who_may_read_the_rules(ward: Ward) -> None:
     answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true"})
     assert answer.status == 200, answer
     assert "no rule matches" in answer.text
@@ -471,7 +471,7 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
     assert_masked(ward.researcher.get("patients/a.csv"))
 
 
-def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Client]) -> None:
+def test_explain_names_storlet_placement_and_limits(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(
         'version: 1\nrules:\n  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
@@ -489,7 +489,7 @@ def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Cl
     assert answer.headers["X-Storlet-Invocation"] is None
 
 
-def test_what_has_its_bytes_elsewhere_is_not_stored_where_a_rule_runs_a_storlet(
+def test_manifests_and_links_are_not_stored_where_a_rule_runs_a_storlet(
     ruled: Callable[[str], Ward],
 ) -> None:
     """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that
@@ -512,7 +512,7 @@ def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(ruled: Callab
     assert ward.researcher.post(name, {"X-Object-Meta-Note": "x"}).status == 202
 
 
-def test_preflights_and_explanations_that_nobody_wants_are_as_ever(ruled: Callable[[str], Ward]) -> None:
+def test_preflights_and_unrequested_explanations_are_unchanged(ruled: Callable[[str], Ward]) -> None:
     ward = ruled("  - {name: closed, mandatory: true, deny: never}\n")
     nobody = Client(ward.admin.storage_url, "")
     headers = {"Origin": "http://a.example", "Access-Control-Request-Method": "GET"}

@@ -177,7 +177,7 @@ def test_condition(ward: Ward, what: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(GIVEN)), ids=[condition for condition, _ in GIVEN])
-def test_what_a_client_cannot_choose(ward: Ward, number: int) -> None:
+def test_facts_that_a_client_cannot_choose(ward: Ward, number: int) -> None:
     rule = len(CASES) + number
     answer = of_case(ward, rule).physician.get(OBJECT, {"X-Forwarded-For": "192.0.2.1"})
     if GIVEN[number][1]:

@@ -128,7 +128,7 @@ def test_a_rule_about_a_caller(ward: Ward, condition: str) -> None:
         assert (answer.status, answer.body, answer.headers["X-Storlet-Rule"]) == (200, CONTENT, None), answer
 
 
-def test_who_says_who_he_is_without_keystone_is_nobody(ward: Ward) -> None:
+def test_identity_headers_without_keystone_are_ignored(ward: Ward) -> None:
     """Identity headers count only if Keystone confirmed them; Swift refuses the request
     otherwise."""
     forged = dict(ADA.headers) | {"X-Identity-Status": "Invalid"}

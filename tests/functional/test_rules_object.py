@@ -84,7 +84,7 @@ def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None
     assert len(versions(account)) == 1
 
 
-def test_what_can_never_happen_is_refused_with_an_example(account: Client) -> None:
+def test_unreachable_rules_are_refused_with_an_example(account: Client) -> None:
     text = denying("no") + b"- name: late\n  when: {container: c, object: {glob: '*.csv'}}\n  run: none.py\n"
     answer = account.put(RULES, text, {"Accept": "application/json"})
     assert answer.status == 400
@@ -109,7 +109,7 @@ def test_storlets_and_limits_of_rules_are_checked_against_the_account(account: C
     assert "storlet.disabled" in account.put(RULES, running("64M")).text
 
 
-def test_warnings_are_accepted_by_who_says_so(account: Client) -> None:
+def test_warnings_are_accepted_with_the_header(account: Client) -> None:
     text = b"version: 1\nrules:\n- name: some\n  when: {container: c, object: {prefix: x}}\n  allow: true\n"
     text += denying("no", "  mandatory: true\n").partition(b"rules:\n")[2]
     answer = account.put(RULES, text)
@@ -177,7 +177,7 @@ def test_anonymous_callers_and_signed_urls_change_nothing(account: Client, clust
     assert message(account) is None
 
 
-def test_a_role_is_asked_for_where_the_operator_wants_one(other_cluster: Cluster, other_owner: Client) -> None:
+def test_changing_rules_needs_the_role_that_the_operator_sets(other_cluster: Cluster, other_owner: Client) -> None:
     with other_cluster.configured({"storlet.conf:rules": {"role": "test2", "container": "laws"}}):
         keys = other_cluster.description["users"]
         clients = {

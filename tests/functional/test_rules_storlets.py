@@ -64,7 +64,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", ["a.csv", NAME, "deep/er/ name "])
-def test_templates_are_filled_with_what_the_request_is_about(ruled: Callable[..., Ward], name: str) -> None:
+def test_templates_are_filled_with_facts_of_the_request(ruled: Callable[..., Ward], name: str) -> None:
     run = json.dumps({"storlet": "show.py", "parameters": TEMPLATES}, ensure_ascii=False)
     ward = ruled(run)
     assert ward.admin.put(f"patients/{name}", b"x", {"X-Object-Meta-Study": "7, 8: ü"}).status == 201
@@ -81,7 +81,7 @@ FIRST = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Objec
 
 
 @pytest.mark.parametrize("mandatory", [True, False])
-def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
+def test_a_missing_fact_of_a_parameter_is_named_and_the_storlet_does_not_run(
     ruled: Callable[..., Ward], mandatory: bool
 ) -> None:
     ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}', mandatory=mandatory)
@@ -94,7 +94,7 @@ def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
         assert ward.admin.head("open/copy").status == 404
 
 
-def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(ruled: Callable[..., Ward]) -> None:
+def test_missing_facts_are_hidden_from_callers_without_read_permission(ruled: Callable[..., Ward]) -> None:
     ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}')
     answer = Client(ward.admin.storage_url, "").get(OBJECT)
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (401, None), answer
@@ -174,7 +174,7 @@ def passing(ruled: Callable[..., Ward]) -> Ward:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> None:
+def test_passed_metadata_leaves_and_nothing_else(passing: Ward, method: str) -> None:
     answer = passing.researcher.request(method, OBJECT)
     assert answer.status == 200, answer
     assert (answer.meta("Study"), answer.meta("X-One")) == ("7", "1")
@@ -186,7 +186,7 @@ def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> N
     assert not tells_length(told(answer)) or method == "GET"
 
 
-def test_what_is_passed_goes_with_a_copy(passing: Ward) -> None:
+def test_passed_metadata_is_stored_with_a_copy(passing: Ward) -> None:
     assert passing.researcher.request("COPY", OBJECT, {"Destination": "open/copy"}).status == 201
     copied = passing.admin.get("open/copy")
     assert (copied.body, copied.meta("Study"), copied.meta("X-One")) == (MASKED, "7", "1")
@@ -196,13 +196,13 @@ def test_what_is_passed_goes_with_a_copy(passing: Ward) -> None:
     assert passing.admin.delete("open/copy").status == 204
 
 
-def test_the_storlet_sees_as_metadata_what_may_leave(ruled: Callable[..., Ward]) -> None:
+def test_the_storlet_sees_the_metadata_that_may_leave(ruled: Callable[..., Ward]) -> None:
     ward = ruled("[mask.py, show.py]", "  pass: {metadata: [study]}\n")
     metadata = shown(ward.researcher.get(OBJECT))["metadata"]
     assert "SECRET" not in str(metadata)
 
 
-def test_without_pass_an_ordinary_rule_gives_what_a_client_would_get_that_asks(ruled: Callable[..., Ward]) -> None:
+def test_without_pass_an_ordinary_rule_answers_like_a_requested_run(ruled: Callable[..., Ward]) -> None:
     ward = ruled("mask.py", mandatory=False)
     answer = ward.researcher.get(OBJECT)
     asked = ward.researcher.get(OBJECT.replace("patients", "open"), {"X-Run-Storlet": "mask.py"})
@@ -220,7 +220,7 @@ def test_pass_of_an_ordinary_rule_holds_as_well(ruled: Callable[..., Ward]) -> N
 
 
 @pytest.mark.parametrize("header", ["etag", "content-length", "x-object-sysmeta-a", "x-static-large-object"])
-def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
+def test_metadata_that_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  mandatory: true\n  pass: {{headers: [{header}]}}\n  run: mask.py\n"
     answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
     assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), answer
@@ -229,7 +229,7 @@ def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
 # --- explain --------------------------------------------------------------------------------------
 
 
-def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Ward]) -> None:
+def test_explain_names_storlet_placement_and_parameters(ruled: Callable[..., Ward]) -> None:
     run = (
         '{storlet: show.py, on: proxy, parameters: {who: "{user}", what: "{metadata.patient}"}, limits: {memory: 64M}}'
     )

@@ -87,7 +87,7 @@ def send_form(ward: Ward, name: str, content: bytes, key: str = KEY, container: 
 
 
 @pytest.mark.parametrize("more", ["", ", signed: true", ', content-type: text/csv, any: [{signed: true}, {user: "x"}]'])
-def test_a_mandatory_storlet_works_on_what_a_form_uploads(ward: Ward, more: str) -> None:
+def test_a_mandatory_storlet_runs_on_uploads_by_form(ward: Ward, more: str) -> None:
     ward.rule(rules("run: mask.py", more))
     name = unique("form")
     answer = send_form(ward, name, CONTENT)
@@ -141,7 +141,7 @@ def extract(client: Client, body: bytes) -> dict[str, object]:
     return found
 
 
-def test_a_mandatory_storlet_works_on_what_is_extracted(ward: Ward) -> None:
+def test_a_mandatory_storlet_runs_on_extracted_objects(ward: Ward) -> None:
     ward.rule(rules("run: mask.py", f', user: "{RESEARCHER}"'))
     stem = unique("tar")
     body = archive(f"patients/{stem}/1", f"open/{stem}/1")
@@ -151,7 +151,7 @@ def test_a_mandatory_storlet_works_on_what_is_extracted(ward: Ward) -> None:
     assert ward.admin.get(f"open/{stem}/1").body == CONTENT
 
 
-def test_what_is_extracted_is_refused_one_by_one(ward: Ward) -> None:
+def test_extracted_objects_are_refused_one_by_one(ward: Ward) -> None:
     ward.rule(rules("deny: not here", f', user: "{RESEARCHER}"'))
     stem = unique("tar")
     result = extract(ward.researcher, archive(f"patients/{stem}/1", f"open/{stem}/1"))
@@ -189,7 +189,7 @@ def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KE
 
 
 @pytest.mark.parametrize("more", ["", ", signed: true"])
-def test_a_mandatory_storlet_works_on_what_another_cluster_sends(ward: Ward, more: str) -> None:
+def test_a_mandatory_storlet_runs_on_objects_of_container_sync(ward: Ward, more: str) -> None:
     ward.rule(rules("run: mask.py", more))
     name = unique("sync")
     answer = sync(ward, "PUT", name, CONTENT)
@@ -197,7 +197,7 @@ def test_a_mandatory_storlet_works_on_what_another_cluster_sends(ward: Ward, mor
     assert ward.admin.get(f"patients/{name}").body == MASKED
 
 
-def test_what_another_cluster_sends_is_refused(ward: Ward) -> None:
+def test_objects_of_container_sync_are_refused(ward: Ward) -> None:
     ward.rule(rules("deny: keep your own"))
     name = unique("sync")
     assert_closed(sync(ward, "PUT", name, CONTENT), "scrub")

@@ -84,7 +84,7 @@ def code_of(folder: Path, manifest: dict[str, Any], description: dict[str, Any])
     return built[0].read_bytes()
 
 
-def test_a_sample_does_what_its_folder_says(sample: Sample, placement: str) -> None:
+def test_a_sample_gives_its_expected_output(sample: Sample, placement: str) -> None:
     answer = sample.owner.get(sample.path, sample.headers(placement), query=sample.manifest["parameters"])
     if "expected_error" in sample.manifest:
         assert (answer.status, answer.error) == (422, sample.manifest["expected_error"])

@@ -99,7 +99,7 @@ def test_a_check_leaves_running_sandboxes_alone(any_tool: Tool, plain: str, owne
     assert not (cluster.state_dir / "self-test-object").exists()
 
 
-def test_info_says_that_the_classes_hold(cluster: Cluster) -> None:
+def test_info_reports_that_the_classes_pass(cluster: Cluster) -> None:
     assert retry_until(
         lambda: info_of(cluster.description)["storlet_handler"]["self_test"] == {"user": "pass", "admin": "pass"}
     )

@@ -77,7 +77,7 @@ def usage_of_get(tool: Tool, path: str, do: str, headers: dict[str, str], **para
 # --- what is refused
 
 
-def test_every_fault_of_declared_limits_is_told_at_upload(either: Tool, toolbox: Toolbox) -> None:
+def test_an_upload_reports_every_fault_of_declared_limits(either: Tool, toolbox: Toolbox) -> None:
     language = "python" if either.storlet.endswith(".py") else "java"
     name, content, main = toolbox.multitool(language, unique("refused"))
     faulty = {"Memory": "1T", "Cpu": "fast", "Log": "1", "Timeout_Totl": "1s", "Timeout_Idle": "2h"}
@@ -95,7 +95,7 @@ def test_every_fault_of_declared_limits_is_told_at_upload(either: Tool, toolbox:
     assert post_limits(either.client, either.storlet, Memory="1T").status == 400
 
 
-def test_every_fault_of_a_requests_limits_is_told(tool: Tool, small: str) -> None:
+def test_the_answer_reports_every_fault_of_a_requests_limits(tool: Tool, small: str) -> None:
     asked = {ASK + "Memory": "1T", ASK + "Output": "-1", ASK + "Memori": "1M", ASK + "Processes": "0"}
     for answer in (
         tool.get(small, headers=asked),
@@ -285,13 +285,13 @@ def test_the_usage_of_a_storlet_that_failed(tool: Tool, small: str) -> None:
     assert (answer.error, usage(answer)["out"]) == ("storlet.timeout.first_byte", 0)
 
 
-def test_what_never_ran_used_nothing(any_tool: Tool, small: str) -> None:
+def test_a_request_without_a_run_has_no_usage(any_tool: Tool, small: str) -> None:
     assert "X-Storlet-Usage" not in any_tool.get(small, headers={ASK + "Memory": "1T"}).headers
     assert "X-Storlet-Usage" not in any_tool.get(small + "-none").headers
     assert "X-Storlet-Usage" not in any_tool.client.get(small).headers
 
 
-def test_info_tells_the_maxima(description: dict[str, Any]) -> None:
+def test_info_has_the_maxima(description: dict[str, Any]) -> None:
     limits = info_of(description)["storlet_handler"]["limits"]
     assert limits["storlet_memory_bytes"] == 512 * M
     assert set(limits) >= {

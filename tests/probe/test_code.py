@@ -27,7 +27,7 @@ def version(number: int) -> bytes:
     return SOURCE.read_bytes().replace(b'VERSION = "1"', b'VERSION = "%d"' % number)
 
 
-def test_what_a_crash_leaves_is_never_run(host: Host, fresh: Tenant, placement: str) -> None:
+def test_files_left_by_a_crash_never_run(host: Host, fresh: Tenant, placement: str) -> None:
     assert fresh.is_well(placement)
     code_dir = host.code_dir(fresh.account)
     half = code_dir / ".tmp-0123456789abcdef"
@@ -91,7 +91,7 @@ def _writes_below(host: Host, name: str, folder: str) -> bool:
     return any(link.startswith(folder) for link in links_of(host.cluster.process(name).pid or 0))
 
 
-def test_a_full_disk_under_the_code_is_told_and_passes(host: Host, fresh: Tenant, placement: str) -> None:
+def test_a_full_disk_under_the_code_is_reported_and_recovers(host: Host, fresh: Tenant, placement: str) -> None:
     assert fresh.is_well(placement)
     code_dir = host.code_dir(fresh.account)
     fresh.upload("gremlin.py", version(2) + b"#" * 1_000_000)

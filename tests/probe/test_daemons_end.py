@@ -84,7 +84,7 @@ def make_known(host: Host, tenant: Tenant, placement: str) -> None:
         )
 
 
-def test_what_runs_goes_on_and_what_is_warm_stays_warm(
+def test_runs_continue_and_warm_sandboxes_stay_warm(
     host: Host, tenant: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
 ) -> None:
     make_known(host, tenant, placement)

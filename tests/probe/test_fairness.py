@@ -154,7 +154,7 @@ def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
     assert {one.result().status for one in waiting} == {200}
 
 
-def test_who_waits_gets_the_place_that_is_given_back(
+def test_a_waiting_request_gets_a_released_slot(
     cluster: Cluster, tenant: Tenant, placement: str, holder: Holder, background: ThreadPoolExecutor
 ) -> None:
     holder.fill()
@@ -166,7 +166,7 @@ def test_who_waits_gets_the_place_that_is_given_back(
     assert answer.headers["X-Storlet-Ran-On"] == placement
 
 
-def test_clients_that_leave_give_up_their_places(
+def test_clients_that_disconnect_release_their_slots(
     cluster: Cluster, tenant: Tenant, placement: str, holder: Holder
 ) -> None:
     holder.fill()
@@ -180,7 +180,7 @@ def test_clients_that_leave_give_up_their_places(
 
 
 @pytest.mark.usefixtures("small_node")
-def test_what_a_killed_server_held_comes_back(
+def test_slots_of_a_killed_server_are_released(
     host: Host, cluster: Cluster, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert tenant.is_well()
@@ -242,7 +242,7 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
         other.remove()
 
 
-def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
+def test_a_request_refused_by_a_full_node_runs_elsewhere_once(
     host: Host, cluster: Cluster, fresh: Tenant, overflowing: tuple[str, Holder], background: ThreadPoolExecutor
 ) -> None:
     overflow, holder = overflowing

@@ -172,14 +172,14 @@ def test_the_other_calling_conventions_of_the_processor_are_closed(calls: dict[s
         assert calls[name] in {"SIGSYS", *REFUSALS}, (name, calls[name])
 
 
-def test_what_honest_python_does_works(tenant: Tenant) -> None:
+def test_ordinary_python_works(tenant: Tenant) -> None:
     name = tenant.upload("honest.py", (STORLETS / "honest.py").read_bytes(), "Honest")
     answer = tenant.tool(storlet=name).get(tenant.path)
     assert answer.status == 200, answer
     assert json.loads(answer.body) == {}
 
 
-def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
+def test_ordinary_java_works(tenant: Tenant, cluster: Cluster) -> None:
     if shutil.which("javac") is None:
         pytest.skip("no JDK: javac is missing")
     classes = JavaClasses(cluster.java_api_jar, java_libraries(cluster.java_api_jar), STORLETS / "java")
@@ -356,7 +356,7 @@ def test_all_sandboxes_together_get_no_more_than_the_node_gives(
     asyncio.run(started(private, lambda _body: None, fill))
 
 
-def test_what_docker_removes_takes_our_groups_with_it(
+def test_removal_by_docker_removes_our_control_groups(
     host: Host, fresh: Tenant, docker_host: Mapping[str, Any]
 ) -> None:
     if not docker_host[hardening.CGROUPS_IN_SIGHT]:

@@ -132,7 +132,7 @@ def test_a_storlet_that_is_silent_in_the_middle_runs_once(tenant: Tenant, waitin
 
 
 @pytest.mark.parametrize("name", ["put", "big put", "copy-object", "copy-proxy"])
-def test_what_is_stored_may_take_its_time_too(tenant: Tenant, waiting: Waiting, name: str) -> None:
+def test_a_slow_put_is_stored(tenant: Tenant, waiting: Waiting, name: str) -> None:
     answer: Answer = waiting.answer(name)
     assert answer.status == 201, answer
     assert tenant.count(waiting.keys[name]) == 1

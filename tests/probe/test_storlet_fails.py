@@ -54,7 +54,7 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_every_bad_end_before_output_is_told_and_runs_once(tenant: Tenant, placement: str, how: str) -> None:
+def test_every_failure_before_output_is_reported_and_runs_once(tenant: Tenant, placement: str, how: str) -> None:
     key = new_key()
     answer = tenant.tool(placement).get(tenant.path, "end", how=how, key=key)
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer

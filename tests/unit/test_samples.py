@@ -231,7 +231,7 @@ def test_csv_filter_conditions(run: Run, where: str, ids: bytes) -> None:
         {"partition": "later"},
     ],
 )
-def test_csv_filter_refuses_what_makes_no_sense(run: Run, parameters: dict[str, str]) -> None:
+def test_csv_filter_refuses_invalid_parameters(run: Run, parameters: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         run([ROWS], parameters)
 
@@ -287,7 +287,7 @@ def test_deidentify_fails_rather_than_guess(run: Run, data: bytes, parameters: d
 
 
 @sample("deidentify")
-def test_deidentify_masks_short_values_whole(run: Run) -> None:
+def test_deidentify_masks_short_values_completely(run: Run) -> None:
     assert run([b"n\n12\n123\n"], {"mask": "n", "keep": "2"}) == b"n\n**\n*23\n"
 
 
@@ -328,7 +328,7 @@ def test_word_count_does_not_split_a_word_at_a_chunk(run: Run) -> None:
 
 
 @sample("word_count")
-def test_word_count_refuses_what_is_not_text(run: Run) -> None:
+def test_word_count_refuses_binary_input(run: Run) -> None:
     with pytest.raises(ValueError, match="not text"):
         run([b"\x01" * 1_000_000])
 

@@ -78,7 +78,7 @@ def test_the_other_direction_goes_on_after_an_end(ends: tuple[socket.socket, soc
 
 
 @pytest.mark.parametrize("leaves", ["client", "server"])
-def test_who_leaves_ends_the_connection_of_the_other(ends: tuple[socket.socket, socket.socket], leaves: str) -> None:
+def test_closing_one_side_closes_the_other(ends: tuple[socket.socket, socket.socket], leaves: str) -> None:
     client, server = ends
     gone, left = (client, server) if leaves == "client" else (server, client)
     gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -86,7 +86,7 @@ def test_who_leaves_ends_the_connection_of_the_other(ends: tuple[socket.socket, 
     assert received(left) == b""
 
 
-def test_a_client_is_told_that_there_is_no_server(target: socket.socket) -> None:
+def test_a_client_without_a_server_is_disconnected(target: socket.socket) -> None:
     address = target.getsockname()
     target.close()
     with relay(address, SECONDS) as listening, socket.create_connection(listening, 10) as client:
