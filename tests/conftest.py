@@ -1,4 +1,9 @@
-"""The cluster of the test session, started when the first test asks for it, and the logs of its servers beside a failure."""
+"""Fixtures and session rules of all tests: clusters, users, the order of tests, skips, output.
+
+With pytest-xdist (``-n``) each worker brings up clusters of its own.  A test that must not run
+beside others has the marker ``alone``; ``make test`` runs those in a second session, in one
+process.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +11,79 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.support import brief
+from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach, bring_up
+from tests.support.http import Client
+from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
+
+#: Workers take modules in this order.  Long modules first and short ones last: workers then end
+#: together.
+ORDER: Final = ("tests/functional", "tests/probe", "tests/conformance", "tests/java", "tests/unit")
 
 _running: list[Cluster] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """CI has a short output."""
-    if os.environ.get("CI"):
+    """Register the short output of CI in the process that reports."""
+    if os.environ.get("CI") and not is_worker(config):
         config.pluginmanager.register(brief.Brief(config), "brief")
 
 
+def is_worker(config: pytest.Config) -> bool:
+    """True in a worker of pytest-xdist, which reports to a controller."""
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort folders into :data:`ORDER`; the order within a folder stays."""
+    items.sort(
+        key=lambda item: next(
+            (n for n, top in enumerate(ORDER) if item.nodeid.startswith(f"{top}/")), -1
+        )
+    )
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """The session's cluster: Swift, sandboxd and Docker on ports of their own."""
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The cluster of this session or worker: Swift, sandboxd and Docker on ports of its own."""
     given = os.environ.get("STORLETS_TEST_HOME")
-    if given:
-        _running.append(attach(Path(given)))
-        yield _running[-1]
-        _running.clear()
-        return
-    home = Path(tempfile.mkdtemp(prefix="storlets-", dir="/var/tmp"))
+    if given and is_worker(request.config):
+        pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
+    with _attached(Path(given)) if given else _brought_up("storlets-") as found:
+        _running.append(found)
+        yield found
+        _running.remove(found)
+
+
+@pytest.fixture(scope="session")
+def other_cluster() -> Iterator[Cluster]:
+    """A second cluster with encryption; tests may change its options with
+    :meth:`Cluster.configured`."""
+    with _brought_up("storlets-2-", STORLETS_ENCRYPTION="1") as found:
+        yield found
+
+
+@contextmanager
+def _attached(home: Path) -> Iterator[Cluster]:
+    """A cluster that is up already, and stays up."""
+    yield attach(home)
+
+
+@contextmanager
+def _brought_up(prefix: str, **choices: str) -> Iterator[Cluster]:
+    home = Path(tempfile.mkdtemp(prefix=prefix, dir="/var/tmp"))
     try:
-        _running.append(bring_up(home))
-        yield _running[-1]
+        yield bring_up(home, **choices)
     finally:
-        _running.clear()
-        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down")
+        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down", "--purge")
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -48,9 +93,36 @@ def description(cluster: Cluster) -> dict[str, Any]:
     return cluster.description
 
 
+@pytest.fixture(scope="session")
+def users(description: dict[str, Any]) -> dict[str, Client]:
+    """A client for each user of the cluster."""
+    return users_of(description)
+
+
+@pytest.fixture(scope="session")
+def admin(users: dict[str, Client]) -> Client:
+    """``admin:admin``, who has every permission in every account."""
+    return users["admin:admin"]
+
+
+@pytest.fixture(scope="session")
+def toolbox(description: dict[str, Any]) -> Toolbox:
+    """Builds and uploads storlets in either language."""
+    if shutil.which("javac") is None:
+        pytest.skip("no JDK: javac is missing")
+    api_jar = Path(description["java_api_jar"])
+    return Toolbox(JavaClasses(api_jar, java_libraries(api_jar)))
+
+
+@pytest.fixture(params=PLACEMENTS)
+def placement(request: pytest.FixtureRequest) -> str:
+    """Each placement: a test that uses it runs once at the object node and once at the proxy."""
+    return str(request.param)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """A failure that concerns the cluster shows what its servers said last."""
+    """Add the end of the server logs to a failure that concerns the cluster."""
     outcome = yield
     report = outcome.get_result()
     if report.failed and _running and "cluster" in getattr(item, "fixturenames", ()):
@@ -59,7 +131,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With ``STORLETS_FORBID_SKIPS`` a skipped test fails the session: something has not been tested."""
+    """With ``STORLETS_FORBID_SKIPS`` a skipped test fails the session.
+
+    Under xdist only the controller has a reporter, and its statistics count the tests of all
+    workers.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and exitstatus == pytest.ExitCode.OK:
         not_run = [name for name in ("skipped", "xfailed") if reporter.stats.get(name)]

@@ -25,6 +25,12 @@ TEXTS: Final = (
     "tests",
 )
 SHELL: Final = ("*.sh", ".ci/run")
+#: Arguments of pytest: first the tests that may run beside others, a module at a time in each of two
+#: workers, then those that need the machine for themselves.
+SESSIONS: Final = (
+    ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
+    ("-m", "alone"),
+)
 
 
 def check() -> int:
@@ -71,14 +77,23 @@ def shell_scripts() -> list[str]:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """pytest on everything below ``tests`` (or on ``arguments``); the cluster is brought up by a fixture."""
+    """Run pytest with ``arguments``, or all tests in the sessions of :data:`SESSIONS`; 0 if each of them passed.
+
+    Fixtures bring up the clusters.
+    """
     log = cache.cache_root() / "test.log"
     needs = [packages.PYTHON, packages.CURL]
     needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
     packages.install(needs, log)
     tools = venv.tools(log)
-    command = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=CHECKOUT, env=_environment(tools), check=False).returncode
+    pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]
+    codes = [
+        subprocess.run(
+            [*pytest, *session], cwd=CHECKOUT, env=_environment(tools), check=False
+        ).returncode
+        for session in ([arguments] if arguments else SESSIONS)
+    ]
+    return next((code for code in codes if code), 0)
 
 
 def _passes(name: str, command: list[str], tools: Path) -> bool:

@@ -1,13 +1,15 @@
-"""``make attack``: every attack of the table against a cluster of its own, while a neighbour works; a report; exit 1 when one got through.
+"""``make attack``: every attack of the table against a cluster of its own, while a neighbour works;
+a report; exit 1 when one got through.
 
-``--list`` shows the table, ``--only WORD,...`` runs the attacks whose names have one of these words in them, ``--html FILE``
-writes the report as a page too.
+``--list`` shows the table, ``--only WORD,...`` runs the attacks whose names have one of these words
+in them, ``--html FILE`` writes the report as a page too.
 
-The neighbour's times under attack are compared with its own calm before and after, in the same run: at the 99th
-percentile at most 3 times as long for a storlet, 1.5 times for a plain GET.  An attack that is over soon is repeated, a few
-times a second, until there are enough samples: how many requests a tenant may send is the business of Swift's ``ratelimit``,
-what one of them does to others is ours.  A machine has hiccups of its own, so what is too slow is tried again, and the best
-of the tries counts.
+The neighbour's times under attack are compared with its own calm before and after, in the same run:
+at the 99th percentile at most 3 times as long for a storlet, 1.5 times for a plain GET.  An attack
+that is over soon is repeated, a few times a second, until there are enough samples: how many
+requests a tenant may send is the business of Swift's ``ratelimit``, what one of them does to others
+is ours.  A machine has hiccups of its own, so what is too slow is tried again, and the best of the
+tries counts.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from tests.support.cluster import Cluster, bring_up
 NEIGHBOUR: Final = "test2:tester2"
 STORLET_RATIO: Final = 3.0
 PLAIN_RATIO: Final = 1.5
-#: So long is the neighbour left in peace between two attacks, and so long does an attack last at least.
+#: So long is the neighbour left in peace between two attacks, and so long does an attack last at
+#: least.
 CALM_SECONDS: Final = 3.0
 ATTACK_SECONDS: Final = 5.0
 #: From the end of a short attack to its repetition.
@@ -141,7 +144,8 @@ class Battle:
         self._last_calm = self._calm()
         calm += self._last_calm
         attacked = self._neighbour.between(begin, end)
-        # A killed proxy or engine is no fault of isolation; the attack itself judges what may be answered then.
+        # A killed proxy or engine is no fault of isolation; the attack itself judges what may be
+        # answered then.
         row.errors += [] if row.attack.alone else attacked.faults
         row.storlet_ratio = min(row.storlet_ratio, ratio(attacked, calm, "storlet"))
         row.plain_ratio = min(row.plain_ratio, ratio(attacked, calm, "plain"))
@@ -154,7 +158,8 @@ class Battle:
 
 @contextlib.contextmanager
 def cluster_of_its_own() -> Iterator[Cluster]:
-    """Brought up for the length of a block; ``STORLETS_TEST_HOME`` names one that is up and stays up."""
+    """Brought up for the length of a block; ``STORLETS_TEST_HOME`` names one that is up and stays
+    up."""
     given = os.environ.get("STORLETS_TEST_HOME")
     if given:
         yield Cluster(Path(given), {**os.environ, "STORLETS_HOME": given})

@@ -1,4 +1,5 @@
-"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and the accounts that use them."""
+"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and
+the accounts that use them."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Dependency, JavaClasses, Tool, declaration, users_of
-from tests.probe.host import Host
-from tests.probe.tenant import SOURCE, Tenant, make_tenant
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import users_of
+from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.http import Answer, Client
+from tests.support.storlets import Dependency, JavaClasses, Tool, declaration
+from tests.support.tenant import SOURCE, Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.attack.attack import Attack
@@ -28,7 +31,8 @@ OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
 METADATA_BYTES: Final = 4096
-#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its sandbox.
+#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its
+#: sandbox.
 LIMITS: Final = {
     "storlet.conf:limits": {
         "memory_bytes": "384M", "storlet_memory_bytes": "160M", "pids": 128, "storlet_processes": 64, "scratch_bytes": SCRATCH_BYTES,
@@ -39,7 +43,8 @@ LIMITS: Final = {
 }  # fmt: skip
 
 
-#: Of the hostile storlets only: a machine that stands still for some seconds ends nobody else's run.
+#: Of the hostile storlets only: a machine that stands still for some seconds ends nobody else's
+#: run.
 DEADLINES: Final = {"Timeout_First_Byte": "3s", "Timeout_Idle": "2s", "Timeout_Total": "5s"}
 
 
@@ -106,9 +111,11 @@ class Arena:
 
     @contextlib.contextmanager
     def prepared(self, attack: Attack, language: str) -> Iterator[Attacker]:
-        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its account.
+        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its
+        account.
 
-        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of their own.
+        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of
+        their own.
         """
         tenant = self.tenant() if attack.fresh else self.attacker(language).tenant
         attacker = Attacker(self, tenant, language, attack.placement)

@@ -19,10 +19,12 @@ HTTP: Final = ("python",)
 class Attack:
     """``run`` does it and returns what was seen; it raises when the attack got through.
 
-    ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make attack`` only, because it stops
-    servers that other tests share, and a probe of its own does the same in ``make test``.  ``flood``: the weapon is many requests
-    at once; how many a tenant may send is the business of Swift's ratelimit, so answers and leftovers are judged and times only shown.
-    ``once``: each run makes worker groups that stay until they are idle, so ``make attack`` does not repeat it.
+    ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make
+    attack`` only, because it stops servers that other tests share, and a probe of its own does the
+    same in ``make test``.  ``flood``: the weapon is many requests at once; how many a tenant may
+    send is the business of Swift's ratelimit, so answers and leftovers are judged and times only
+    shown.  ``once``: each run makes worker groups that stay until they are idle, so ``make attack``
+    does not repeat it.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Out of the sandbox: other processes, the host, the network, the object's own file, other storlets of the tenant."""
+"""Out of the sandbox: other processes, the host, the network, the object's own file, other storlets
+of the tenant."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from typing import Final
 from tests.attack import leftovers
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import BOTH, PYTHON, Attack
-from tests.functional.tools import Tool, unique
-from tests.probe.host import check_numbered, new_key
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import check_numbered, new_key
+from tests.support.storlets import Tool
+from tests.support.waiting import wait_for
 
 #: swift-object-auditor, with the cluster's swift.conf; it becomes Swift's user by itself.
 AUDITOR: Final = (
@@ -99,7 +101,8 @@ def donated_pipe(attacker: Attacker) -> str:
 
 
 def locks(attacker: Attacker) -> str:
-    """A lock that is held on the object's file does not stop Swift: read, replaced, deleted and audited all the same."""
+    """A lock that is held on the object's file does not stop Swift: read, replaced, deleted and
+    audited all the same."""
     tenant, key = attacker.tenant, new_key()
     path = f"data/{unique('locked')}"
     must(tenant.client.put(path, tenant.content).status == 201, "upload")
@@ -168,7 +171,8 @@ def java_facts(attacker: Attacker) -> str:
 
 
 def check_descriptors(links: list[str], attacker: Attacker) -> str:
-    """Of objects exactly one; pipes, sockets and memory files of the invocation; the runtime's own files besides."""
+    """Of objects exactly one; pipes, sockets and memory files of the invocation; the runtime's own
+    files besides."""
     objects = [link for link in links if "/disks/" in link]
     must(len(objects) == 1, links)
     strange = [
@@ -183,7 +187,8 @@ def check_descriptors(links: list[str], attacker: Attacker) -> str:
 
 
 def kill_siblings(attacker: Attacker) -> str:
-    """Another storlet of the same tenant is killed half-way: an error for its client, never a short result."""
+    """Another storlet of the same tenant is killed half-way: an error for its client, never a short
+    result."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
     slow = attacker.arena.pool.submit(
         victim.get, attacker.path, "numbered", key=key, lines="5000", pause="1.5"
@@ -217,7 +222,8 @@ def kill_one(do: str) -> Callable[[Attacker], str]:
 def ends_early(attacker: Attacker) -> str:
     """exit(0) in the middle of the body is no success."""
     do, how = ("end", {"how": "exit"}) if attacker.language == "python" else ("halt", {})
-    # An answer has begun when there is more than is held back; a copy begins with less, and what it writes is Swift's work.
+    # An answer has begun when there is more than is held back; a copy begins with less, and what it
+    # writes is Swift's work.
     answer = attacker.shoot(do, **how, lines="40000")
     must(outcome(answer) == "200 broken", answer)
     path = f"data/{unique('early')}"
@@ -240,7 +246,8 @@ def hoarded_input(attacker: Attacker) -> str:
 
 
 def moved_offset(attacker: Attacker) -> str:
-    """The offset is the run's own: a plain GET at the same time, and the next run, see the object from its start."""
+    """The offset is the run's own: a plain GET at the same time, and the next run, see the object
+    from its start."""
     answer = attacker.shoot("input_offset")
     must((outcome(answer), answer.body) == ("200", b"moved"), answer)
     must(attacker.client.get(attacker.path).body == attacker.tenant.content, "plain GET")
@@ -249,7 +256,8 @@ def moved_offset(attacker: Attacker) -> str:
 
 
 def leak_is_its_own(attacker: Attacker) -> str:
-    """Memory is a storlet's: one that leaks ends, another of the same tenant, at work meanwhile, does not."""
+    """Memory is a storlet's: one that leaks ends, another of the same tenant, at work meanwhile,
+    does not."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
     going = attacker.arena.pool.submit(
         victim.get, attacker.path, "numbered", key=key, before="1.5", lines="10"
@@ -294,7 +302,8 @@ def _uids(pid: int) -> str:
 
 
 def impersonates(attacker: Attacker) -> str:
-    """A worker takes the connections that wait for another run of its own storlet; those of other storlets it cannot see."""
+    """A worker takes the connections that wait for another run of its own storlet; those of other
+    storlets it cannot see."""
     honest = attacker.tenant.upload("honest.py", b"class Honest:\n def __init__(self, l): pass\n"
                                     b" def __call__(self, i, o, p): o[0].write(i[0].read())\n", "Honest")  # fmt: skip
     tool = Tool(attacker.client, honest)
@@ -307,7 +316,8 @@ def impersonates(attacker: Attacker) -> str:
     for _ in range(6):
         answer = attacker.shoot("identity")
         if answer.status == 200 and not answer.is_broken and answer.body != attacker.tenant.content:
-            # Its own storlet's runs are its own business, but a success must not be shorter than what it says.
+            # Its own storlet's runs are its own business, but a success must not be shorter than
+            # what it says.
             must(answer.body == b"", answer)
         seen[outcome(answer)] = seen.get(outcome(answer), 0) + 1
     for one in lying:
@@ -317,7 +327,8 @@ def impersonates(attacker: Attacker) -> str:
     return f"20 of 20 honest runs right; its own: {seen}"
 
 
-#: Files that any process may open; that they are there is Docker's and the kernel's doing, and nothing of others is in them.
+#: Files that any process may open; that they are there is Docker's and the kernel's doing, and
+#: nothing of others is in them.
 HARMLESS: Final = ("read /proc/timer_list", "read /proc/sched_debug")
 
 ROWS: Final = (

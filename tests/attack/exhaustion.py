@@ -1,4 +1,5 @@
-"""Too much of everything: processes, memory, files, time, output, metadata, log; and hostile input of honest parsers."""
+"""Too much of everything: processes, memory, files, time, output, metadata, log; and hostile input
+of honest parsers."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ from tests.attack.arena import (
 )
 from tests.attack.attack import BOTH, JAVA, PYTHON, Attack
 from tests.attack.names import raw
-from tests.functional.client import Answer
-from tests.functional.tools import unique
-from tests.probe.host import new_key
-from tests.probe.wire import wire
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import new_key
+from tests.support.http import Answer, raw_connection
+from tests.support.waiting import wait_for
 
 MEMORY: Final = "422 storlet.limit.memory"
 PROCESSES: Final = "422 storlet.limit.processes"
 FAILED: Final = "422 storlet.failed"
 FIRST_BYTE: Final = "422 storlet.timeout.first_byte"
 BROKEN: Final = "200 broken"
-#: The bytes themselves weigh on others as any client's do: a plain PUT and GET of 8 MiB, five times a second, doubles the
+#: The bytes themselves weigh on others as any client's do: a plain PUT and GET of 8 MiB, five times
+#: a second, doubles the
 #: neighbour's times on two cores.  What is asked here is what an endless output does beyond that.
 LITTLE: Final = {"X-Storlet-Limit-Output": "1M"}
 
@@ -75,7 +76,7 @@ def both(*steps: Callable[[Attacker], str]) -> Callable[[Attacker], str]:
     return lambda attacker: "; ".join(step(attacker) for step in steps)
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def fill_mounts(attacker: Attacker) -> str:
@@ -127,11 +128,12 @@ def pipes(attacker: Attacker) -> str:
     return f"{outcome(answer)} {answer.text[:60]}" if answer.status == 200 else outcome(answer)
 
 
-# --- input, output ----------------------------------------------------------------------------------------------------------
+# --- input, output --------------------------------------------------------------------------------
 
 
 def never_reads(attacker: Attacker) -> str:
-    """A PUT whose body nobody wants: stored is what the storlet wrote, and the client is not held for ever."""
+    """A PUT whose body nobody wants: stored is what the storlet wrote, and the client is not held
+    for ever."""
     path, body = f"data/{unique('unread')}", b"x" * (20 << 20)
     answer = attacker.tool.put(path, body, "ignore")
     must(answer.status == 201, answer)
@@ -147,17 +149,17 @@ def never_reads(attacker: Attacker) -> str:
 def reader_leaves(attacker: Attacker) -> str:
     """A terabyte for a client that reads little and then goes."""
     key = new_key()
-    with wire(attacker.client) as client:
-        client.head(
+    with raw_connection(attacker.client) as client:
+        client.send_head(
             "GET",
             attacker.path,
             attacker.tool.headers(),
             {"do": "flood", "bytes": str(1 << 40), "key": key},
         )
-        status, _ = client.answer()
+        status, _ = client.read_head()
         must(status == 200, status)
         client.sock.recv(1000)
-        client.vanish()
+        client.reset()
     wait_for(lambda: not attacker.host.runs_named(key), 10, "its process to end")
     attacker.recovers()
     return "200, and its process ended with the client"
@@ -167,11 +169,11 @@ def cancel_storm(attacker: Attacker) -> str:
     """Invocations that are cancelled at every moment of their lives."""
 
     def cancel(number: int) -> None:
-        with wire(attacker.client) as client:
+        with raw_connection(attacker.client) as client:
             do = ("deaf_sleep", "flood", "identity")[number % 3]
-            client.head("GET", attacker.path, attacker.tool.headers(), {"do": do})
+            client.send_head("GET", attacker.path, attacker.tool.headers(), {"do": do})
             time.sleep(0.002 * (number % 50))
-            client.vanish()
+            client.reset()
 
     list(attacker.arena.pool.map(cancel, range(200)))
     attacker.recovers(30)
@@ -197,7 +199,7 @@ def crowd(attacker: Attacker) -> str:
     )
 
 
-# --- metadata and log ---------------------------------------------------------------------------------------------------------
+# --- metadata and log -----------------------------------------------------------------------------
 
 
 def said(attacker: Attacker, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -218,7 +220,8 @@ def large_metadata(attacker: Attacker) -> str:
     allowed = metadata(attacker, {"a": "x" * (METADATA_BYTES - 8)})
     refused = metadata(attacker, {"a": "x" * (METADATA_BYTES - 7)})
     must(outcome(refused) == "422 storlet.limit.metadata", refused)
-    # Swift's own limit for one value is far below: what fits into ours may still be refused, but never half taken.
+    # Swift's own limit for one value is far below: what fits into ours may still be refused, but
+    # never half taken.
     must(outcome(allowed) in ("200", "422 storlet.limit.metadata", FAILED), allowed)
     return f"4096 bytes: {outcome(allowed)}; 4097 bytes: {outcome(refused)}"
 
@@ -255,7 +258,8 @@ def unstorable_metadata(attacker: Attacker) -> str:
 
 
 def forged_metadata(attacker: Attacker) -> str:
-    """No key and no value becomes a header of another name, ends the head early or changes its framing."""
+    """No key and no value becomes a header of another name, ends the head early or changes its
+    framing."""
     seen = set()
     for given in FORGERIES:
         answer = metadata(attacker, given)
@@ -270,7 +274,8 @@ def forged_metadata(attacker: Attacker) -> str:
 
 
 def check_wide_key(attacker: Attacker) -> None:
-    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked at as bytes."""
+    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked
+    at as bytes."""
     query = "do=metadata" + ("" if attacker.language == "python" else "&key0=%E4%B8%AD&value0=b")
     headers = [b"X-Run-Storlet: " + attacker.tool.storlet.encode()]
     if attacker.language == "python":
@@ -293,7 +298,8 @@ def log_flood(attacker: Attacker) -> str:
 
 
 def log_escapes(attacker: Attacker) -> str:
-    """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every attack."""
+    """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every
+    attack."""
     answer = attacker.tool.get(
         attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10000"
     )
@@ -316,7 +322,7 @@ def log_size(attacker: Attacker, answer: Answer) -> int:
     return len(log.body)
 
 
-# --- honest parsers ---------------------------------------------------------------------------------------------------------
+# --- honest parsers -------------------------------------------------------------------------------
 
 
 def parses(

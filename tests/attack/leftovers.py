@@ -1,4 +1,5 @@
-"""What an attack leaves behind: processes, mounts, descriptors, control groups, files, escapes in logs, changed objects.
+"""What an attack leaves behind: processes, mounts, descriptors, control groups, files, escapes in
+logs, changed objects.
 
 :func:`take` before, :func:`left` after; both look from the host, with nothing of ours asked.
 """
@@ -16,14 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.probe.host import Host, Sandbox, links_of
+from tests.support.host import Host, Sandbox, links_of
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
 LOGS: Final = (*DAEMONS, "account-1", "container-1")
-#: Terminal escapes, and the one-character forms of them; the rest of the control characters but line ends.
+#: Terminal escapes, and the one-character forms of them; the rest of the control characters but
+#: line ends.
 ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-#: The engine's clients keep ten connections each at hand, the more the more containers came and went at a time, and each
+#: The engine's clients keep ten connections each at hand, the more the more containers came and
+#: went at a time, and each
 #: server keeps its own to sandboxd: only more than so many is a leak.
 KEPT_CONNECTIONS: Final = 40
 #: Sockets of a supervisor besides two for each worker: listening ones, its control connection.
@@ -65,7 +68,8 @@ def take(host: Host) -> State:
 
 
 def left(host: Host, before: State, seconds: float = 60) -> list[str]:
-    """What is there that was not; waits until there is nothing, or for ``seconds``: a neighbour's requests come and go meanwhile."""
+    """What is there that was not; waits until there is nothing, or for ``seconds``: a neighbour's
+    requests come and go meanwhile."""
     deadline = time.monotonic() + seconds
     while True:
         found = list(_differences(host, before))
@@ -101,7 +105,8 @@ def _differences(host: Host, before: State) -> Iterator[str]:
 
 
 def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
-    """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and to the engine."""
+    """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and
+    to the engine."""
     counts = host.descriptors(name)
     if name == "sandboxd":
         counts["socket"] = max(0, counts["socket"] - sandboxes - KEPT_CONNECTIONS)
@@ -109,22 +114,26 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
 
 
 def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
-    """What process 1 of a sandbox holds of invocations: their pipes and connections, memory files, objects.
+    """What process 1 of a sandbox holds of invocations: their pipes and connections, memory files,
+    objects.
 
-    A worker at rest has one channel to it and a memory file of what was printed; each group one listening socket.
+    A worker at rest has one channel to it and a memory file of what was printed; each group one
+    listening socket.
     """
     links = links_of(sandbox.pid)
     workers = sum(process.parent == sandbox.pid for process in host.inside(sandbox))
     objects = sum("/disks/" in link or link.startswith("pipe:") for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
-    # Listening sockets, the control connection and what workers may have: beyond that there is a leak.
+    # Listening sockets, the control connection and what workers may have: beyond that there is a
+    # leak.
     return +Counter(
         {"object or pipe": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)}
     )
 
 
 def strays(host: Host) -> list[str]:
-    """What in the sandboxes is not a worker at rest: strays, who computes, and who shares a pipe with a server."""
+    """What in the sandboxes is not a worker at rest: strays, who computes, and who shares a pipe
+    with a server."""
     served = {
         link
         for name in DAEMONS
@@ -142,7 +151,8 @@ def strays(host: Host) -> list[str]:
 
 
 def stale_groups(host: Host, sandboxes: list[Sandbox]) -> set[str]:
-    """Control groups below the cluster's own that belong to no running sandbox, and groups of storlets without a process."""
+    """Control groups below the cluster's own that belong to no running sandbox, and groups of
+    storlets without a process."""
     running = {one.container for one in sandboxes}
     found = set()
     for group in _groups(host.node_id):
@@ -188,13 +198,15 @@ def _escapes(host: Host, name: str, start: int) -> list[bytes]:
     return []
 
 
-# --- objects ------------------------------------------------------------------------------------------------------------
+# --- objects --------------------------------------------------------------------------------------
 
 
 def objects_of(host: Host, account: str) -> dict[str, dict[str, Any]]:
-    """Every replica of an account's data on disk: bytes, attributes, mode, owner and times, by path.
+    """Every replica of an account's data on disk: bytes, attributes, mode, owner and times, by
+    path.
 
-    The mode without what it gives to others: the object filter takes that away before it donates a file.
+    The mode without what it gives to others: the object filter takes that away before it donates a
+    file.
     """
     found = {}
     for path in Path(host.cluster.home, "disks").rglob("*.data"):

@@ -1,4 +1,5 @@
-"""Lies to the supervisor and to the filter: garbage, events at the wrong time, success that was none."""
+"""Lies to the supervisor and to the filter: garbage, events at the wrong time, success that was
+none."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from typing import Final
 
 from tests.attack.arena import NAMES, Attacker, must, outcome
 from tests.attack.attack import BOTH, PYTHON, Attack
-from tests.functional.tools import Tool, unique
-from tests.probe.host import check_numbered
+from tests.support.accounts import unique
+from tests.support.host import check_numbered
+from tests.support.storlets import Tool
 
 FAILED: Final = "422 storlet.failed"
 
-#: What a sandbox may send in the place of an event. None may become a success, a 500 or another error's code.
+#: What a sandbox may send in the place of an event. None may become a success, a 500 or another
+#: error's code.
 TO_FILTER: Final = (
     b"\x00\xff", b"", b"[]", b"{}", b"null", b'"' + b"x" * 60000 + b'"', b'{"type":"nonsense"}', b'{"type":"started"}', b'{"type":"done"}',
     b"[" * 5000, b'{"type":"done","outcome":"ok","usage":{"cpu_seconds":"1e999"}}', b'{"type":"done","outcome":"ok","usage":{"cpu_seconds":-1e308}}',
@@ -33,7 +36,8 @@ TO_SUPERVISOR: Final = (
 
 
 def to_filter(attacker: Attacker) -> str:
-    """Each piece of garbage ends its own run, and no other, with an error that says whose fault it was."""
+    """Each piece of garbage ends its own run, and no other, with an error that says whose fault it
+    was."""
     seen: dict[str, int] = {}
     for message in TO_FILTER:
         answer = attacker.shoot("forge_garbage", packed=zlib.compress(message).hex())
@@ -47,7 +51,8 @@ def to_filter(attacker: Attacker) -> str:
 
 
 def to_supervisor(attacker: Attacker) -> str:
-    """Each piece ends the liar at most: 200 with all of its lines, or an error; other storlets' runs are right."""
+    """Each piece ends the liar at most: 200 with all of its lines, or an error; other storlets'
+    runs are right."""
     honest, seen = Tool(attacker.client, "gremlin.py"), dict[str, int]()
     for message in TO_SUPERVISOR:
         answer = attacker.shoot("channel_garbage", packed=zlib.compress(message).hex())
@@ -67,7 +72,8 @@ def to_supervisor(attacker: Attacker) -> str:
 def lie(
     do: str, *allowed: str, lines: int | None = None, **parameters: str
 ) -> Callable[[Attacker], str]:
-    """One lie: it ends as allowed, a success has ``lines`` lines; meanwhile and afterwards others' runs are right."""
+    """One lie: it ends as allowed, a success has ``lines`` lines; meanwhile and afterwards others'
+    runs are right."""
 
     def run(attacker: Attacker) -> str:
         honest = Tool(attacker.client, "gremlin.py")
@@ -86,7 +92,8 @@ def lie(
 
 
 def held(attacker: Attacker) -> str:
-    """Who holds all descriptors that may be under way in messages delays the account's other storlets, and fails none."""
+    """Who holds all descriptors that may be under way in messages delays the account's other
+    storlets, and fails none."""
     holder = Tool(attacker.client, NAMES["python"])
     holding = attacker.arena.pool.submit(holder.get, attacker.path, "hold_descriptors")
     honest = [
@@ -118,7 +125,8 @@ def forked(attacker: Attacker) -> str:
 
 
 def partial(attacker: Attacker) -> str:
-    """``done: ok`` and then death: what is stored or sent is what the pipe held when it was closed, or nothing at all."""
+    """``done: ok`` and then death: what is stored or sent is what the pipe held when it was closed,
+    or nothing at all."""
     path = f"data/{unique('partial')}"
     answer = attacker.tool.copy(attacker.path, path, "partial_lie")
     stored = attacker.client.get(path)

@@ -1,26 +1,30 @@
-"""Names and metadata that would be paths, options, header lines or terminal commands, sent by hand."""
+"""Names and metadata that would be paths, options, header lines or terminal commands, sent by
+hand."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import HTTP, Attack
-from tests.functional.tools import Tool, declaration, unique
-from tests.probe.tenant import Tenant
+from tests.support.accounts import unique
+from tests.support.http import NoAnswer, raw_connection
+from tests.support.storlets import Tool, declaration
+from tests.support.tenant import Tenant
 
 HONEST: Final = b"class Honest:\n def __init__(self, logger): pass\n def __call__(self, i, o, p): o[0].write(i[0].read())\n"
-#: Percent-encoded as they would be by an attacker: some decode to a path, some only after a second decoding.
+#: Percent-encoded as they would be by an attacker: some decode to a path, some only after a second
+#: decoding.
 UPLOADS: Final = (
     "../evil.py", "..%2fevil.py", "%2e%2e%2fevil.py", "..%252fevil.py", "a/../../evil.py", "/evil.py", "a/b.py", ".", "..", "%00.py", "evil%00.py",
     "-rf.py", "--opt.py", ".hidden.py", ".tmp-0123456789abcdef", ".lock-x", "cr%0d%0aX-Forged:%20yes.py", "esc%1b%5b2J.py", "del%7f.py", "a,b.py",
     "a:b.py", quote("\u00e9" * 512 + ".py"), "x" * 1021 + ".py", "x" * 1022 + ".py", quote("\U0001f600.py"), "bad%ff%fe.py", "%ed%a0%80.py",
     "evil.py%2f..%2f..", "con%5c..%5cevil.py", "a%20b.py", "$(id).py", "`id`.py", "a;id.py", "%25s%25n.py", "{0.__class__}.py",
 )  # fmt: skip
-#: Names that are as good as any other, and must simply work: letters outside of ASCII, four bytes in UTF-8.
+#: Names that are as good as any other, and must simply work: letters outside of ASCII, four bytes
+#: in UTF-8.
 GOOD: Final = ("\u00e9t\u00e9", "\u4e2d\u6587", "\U00010400\U00010428")
 INVOKED: Final = (
     b"../evil.py", b"/etc/passwd", b"..", b".", b"", b" ", b"-rf.py", b"a/b.py", b"evil\x00.py", b"esc\x1b[2J.py", b"\xff\xfe.py", b"\xed\xa0\x80.py",
@@ -39,22 +43,18 @@ def raw(
     attacker: Attacker, method: str, target: str, headers: list[bytes], body: bytes = b""
 ) -> tuple[int, dict[str, str], bytes]:
     """One request, byte for byte; status 0 when the connection was closed without an answer."""
-    url = attacker.client.version_url
-    with socket.create_connection((url.host, url.port), 30) as connection:
-        head = [f"{method} {target} HTTP/1.1".encode(), f"Host: {url.host}".encode(), b"X-Auth-Token: " + attacker.client.token.encode(),
-                b"Content-Length: %d" % len(body), b"Connection: close", *headers]  # fmt: skip
-        connection.sendall(b"\r\n".join(head) + b"\r\n\r\n" + body)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    head_, _, rest = answer.partition(b"\r\n\r\n")
-    if not head_:
-        return 0, {}, b""
-    first, *lines = head_.decode("latin-1").split("\r\n")
-    found = {
-        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
-    return int(first.split()[1]), found, rest
+    client = attacker.client
+    head = [f"{method} {target} HTTP/1.1".encode(), f"Host: {client.version_url.host}".encode(), b"X-Auth-Token: " + client.token.encode(),
+            b"Content-Length: %d" % len(body), b"Connection: close", *headers]  # fmt: skip
+    with raw_connection(client) as connection:
+        connection.send(b"\r\n".join(head) + b"\r\n\r\n" + body)
+        try:
+            status, found = connection.read_head()
+        except NoAnswer:
+            return 0, {}, b""
+        rest, ending = connection.read_to_end()
+    must(ending == "closed", f"{method} {target}: the connection ended with {ending}")
+    return status, found, rest
 
 
 def declared(
@@ -68,14 +68,16 @@ def declared(
 
 
 def check(what: object, status: int, headers: Mapping[str, str]) -> None:
-    """Refused or taken, but never our defect, and nothing of the request among the answer's headers."""
+    """Refused or taken, but never our defect, and nothing of the request among the answer's
+    headers."""
     must(status // 100 in (2, 4), f"{what!r}: {status} {headers}")
     must("x-forged" not in headers, f"{what!r}: {headers}")
     must(headers.get("x-storlet-error") != "internal", f"{what!r}: {headers}")
 
 
 def uploads(attacker: Attacker) -> str:
-    """To the storlet and to the dependency container; what is taken is invoked, too. No file comes to be outside of its folder."""
+    """To the storlet and to the dependency container; what is taken is invoked, too. No file comes
+    to be outside of its folder."""
     before = {str(path) for path in attacker.arena.cluster.state_dir.rglob("*evil*")}
     counts: dict[int, int] = {}
     for container in ("storlet", "dependency"):
@@ -122,7 +124,8 @@ def good_names(attacker: Attacker) -> str:
 
 
 def manifests(attacker: Attacker) -> str:
-    """Metadata of storlets: what is not a declaration is refused at upload, with all that is wrong with it."""
+    """Metadata of storlets: what is not a declaration is refused at upload, with all that is wrong
+    with it."""
     counts: dict[int, int] = {}
     path = f"{attacker.client.version_url.path}/storlet/honest.py"
     for name, values in VALUES.items():
@@ -130,7 +133,8 @@ def manifests(attacker: Attacker) -> str:
             status, headers, _ = raw(attacker, "PUT", path, declared({name: value}), HONEST)
             check((name, value), status, headers)
             if status == 201:
-                # Bytes that are no text are a name that nothing has: harmless, and told when it is used.
+                # Bytes that are no text are a name that nothing has: harmless, and told when it is
+                # used.
                 answer = Tool(attacker.client, "honest.py").get(attacker.path)
                 taken = outcome(answer) in (
                     "422 storlet.load",
@@ -141,7 +145,8 @@ def manifests(attacker: Attacker) -> str:
                     f"{name}: {value!r}: {answer}",
                 )
             counts[status] = counts.get(status, 0) + 1
-    # CR/LF in a value is the end of the line: what follows is another header of the client's own, and no more than that.
+    # CR/LF in a value is the end of the line: what follows is another header of the client's own,
+    # and no more than that.
     status, headers, _ = raw(
         attacker,
         "PUT",

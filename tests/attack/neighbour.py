@@ -1,8 +1,10 @@
-"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome kept.
+"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome
+kept.
 
-It runs in a process of its own, so that what the attacking client does in this one (reading a flood, for instance) is
-not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that process.  Requests are sent at fixed times,
-whether or not the last one has been answered by then: a load that waits for slow answers would hide them.
+It runs in a process of its own, so that what the attacking client does in this one (reading a
+flood, for instance) is not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that
+process.  Requests are sent at fixed times, whether or not the last one has been answered by then: a
+load that waits for slow answers would hide them.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-from tests.functional.tools import declaration, unique
-from tests.probe.tenant import CONTENT, DATA
-from tests.support.cluster import CHECKOUT, wait_for
+from tests.support.accounts import prepare_account, unique
+from tests.support.cluster import CHECKOUT
+from tests.support.http import Client
+from tests.support.storlets import declaration
+from tests.support.tenant import CONTENT, DATA
+from tests.support.waiting import wait_for
 
 KINDS: Final = ("storlet", "plain")
-#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's own work.
+#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's
+#: own work.
 RATE: Final = 25
 #: Threads of a kind: how many requests may be under way before the next is late.
 THREADS: Final = 2
@@ -43,7 +49,8 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Sample:
-    """One request: when it was due, how long after that its answer was whole, and what was wrong with it."""
+    """One request: when it was due, how long after that its answer was whole, and what was wrong
+    with it."""
 
     kind: str
     due: float
@@ -69,7 +76,8 @@ class Window:
 
 
 def p99(times: list[float]) -> float:
-    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup is no verdict."""
+    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup
+    is no verdict."""
     ordered = sorted(times)
     if not ordered:
         return math.nan
@@ -122,46 +130,47 @@ def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
     neighbour = Neighbour(file)
     neighbour.start(url, token)
     try:
-        # Its sandbox has a start, which no attack is to blame for; and a load that does not run would have no faults.
+        # Its sandbox has a start, which no attack is to blame for; and a load that does not run
+        # would have no faults.
         wait_for(neighbour.is_served, 60, "the neighbour's first runs")
         yield neighbour
     finally:
         neighbour.stop()
 
 
-# --- the process of its own ---------------------------------------------------------------------------------------------
+# --- the process of its own -----------------------------------------------------------------------
 
 
 class _Load:
-    """What the process does until its input ends."""
+    """What the process does until its standard input ends."""
 
-    def __init__(self, url: str, token: str, target: TextIO) -> None:
-        host, self._path = url.removeprefix("http://").split("/", 1)
-        self._host, _, port = host.partition(":")
-        self._port = int(port or 80)
-        self._token = token
+    def __init__(self, client: Client, target: TextIO) -> None:
+        self._client = client
         self._target = target
         self._lock = threading.Lock()
-        self._container = DATA
         self._end = threading.Event()
+        self._storlet = ""
 
     def prepare(self) -> None:
+        """Create the account's containers, an object and the identity storlet."""
         name = unique("neighbour")
+        prepare_account(self._client)
         self._storlet = f"{name}.py"
-        for method, path, headers, body in (
-            ("POST", "", {"X-Account-Meta-Storlet-Enabled": "True"}, b""), ("PUT", "/storlet", {}, b""), ("PUT", "/dependency", {}, b""),
-            ("PUT", f"/{self._container}", {}, b""), ("PUT", f"/{self._container}/plain.txt", {}, CONTENT),
-            ("PUT", f"/storlet/{self._storlet}", declaration("python", f"{name}.Neighbour"), IDENTITY),
-        ):  # fmt: skip
-            status, _ = self._ask(self._connect(), method, path, headers, body)
-            if status // 100 != 2:
-                raise SystemExit(f"{method} {path}: {status}")
+        for path, headers, body in (
+            (DATA, {}, b""),
+            (f"{DATA}/plain.txt", {}, CONTENT),
+            (f"storlet/{self._storlet}", declaration("python", f"{name}.Neighbour"), IDENTITY),
+        ):
+            answer = self._client.put(path, body, headers)
+            if answer.status // 100 != 2:
+                raise SystemExit(f"PUT {path}: {answer}")
 
     def run(self) -> None:
+        """Send requests of both kinds in threads until standard input ends."""
         threads = [
-            threading.Thread(target=self._work, args=(kind, part))
+            threading.Thread(target=self._work, args=(kind, n))
             for kind in KINDS
-            for part in range(THREADS)
+            for n in range(THREADS)
         ]
         for thread in threads:
             thread.start()
@@ -170,17 +179,14 @@ class _Load:
         for thread in threads:
             thread.join()
 
-    def _work(self, kind: str, part: int) -> None:
+    def _work(self, kind: str, number: int) -> None:
         period = THREADS / RATE
-        due = time.monotonic() + part * period / THREADS
+        due = time.monotonic() + number * period / THREADS
         connection = self._connect()
-        headers = {"X-Run-Storlet": self._storlet} if kind == "storlet" else {}
         while not self._end.wait(max(0.0, due - time.monotonic())):
             fault = ""
             try:
-                status, body = self._ask(
-                    connection, "GET", f"/{self._container}/plain.txt", headers
-                )
+                status, body = self._get(connection, kind)
                 fault = "" if (status, body) == (200, CONTENT) else f"{status} {body[:200]!r}"
             except (OSError, http.client.HTTPException) as error:
                 fault = repr(error)
@@ -190,34 +196,33 @@ class _Load:
             with self._lock:
                 self._target.write(json.dumps([kind, due, now - due, fault]) + "\n")
                 self._target.flush()
-            # One that is late by more than a second is on time again: its delay has been counted.
+            # After a delay of more than a second the schedule starts again: the delay has been
+            # counted.
             due = max(due + period, now - 1)
 
     def _connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self._host, self._port, timeout=60)
+        # Kept between requests, as clients of a steady load do: a sample is the request, not the
+        # connection.
+        url = self._client.version_url
+        return http.client.HTTPConnection(url.host, url.port, timeout=60)
 
-    def _ask(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        body: bytes = b"",
-    ) -> tuple[int, bytes]:
-        connection.request(
-            method, f"/{self._path}{path}", body, {"X-Auth-Token": self._token, **headers}
-        )
+    def _get(self, connection: http.client.HTTPConnection, kind: str) -> tuple[int, bytes]:
+        headers = {"X-Auth-Token": self._client.token}
+        if kind == "storlet":
+            headers["X-Run-Storlet"] = self._storlet
+        connection.request("GET", self._client.target(f"{DATA}/plain.txt"), headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
 
 
 def main() -> None:
     url, token, file = sys.argv[1:]
-    # It stands for a client on a machine of its own: what it measures must not be its own wait for a core.
+    # It stands for a client on another machine: a sample must not include the wait of this process
+    # for a core.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
     with Path(file).open("a", encoding="utf-8") as target:
-        load = _Load(url, token, target)
+        load = _Load(Client(url, token), target)
         load.prepare()
         load.run()
 

@@ -8,12 +8,13 @@ from typing import Final
 
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import PYTHON, Attack
-from tests.functional.tools import unique
-from tests.probe.tenant import SOURCE
+from tests.support.accounts import unique
+from tests.support.tenant import SOURCE
 
 
 def full_code_cache(attacker: Attacker) -> str:
-    """New code does not fit: told with 503 and Retry-After, nothing half-written stays, plain GETs work; then it passes."""
+    """New code does not fit: told with 503 and Retry-After, nothing half-written stays, plain GETs
+    work; then it passes."""
     attacker.recovers()
     code_dir = attacker.host.code_dir(attacker.tenant.account)
     attacker.tenant.upload("gremlin.py", SOURCE.read_bytes() + b"#" * 1_000_000)
@@ -30,7 +31,8 @@ def full_code_cache(attacker: Attacker) -> str:
 
 
 def full_state(attacker: Attacker) -> str:
-    """No room for identities and code of anybody: a new tenant is told to come back, an old one goes on."""
+    """No room for identities and code of anybody: a new tenant is told to come back, an old one
+    goes on."""
     attacker.recovers()
     state = attacker.arena.cluster.state_dir
     newcomer = attacker.arena.tenant()
@@ -72,7 +74,8 @@ def full_operator_logs(attacker: Attacker) -> str:
     """No room for the servers' own logs: who cannot write a line goes on serving."""
     attacker.recovers()
     cluster = attacker.arena.cluster
-    # The proxy comes last and goes first: one that finds no object server asks it no more for a minute.
+    # The proxy comes last and goes first: one that finds no object server asks it no more for a
+    # minute.
     names = ("object-1", "object-2", "sandboxd", "proxy")
     logs = cluster.process("proxy").log.parent
     for name in reversed(names):

@@ -1,9 +1,11 @@
-"""``python3 -m tests.attack.syscalls``: which system calls a sandbox of class ``user`` refuses, as a golden file.
+"""``python3 -m tests.attack.syscalls``: which system calls a sandbox of class ``user`` refuses, as
+a golden file.
 
-Each number of x86-64 is tried in a child process with arguments that mean nothing: ``EPERM``, ``ENOSYS`` and (for extended
-attributes) ``ENOTSUP`` are a refusal by policy or by the kernel, anything else got as far as its arguments.
-``tests/attack/syscalls.golden`` is what is expected; ``--write`` makes it anew, after a change of the profile that was meant.
-A call that is allowed with some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is looked at by the attack
+Each number of x86-64 is tried in a child process with arguments that mean nothing: ``EPERM``,
+``ENOSYS`` and (for extended attributes) ``ENOTSUP`` are a refusal by policy or by the kernel,
+anything else got as far as its arguments. ``tests/attack/syscalls.golden`` is what is expected;
+``--write`` makes it anew, after a change of the profile that was meant. A call that is allowed with
+some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is looked at by the attack
 "dangerous system calls".
 """
 
@@ -21,7 +23,8 @@ from tests.attack.arena import Attacker, arena_on
 GOLDEN: Final = Path(__file__).parent / "syscalls.golden"
 FIRST: Final = 0
 LAST: Final = 462
-#: Not tried: they end or stop the child whatever their arguments, or wait for ever (rt_sigreturn, pause, exit, rt_sigsuspend,
+#: Not tried: they end or stop the child whatever their arguments, or wait for ever (rt_sigreturn,
+#: pause, exit, rt_sigsuspend,
 #: exit_group), or newer kernels answer them before any filter does (uretprobe, uprobe).
 SPARED: Final = (15, 34, 60, 130, 231, 335, 336)
 #: Newer than the headers of the oldest system that we build on.

@@ -1,11 +1,14 @@
-"""``python3 -m tests.bench``: what a storlet costs, as ratios to plain Swift measured side by side in one run.
+"""``python3 -m tests.bench``: what a storlet costs, as ratios to plain Swift measured side by side
+in one run.
 
-Starts an all-in-one cluster of its own, alternates plain and storlet requests, and prints a line for each figure: what it
-was with the storlet, what it was without, the ratio with its spread, and whether ``SPECIFICATION.rst`` promises more.
-Absolute figures are this machine's at this moment; ratios hold.  Everything that was measured goes into
-``bench/results/<date>.json``, and an HTML report with plots beside it.
+Starts an all-in-one cluster of its own, alternates plain and storlet requests, and prints a line
+for each figure: what it was with the storlet, what it was without, the ratio with its spread, and
+whether ``SPECIFICATION.rst`` promises more.  Absolute figures are this machine's at this moment;
+ratios hold.  Everything that was measured goes into ``bench/results/<date>.json``, and an HTML
+report with plots beside it.
 
-Any Python from 3.11 on starts it; it goes on in an environment of its own (``requirements-bench.txt``), which has matplotlib.
+Any Python from 3.11 on starts it; it goes on in an environment of its own
+(``requirements-bench.txt``), which has matplotlib.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plain traffic at a steady rate beside a load, as the users of other accounts see it.
 
-Requests begin when it is their time, whatever became of those before (an open loop), and a response time counts from then:
-also while it waits because all connections are busy.
+Requests begin when it is their time, whatever became of those before (an open loop), and a response
+time counts from then: also while it waits because all connections are busy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The supervisor and its workers as processes of this host, behind sandboxd's socket: what isolation costs is the difference.
+"""The supervisor and its workers as processes of this host, behind sandboxd's socket: what
+isolation costs is the difference.
 
-For measuring only.  The same daemon, the same protocol, the same filter; but no container, no user of its own, no system
-call filter, no limits.  While :class:`BareNode` is there, it answers in sandboxd's place for new worker groups; groups
-that the servers know already go on in their sandboxes, because nobody is asked on a warm path.  sandboxd runs on, its
-socket out of the way: it still places each new worker of those in the control groups of its storlet.
+For measuring only.  The same daemon, the same protocol, the same filter; but no container, no user
+of its own, no system call filter, no limits.  While :class:`BareNode` is there, it answers in
+sandboxd's place for new worker groups; groups that the servers know already go on in their
+sandboxes, because nobody is asked on a warm path.  sandboxd runs on, its socket out of the way: it
+still places each new worker of those in the control groups of its storlet.
 """
 
 from __future__ import annotations

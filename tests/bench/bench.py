@@ -1,4 +1,5 @@
-"""What a row is given, and the loops that most rows are: pairs of plain and treated requests, alternating."""
+"""What a row is given, and the loops that most rows are: pairs of plain and treated requests,
+alternating."""
 
 from __future__ import annotations
 
@@ -23,13 +24,15 @@ class Bench:
     progress: Progress
     #: What rows say about the run as a whole.
     facts: dict[str, str] = field(default_factory=dict)
-    #: What a row has measured beside its figures, by its name; for the file and a section of the report.
+    #: What a row has measured beside its figures, by its name; for the file and a section of the
+    #: report.
     raw: dict[str, Any] = field(default_factory=dict)
 
     def alternate(
         self, treatments: Sequence[Treatment], count: int, measure: Callable[[Treatment], float]
     ) -> dict[str, list[float]]:
-        """``measure`` plain Swift and each treatment in turn, ``count`` times; by key of the treatment.
+        """``measure`` plain Swift and each treatment in turn, ``count`` times; by key of the
+        treatment.
 
         The order turns by one each time, so that nobody always comes after the same other.
         """

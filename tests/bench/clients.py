@@ -1,4 +1,5 @@
-"""``python -m tests.bench.clients``: a crowd in a process of its own, so that clients that compute have more than one CPU.
+"""``python -m tests.bench.clients``: a crowd in a process of its own, so that clients that
+compute have more than one CPU.
 
 Each line of input is a load, each line of output what was seen of it::
 
@@ -30,7 +31,8 @@ _COMMAND: Final = (sys.executable, "-m", "tests.bench.clients")
 
 @dataclass(frozen=True)
 class Load:
-    """``clients`` in a closed loop; with ``hashes`` each computes MD5 and SHA-256 of what it gets."""
+    """``clients`` in a closed loop; with ``hashes`` each computes MD5 and SHA-256 of what it
+    gets."""
 
     address: Address
     head: str
@@ -78,7 +80,8 @@ class Clients:
     def run(
         self, address: Address, request: Request, clients: int, seconds: float, *, hashes: bool
     ) -> Crowded:
-        """Load for so many seconds, and until each has the answer to its last request; without clients only time passes."""
+        """Load for so many seconds, and until each has the answer to its last request; without
+        clients only time passes."""
         if not clients:
             time.sleep(seconds)
             return Crowded(seconds)

@@ -1,4 +1,5 @@
-"""Many clients at once from one thread: each sends its next request as soon as it has its answer (a closed loop)."""
+"""Many clients at once from one thread: each sends its next request as soon as it has its answer (a
+closed loop)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""A figure of the benchmark: samples with a storlet beside samples of plain Swift from the same minutes, and their ratio.
+"""A figure of the benchmark: samples with a storlet beside samples of plain Swift from the same
+minutes, and their ratio.
 
-A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: samples are taken in pairs (neighbours in time), drawn
-anew with replacement some hundred times, and the 2.5th and 97.5th percentile of the ratios are shown.  Pairs keep what
-both had to suffer, such as a busy moment of the machine, out of the spread.  Where samples share more than their pair, such as
-the start of the processes that answered them, they are drawn by the block that shares it.
+A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: samples are taken in
+pairs (neighbours in time), drawn anew with replacement some hundred times, and the 2.5th and 97.5th
+percentile of the ratios are shown.  Pairs keep what both had to suffer, such as a busy moment of
+the machine, out of the spread.  Where samples share more than their pair, such as the start of the
+processes that answered them, they are drawn by the block that shares it.
 """
 
 from __future__ import annotations

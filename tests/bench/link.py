@@ -1,7 +1,8 @@
-"""A client at the other end of a slow link: a network namespace, a pair of virtual devices, token buckets of the kernel.
+"""A client at the other end of a slow link: a network namespace, a pair of virtual devices, token
+buckets of the kernel.
 
-Only the client's socket is over there: it is opened by this process while one thread of it is in the namespace, and stays
-of it.  So the client's code is the same as everywhere, and so is its CPU.
+Only the client's socket is over there: it is opened by this process while one thread of it is in
+the namespace, and stays of it.  So the client's code is the same as everywhere, and so is its CPU.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Link:
             subprocess.run(["ip", *command], capture_output=True, check=False)
 
     def connect(self, port: int) -> Connection:
-        """A connection over the link to ``port`` of this machine, which must listen on every address."""
+        """A connection over the link to ``port`` of this machine, which must listen on every
+        address."""
         return Connection(lambda: self._open(port))
 
     def _open(self, port: int) -> socket.socket:
@@ -91,7 +93,8 @@ class Link:
 
 
 def _enter(namespace: int) -> None:
-    """Bring this thread, and no other, into a network namespace (``os.setns`` is younger than Python 3.11)."""
+    """Bring this thread, and no other, into a network namespace (``os.setns`` is younger than
+    Python 3.11)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()

@@ -1,4 +1,5 @@
-"""The node seen from its own side: what sandboxd says of its sandboxes, and what their processes use."""
+"""The node seen from its own side: what sandboxd says of its sandboxes, and what their processes
+use."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def processes_of(container: str) -> list[int]:
 def pss_bytes(pids: list[int], *, own: bool = False) -> int:
     """Proportional set size of processes: what is shared counts by parts.
 
-    ``own`` leaves out pages of files, of which a sandbox has the smaller a part the more others run the same image.
+    ``own`` leaves out pages of files, of which a sandbox has the smaller a part the more others run
+    the same image.
     """
     total = 0
     for pid in pids:
@@ -116,7 +118,8 @@ class CpuTimes:
     def busiest(
         self, before: CpuTimes, names: dict[int, str], count: int = 3
     ) -> list[tuple[str, float]]:
-        """Who used most since ``before``, with the share of one CPU; ``names`` says what a pid is for people."""
+        """Who used most since ``before``, with the share of one CPU; ``names`` says what a pid is
+        for people."""
         wall = self.at - before.at
         shares = [
             (names.get(pid, name), (used - before.seconds.get(pid, ("", 0.0))[1]) / wall)

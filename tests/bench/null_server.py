@@ -1,7 +1,9 @@
-"""``python -m tests.bench.null_server``: answers every request with the same bytes, as fast as Python can.
+"""``python -m tests.bench.null_server``: answers every request with the same bytes, as fast as
+Python can.
 
-The benchmark's client is measured against it: whatever a request costs here is an upper bound of what the client itself
-adds to every figure.  ``/large`` is answered with 100 MiB, in chunks as Swift sends a storlet's output.
+The benchmark's client is measured against it: whatever a request costs here is an upper bound of
+what the client itself adds to every figure.  ``/large`` is answered with 100 MiB, in chunks as
+Swift sends a storlet's output.
 """
 
 from __future__ import annotations

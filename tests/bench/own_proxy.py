@@ -1,9 +1,11 @@
-"""``python -m tests.bench.own_proxy CONF_DIR``: a cluster's proxy as a function, whose filter asks the rules or does not, as told.
+"""``python -m tests.bench.own_proxy CONF_DIR``: a cluster's proxy as a function, whose filter asks
+the rules or does not, as told.
 
-One percent is less than what two equal processes differ by, because their memory lies differently, and than what a network
-adds to each request.  So this is one process with the whole pipeline of the cluster's proxy server, before the same memcached
-and storage servers, without a server of its own.  Each line of input is a request, answered with the milliseconds that it took, by the clock and of the
-CPU::
+One percent is less than what two equal processes differ by, because their memory lies differently,
+and than what a network adds to each request.  So this is one process with the whole pipeline of the
+cluster's proxy server, before the same memcached and storage servers, without a server of its own.
+Each line of input is a request, answered with the milliseconds that it took, by the clock and of
+the CPU::
 
     {"path": "/v1/AUTH_a/bench/small", "headers": {"X-Auth-Token": "..."}, "asks": true}
     2.345 1.234

@@ -20,13 +20,15 @@ class Plan:
     #: Rounds of load, and how long one lasts.
     load_rounds: int
     load_seconds: float
-    #: In a sandbox and in none, where 3% are to be told: transfers of 100 MiB, and rounds of load, many short ones.
+    #: In a sandbox and in none, where 3% are to be told: transfers of 100 MiB, and rounds of load,
+    #: many short ones.
     isolation_large: int
     isolation_rounds: int
     isolation_seconds: float
     #: First calls of tenants and of storlets.
     first: int
-    #: Starts with the filter on the one side or the other, four of which make it even, and pairs of PUTs after each.
+    #: Starts with the filter on the one side or the other, four of which make it even, and pairs of
+    #: PUTs after each.
     traffic_swaps: int
     traffic_small: int
     traffic_large: int
@@ -36,7 +38,8 @@ class Plan:
     #: Tenants that call one after another, and how many sandboxes the node allows.
     tenants: int
     sandboxes: int
-    #: IBM's study: rounds over all points, how long one lasts, and the points: bytes of an object, numbers of clients.
+    #: IBM's study: rounds over all points, how long one lasts, and the points: bytes of an object,
+    #: numbers of clients.
     study_rounds: int
     study_seconds: float
     study_points: tuple[tuple[int, tuple[int, ...]], ...]

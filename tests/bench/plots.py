@@ -1,4 +1,5 @@
-"""The plots of the report, as SVG.  With :mod:`tests.bench.study_plots` all that needs matplotlib."""
+"""The plots of the report, as SVG.  With :mod:`tests.bench.study_plots` all that needs
+matplotlib."""
 
 from __future__ import annotations
 
@@ -43,12 +44,14 @@ _FEW_TICKS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _SPAN: Final = 8
 #: A right end of an axis beyond the last point.
 _MARGIN: Final = 1.1
-#: A digit's share of the length of the longest bar: pieces that are shorter than their number have none.
+#: A digit's share of the length of the longest bar: pieces that are shorter than their number have
+#: none.
 _DIGIT: Final = 0.009
 
 
 def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
-    """Pictures of every row, ratios before other values; what cannot be told apart on an axis (errors: none) is in the table only."""
+    """Pictures of every row, ratios before other values; what cannot be told apart on an axis
+    (errors: none) is in the table only."""
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
         if row in _APART:
@@ -176,7 +179,8 @@ def _distribution(figures: Sequence[Figure], title: str) -> str:
 
 
 def _stacks(row: str, figures: Sequence[Figure]) -> str:
-    """A bar for each treatment, made of its stages; all in one order, so that bars can be compared."""
+    """A bar for each treatment, made of its stages; all in one order, so that bars can be
+    compared."""
     bars: dict[str, dict[str, float]] = {}
     for figure in figures:
         bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = (

@@ -1,6 +1,8 @@
-"""A proxy and object servers with probes (:mod:`tests.bench.probed_server`) beside those of a cluster, on the same disks.
+"""A proxy and object servers with probes (:mod:`tests.bench.probed_server`) beside those of a
+cluster, on the same disks.
 
-They have ports and rings of their own and all else of the cluster's: configuration, containers, memcached, sandboxd.
+They have ports and rings of their own and all else of the cluster's: configuration, containers,
+memcached, sandboxd.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class ProbedServers:
         self._command("on" if on else "off")
 
     def take(self) -> dict[str, dict[str, int]]:
-        """The last time of each stamp, in nanoseconds, by transaction id; of all servers together."""
+        """The last time of each stamp, in nanoseconds, by transaction id; of all servers
+        together."""
         together: dict[str, dict[str, int]] = {}
         for said in self._command("take"):
             for identity, stamps in json.loads(said).items():
@@ -75,7 +78,8 @@ def _answer(address: Address, request: Request) -> bytes:
 
 @contextlib.contextmanager
 def probed_servers(site: Site) -> Iterator[ProbedServers]:
-    """Servers with probes that are out, for the length of a block; the kernel ends them with the benchmark."""
+    """Servers with probes that are out, for the length of a block; the kernel ends them with the
+    benchmark."""
     place = site.cluster.home.resolve() / f"probed-{secrets.token_hex(3)}"
     place.mkdir()
     place.chmod(0o755)

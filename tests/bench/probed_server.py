@@ -1,15 +1,18 @@
-"""``probed_server.py CONF_DIR SCRIPT CONF ...``: one of Swift's servers with probes at the boundaries of the stages of a GET.
+"""``probed_server.py CONF_DIR SCRIPT CONF ...``: one of Swift's servers with probes at the
+boundaries of the stages of a GET.
 
-A probe is a function of the product, of Swift or of eventlet in a wrapper that notes the time of ``CLOCK_MONOTONIC``, which is the
-same clock in every process of a machine, containers included, before the function is called or after it has returned.  What is
-noted stays in memory under the request's transaction id until somebody asks for it:
+A probe is a function of the product, of Swift or of eventlet in a wrapper that notes the time of
+``CLOCK_MONOTONIC``, which is the same clock in every process of a machine, containers included,
+before the function is called or after it has returned.  What is noted stays in memory under the
+request's transaction id until somebody asks for it:
 
-``GET /probes?on``    puts the probes in
-``GET /probes?off``   takes them out again: not even their wrappers are left
-``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name, nanoseconds, ...]}``, which are forgotten here
+``GET /probes?on``    puts the probes in ``GET /probes?off``   takes them out again: not even their
+wrappers are left ``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name,
+nanoseconds, ...]}``, which are forgotten here
 
-Before a request has an id nobody can tell it by that, and much of what is wrapped does not know the id: so requests have to come one
-after another.  This file is copied to where Swift's user can read it, and imports nothing of the benchmark.
+Before a request has an id nobody can tell it by that, and much of what is wrapped does not know the
+id: so requests have to come one after another.  This file is copied to where Swift's user can read
+it, and imports nothing of the benchmark.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ _ID_KEY: Final = "HTTP_X_TRANS_ID"
 
 
 class Probe(NamedTuple):
-    """``attribute`` is a function of a class of ``module``; ``before`` and ``after`` are names of stamps, or empty."""
+    """``attribute`` is a function of a class of ``module``; ``before`` and ``after`` are names of
+    stamps, or empty."""
 
     module: str
     attribute: str
@@ -152,7 +156,8 @@ def wrapped(
 
 
 class Edge:
-    """The whole pipeline: where a request goes in, and where the last of its answer has come out (before it is sent)."""
+    """The whole pipeline: where a request goes in, and where the last of its answer has come out
+    (before it is sent)."""
 
     def __init__(self, app: Any, script: str) -> None:
         self._app = app
@@ -213,7 +218,8 @@ class _Body:
 
 
 def main(arguments: list[str]) -> int:
-    """Become ``SCRIPT`` of Swift as :mod:`storlet_middleware.aio.serve` does, with an :class:`Edge` around its pipeline."""
+    """Become ``SCRIPT`` of Swift as :mod:`storlet_middleware.aio.serve` does, with an :class:`Edge`
+    around its pipeline."""
     from storlet_middleware.aio import serve  # noqa: PLC0415 - the benchmark's own Python does without Swift
 
     conf_dir, script = arguments[1:3]

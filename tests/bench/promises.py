@@ -7,9 +7,10 @@ A row of the section *Speed* names the row of the benchmark and the figures that
      - java 1.31x (short), python 1.18x
      - ``make bench ROWS=latency`` ``latency.*.object.p50``
 
-The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain Swift in the same run, or a unit.
-The third cell is what a whole run has measured (:mod:`tests.bench.record`).
-A figure that only reaches the promise with the better end of its spread is *close*, not short.
+The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain
+Swift in the same run, or a unit. The third cell is what a whole run has measured
+(:mod:`tests.bench.record`). A figure that only reaches the promise with the better end of its
+spread is *close*, not short.
 """
 
 from __future__ import annotations

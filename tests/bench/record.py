@@ -1,7 +1,9 @@
-"""Writes what a whole run has measured into the table of ``SPECIFICATION.rst``, beside what it promises.
+"""Writes what a whole run has measured into the table of ``SPECIFICATION.rst``, beside what it
+promises.
 
-The line above the table that begins with ``Measured`` gets the date, the machine and the commit; the third column of each row the
-figures that the row names, told apart by the parts of their names in which they differ, or once where all are the same::
+The line above the table that begins with ``Measured`` gets the date, the machine and the commit;
+the third column of each row the figures that the row names, told apart by the parts of their names
+in which they differ, or once where all are the same::
 
      - at most 1.20x
      - java 1.31x (short), python 1.18x

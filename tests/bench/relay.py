@@ -1,8 +1,9 @@
-"""``python -m tests.bench.relay HOST PORT SECONDS``: a TCP relay through which every byte takes so long, in each direction.
+"""``python -m tests.bench.relay HOST PORT SECONDS``: a TCP relay through which every byte takes so
+long, in each direction.
 
-It stands for a long way between the client and the proxy.  Only time is added: the rate is not limited, and there are no
-windows that have to open first, as on a real long way.  Who connects is connected at once; the benchmark's connections are
-kept.
+It stands for a long way between the client and the proxy.  Only time is added: the rate is not
+limited, and there are no windows that have to open first, as on a real long way.  Who connects is
+connected at once; the benchmark's connections are kept.
 
 It ends when its standard input does, and so with its owner; the port is its first line of output.
 """
@@ -21,7 +22,8 @@ from tests.bench.http import Address
 from tests.support.cluster import CHECKOUT
 
 _PIECE_BYTES: Final = 1 << 18
-#: Of one direction of one connection.  Swift sends pieces of 64 KiB: 32 MiB, or 640 MB/s with 50 ms; a receiver that is slower
+#: Of one direction of one connection.  Swift sends pieces of 64 KiB: 32 MiB, or 640 MB/s with 50
+#: ms; a receiver that is slower
 #: than its sender must not make this process grow without an end.
 _UNDER_WAY: Final = 512
 _BACKLOG: Final = 512

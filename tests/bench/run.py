@@ -87,7 +87,8 @@ def report_again(path: Path) -> int:
 
 
 def record(path: Path) -> int:
-    """The figures of a whole run into the specification's table, and as a picture into the documents."""
+    """The figures of a whole run into the specification's table, and as a picture into the
+    documents."""
     result = json.loads(path.read_text(encoding="utf-8"))
     try:
         text = recorded(promises.SPECIFICATION.read_text(encoding="utf-8"), result)

@@ -12,7 +12,8 @@ _WIDTH = 46
 
 
 class Progress:
-    """One line that is written anew where there is a terminal, a line for each row where there is none."""
+    """One line that is written anew where there is a terminal, a line for each row where there is
+    none."""
 
     def __init__(self, about_seconds: int) -> None:
         """:param about_seconds: how long the run takes, as far as one knows beforehand."""

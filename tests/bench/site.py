@@ -1,4 +1,5 @@
-"""What the benchmark talks to: a cluster of its own, accounts in it, storlets and objects in them."""
+"""What the benchmark talks to: a cluster of its own, accounts in it, storlets and objects in
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from storlet_middleware.aio.java import SAMPLE_JARS
 from tests.bench.http import Address, Connection, Request, Timing, make_request, open_tcp
@@ -49,7 +49,8 @@ class Code:
 
 
 def python_code(file: str, main: str, name: str = "") -> Code:
-    """One of ``tests/bench/storlets``; under another ``name`` it is a storlet that no node has seen."""
+    """One of ``tests/bench/storlets``; under another ``name`` it is a storlet that no node has
+    seen."""
     name = name or file
     return Code(
         name, "python", f"{name.removesuffix('.py')}.{main}", (STORLETS / file).read_bytes()
@@ -182,19 +183,19 @@ class Site:
 
     def account(self, user: str = "test:tester") -> Account:
         """The account of a user of tempauth."""
-        url, token = self.cluster.token(user)
-        parts = urlsplit(url)
-        return Account((parts.hostname or "", parts.port or 80), parts.path, token)
+        client = self.cluster.client(user)
+        url = client.version_url
+        return Account((url.host, url.port), url.path, client.token)
 
     def new_account(self, name: str) -> Account:
         """An account that has not been used; its requests are those of an administrator."""
         admin = self.account(_ADMIN)
-        _, token = self.cluster.token(_ADMIN)
-        return Account(admin.address, f"/v1/AUTH_{name}", token)
+        return Account(admin.address, f"/v1/AUTH_{name}", admin.token)
 
     @property
     def main(self) -> Account:
-        """The account of most rows, with the identity storlets, an object of 1 KiB and one of 100 MiB; made at first use."""
+        """The account of most rows, with the identity storlets, an object of 1 KiB and one of 100
+        MiB; made at first use."""
         if self._main is None:
             account = self.account()
             account.get_ready(python_code("identity.py", "Identity"), java_identity(self.java_dir))
@@ -222,13 +223,15 @@ class Site:
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Begin a connection anew: servers were restarted, or have closed one that nobody used for long."""
+        """Begin a connection anew: servers were restarted, or have closed one that nobody used for
+        long."""
         if self._main is not None:
             self._main.reconnect()
 
 
 def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
-    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the cluster down."""
+    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the
+    cluster down."""
     command = [
         "sh",
         "-c",

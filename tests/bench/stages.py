@@ -1,9 +1,10 @@
 """Where the time of a request goes: stages, and the probes between which each of them lies.
 
-A *course* is the way of a request from the client and back to it: probes in the order in which they are passed, each with the stage
-that ends there.  Consecutive probes share their moment, so the stages of a request add up to the time that the client waited, always.
-What lies between two probes and belongs to nobody is :data:`REST`.  What several processes do at the same time is counted once: a
-probe that is passed before the one that stands before it in the course ends a stage of no length.
+A *course* is the way of a request from the client and back to it: probes in the order in which they
+are passed, each with the stage that ends there.  Consecutive probes share their moment, so the
+stages of a request add up to the time that the client waited, always.  What lies between two probes
+and belongs to nobody is :data:`REST`.  What several processes do at the same time is counted once:
+a probe that is passed before the one that stands before it in the course ends a stage of no length.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ STORLET: Final = ("storlet.began", "storlet.said", "storlet.got", "storlet.ended
 
 @dataclass(frozen=True)
 class Stage:
-    """``colour`` is that of the plot: cold where plain Swift does the same, warm where it is the storlet's."""
+    """``colour`` is that of the plot: cold where plain Swift does the same, warm where it is the
+    storlet's."""
 
     title: str
     colour: str
@@ -132,7 +134,8 @@ class NotPassed(RuntimeError):
 
 
 def lengths(course: Course, stamps: Mapping[str, int]) -> dict[str, float]:
-    """Microseconds of each stage of ``course`` for a request with ``stamps`` in nanoseconds; they add up to the whole."""
+    """Microseconds of each stage of ``course`` for a request with ``stamps`` in nanoseconds; they
+    add up to the whole."""
     missing = [probe for probe, _ in ((SENT, ""), *course) if probe not in stamps]
     if missing:
         raise NotPassed(", ".join(missing))
@@ -148,8 +151,9 @@ def lengths(course: Course, stamps: Mapping[str, int]) -> dict[str, float]:
 def usual(requests: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
     """The middle half of ``requests`` by their whole length, in the order in which they came.
 
-    Medians of stages do not add up to the median of the whole.  Means do; but those of all requests are made by the few that met
-    another program, a timer or an expired entry of a cache, and so are the stages in which that happened.
+    Medians of stages do not add up to the median of the whole.  Means do; but those of all requests
+    are made by the few that met another program, a timer or an expired entry of a cache, and so are
+    the stages in which that happened.
     """
     everyone = list(requests)
     order = sorted(range(len(everyone)), key=lambda at: sum(everyone[at].values()))
@@ -159,7 +163,8 @@ def usual(requests: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
 
 @dataclass(frozen=True)
 class StorletTimes:
-    """What a storlet of ``tests/bench/storlets`` says in its metadata: when this run began, and the times of the run before."""
+    """What a storlet of ``tests/bench/storlets`` says in its metadata: when this run began, and the
+    times of the run before."""
 
     began: int
     before: tuple[int, ...]

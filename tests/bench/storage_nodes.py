@@ -1,11 +1,14 @@
-"""Storage nodes of the benchmark's own: an object server, a network and a disk each; all of it vanishes with the benchmark.
+"""Storage nodes of the benchmark's own: an object server, a network and a disk each; all of it
+vanishes with the benchmark.
 
-A node is one process: an object server in a network namespace without a name, and in a mount namespace in which its disk is
-mounted: ext4 on a loop device over a file that has been deleted.  The kernel kills it when the benchmark ends, however that
-ends, and with the process go the namespaces, the pair of virtual devices, the mount, the loop device and the file's space.
+A node is one process: an object server in a network namespace without a name, and in a mount
+namespace in which its disk is mounted: ext4 on a loop device over a file that has been deleted.
+The kernel kills it when the benchmark ends, however that ends, and with the process go the
+namespaces, the pair of virtual devices, the mount, the loop device and the file's space.
 
-The file of a disk is in the page cache, so the disk is as fast as memory: what limits it is the kernel's throttle for the
-reads of one control group, that of a sandbox (:meth:`StorageNode.limit_reads`).
+The file of a disk is in the page cache, so the disk is as fast as memory: what limits it is the
+kernel's throttle for the reads of one control group, that of a sandbox
+(:meth:`StorageNode.limit_reads`).
 """
 
 from __future__ import annotations
@@ -60,7 +63,8 @@ class NoNodes(Exception):
 
 @dataclass(frozen=True)
 class StorageNode:
-    """One of :func:`storage_nodes`.  ``policy`` is the storage policy whose objects are on its disk, and nowhere else."""
+    """One of :func:`storage_nodes`.  ``policy`` is the storage policy whose objects are on its
+    disk, and nowhere else."""
 
     policy: str
     index: int
@@ -75,7 +79,8 @@ class StorageNode:
         return Path(f"/proc/{self.process.pid}/root{self.place}/devices/disk")
 
     def limit_reads(self, pids: list[int], bytes_per_second: int) -> None:
-        """Let the control groups of ``pids`` read so much from this node's disk; what other processes read is not limited."""
+        """Let the control groups of ``pids`` read so much from this node's disk; what other
+        processes read is not limited."""
         device = self.disk.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
         for group in {_group_of(pid) for pid in pids}:

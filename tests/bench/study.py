@@ -1,8 +1,9 @@
 """What IBM's study of its Storlet Engine compares, and what a run of it has seen.
 
-The study is *Storlet Engine: Performing Computations in Cloud Storage* by S. Rabinovici-Cohen, E. Henis, J. Marberg and
-K. Nagin (IBM Research Report H-0320, 2014).  A client wants the hashes of an object (fixity): from a storlet at the proxy or
-at the object node, or it gets the object and computes them itself, with the filter in Swift's pipelines and without it.
+The study is *Storlet Engine: Performing Computations in Cloud Storage* by S.  Rabinovici-Cohen, E.
+Henis, J.  Marberg and K.  Nagin (IBM Research Report H-0320, 2014).  A client wants the hashes of
+an object (fixity): from a storlet at the proxy or at the object node, or it gets the object and
+computes them itself, with the filter in Swift's pipelines and without it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ SMALL_MAX: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Seen:
-    """One load at one time: ``clients`` in a closed loop, each for the hashes of an object of ``size`` bytes.
+    """One load at one time: ``clients`` in a closed loop, each for the hashes of an object of
+    ``size`` bytes.
 
     :param latencies: milliseconds of each answer.
     :param background: of each plain request beside it, by method.
@@ -121,7 +123,8 @@ class Study:
     def neighbours(
         self, method: str, condition: str, size: int, clients: int, treatment: str
     ) -> list[float]:
-        """Milliseconds of the plain requests beside a load; with 0 ``clients`` those beside none."""
+        """Milliseconds of the plain requests beside a load; with 0 ``clients`` those beside
+        none."""
         if not clients:
             # Nobody asks for anything: what matters is which of the two clusters it was.
             condition, size, treatment = (
@@ -178,7 +181,8 @@ def _responses(study: Study, condition: str, size: int, clients: int) -> Iterato
 
 
 def _filter(study: Study, sizes: list[int]) -> Figure:
-    """What the filter costs the client, over all numbers of clients: each round's ratio is a sample."""
+    """What the filter costs the client, over all numbers of clients: each round's ratio is a
+    sample."""
     ratios = [
         each
         for size in sizes

@@ -147,7 +147,8 @@ def _filter(study: Study) -> str:
 def _grid(title: str, sizes: Sequence[int], rows: int, *, is_log: bool) -> tuple[Picture, Any]:
     picture = Picture(figsize=(WIDTH, 1.1 + _ROW_INCHES * rows), layout="constrained")
     picture.suptitle(title, x=0.01, ha="left")
-    # Where a scale is logarithmic one for all shows what the conditions do; else the largest would hide the others.
+    # Where a scale is logarithmic one for all shows what the conditions do; else the largest would
+    # hide the others.
     return picture, picture.subplots(
         rows, len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col"
     )

@@ -1,1 +1,2 @@
-"""Black-box tests over HTTP: real Swift, real Docker, the samples and storlets of their own."""
+"""Black-box tests over HTTP: real Swift, real Docker, the sample storlets and storlets of the
+tests."""

@@ -1,37 +1,18 @@
-"""Fixtures of the black-box tests: users, a container of its own for each test, one storlet in two languages.
+"""Fixtures of the black-box tests: users, a container per test, one storlet in two languages.
 
-The cluster itself (fixture ``cluster``) is shared by the whole session; tests never restart or configure it. What needs other
-options goes to ``other_cluster``.
+Tests never restart or configure ``cluster``; tests that need other options use ``other_cluster``.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import (
-    LANGUAGES,
-    PLACEMENTS,
-    JavaClasses,
-    Tool,
-    Toolbox,
-    prepare_account,
-    unique,
-    users_of,
-)
-from tests.support.cluster import Cluster, bring_up
-
-
-@pytest.fixture(scope="session")
-def users(description: dict[str, Any]) -> dict[str, Client]:
-    return users_of(description)
+from tests.support.accounts import prepare_account, remove_container, unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import LANGUAGES, Tool, Toolbox
 
 
 @pytest.fixture(scope="session")
@@ -40,23 +21,6 @@ def owner(users: dict[str, Client]) -> Client:
     client = users["test:tester"]
     prepare_account(client)
     return client
-
-
-@pytest.fixture(scope="session")
-def admin(users: dict[str, Client]) -> Client:
-    """``admin:admin``, who may do everything in every account."""
-    return users["admin:admin"]
-
-
-@pytest.fixture(scope="session")
-def other_cluster() -> Iterator[Cluster]:
-    """A second cluster whose data are encrypted, and whose options a test may change with :meth:`Cluster.configured`."""
-    home = Path(tempfile.mkdtemp(prefix="storlets-2-", dir="/var/tmp"))
-    try:
-        yield bring_up(home, STORLETS_ENCRYPTION="1")
-    finally:
-        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down", "--purge")
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -81,26 +45,6 @@ def there(other_owner: Client, other_names: dict[str, str], language: str, place
 
 
 @pytest.fixture(scope="session")
-def toolbox(description: dict[str, Any]) -> Toolbox:
-    if shutil.which("javac") is None:
-        pytest.skip("no JDK: javac is missing")
-    api_jar = Path(description["java_api_jar"])
-    return Toolbox(JavaClasses(api_jar, java_libraries(api_jar)))
-
-
-def java_libraries(api_jar: Path) -> list[Path]:
-    """json-simple and slf4j, which the legacy storlet is compiled against."""
-    found = [
-        path
-        for name in ("json-simple", "slf4j-api")
-        for path in sorted(api_jar.parent.rglob(f"{name}*.jar"))
-    ]
-    repository = Path.home() / ".m2" / "repository"
-    places = (repository / "com/googlecode/json-simple", repository / "org/slf4j/slf4j-api")
-    return found or [path for place in places for path in sorted(place.rglob("*.jar"))]
-
-
-@pytest.fixture(scope="session")
 def storlet_names(owner: Client, toolbox: Toolbox) -> dict[str, str]:
     """Name of the multitool in each language."""
     return {language: toolbox.upload(owner, language, "multitool") for language in LANGUAGES}
@@ -108,11 +52,6 @@ def storlet_names(owner: Client, toolbox: Toolbox) -> dict[str, str]:
 
 @pytest.fixture(params=LANGUAGES)
 def language(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=PLACEMENTS)
-def placement(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -147,12 +86,6 @@ def container(owner: Client) -> Iterator[str]:
     assert owner.put(name).status == 201
     yield name
     remove_container(owner, name)
-
-
-def remove_container(client: Client, name: str) -> None:
-    for entry in client.listing(name):
-        client.delete(f"{name}/{entry['name']}")
-    client.delete(name)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""A client of the S3 API: paths are ``bucket/key``, requests are signed by hand (signature version 2)."""
+"""A client of the S3 API: paths are ``bucket/key``, requests are signed here (signature version
+2)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from email.utils import formatdate
 from typing import Final
 from urllib.parse import quote
 
-from tests.functional.client import Answer, Client
+from tests.support.http import Answer, Client
 
 #: Parts of a query that are signed.
 _SIGNED: Final = (
@@ -31,7 +32,8 @@ _NAMESPACE: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 @dataclass(frozen=True)
 class S3:
-    """One user of tempauth (``account:user``), whose buckets are the containers of the account; ``url`` is the proxy's."""
+    """One user of tempauth (``account:user``), whose buckets are the containers of the account;
+    ``url`` is the proxy's."""
 
     url: str
     user: str

@@ -1,4 +1,4 @@
-"""The account switch, /info, and accounts that must not meet."""
+"""The account switch, /info, and isolation between accounts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Client, Url, open_request
-from tests.functional.conftest import prepare_account, remove_container
-from tests.functional.tools import SOURCES, Tool, Toolbox, declaration, unique
+from tests.support.accounts import info_of, prepare_account, remove_container, unique
+from tests.support.http import Client
+from tests.support.storlets import SOURCES, Tool, Toolbox, declaration
 
 OFF = "Account disabled for storlets"
 
@@ -61,15 +61,14 @@ def test_the_switch(stranger: Client, toolbox: Toolbox, value: str) -> None:
     assert OFF in answer.text
 
 
-def test_who_does_not_own_the_account_cannot_switch_it_on(
-    users: dict[str, Client], owner: Client
-) -> None:
+def test_only_the_owner_enables_storlets(users: dict[str, Client], owner: Client) -> None:
     outsider = users["test2:tester2"].on(owner.account)
     assert outsider.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 403
 
 
 def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
-    """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and files."""
+    """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and
+    files."""
     stem = "AUTH_" + unique("alike_and_long")
     clients = [admin.on(f"{stem}_{letter}") for letter in "ab"]
     source = (SOURCES / "multitool.py").read_text()
@@ -106,22 +105,8 @@ def test_extra_resources_stay_in_the_account(
     remove_container(other, name)
 
 
-def info_of(description: dict[str, Any]) -> dict[str, Any]:
-    connection, response = open_request(
-        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
-    )
-    try:
-        told = json.loads(response.read())
-    finally:
-        connection.close()
-    found = [value for key, value in told.items() if "storlet" in key]
-    assert found, sorted(told)
-    assert isinstance(found[0], dict)
-    return found[0]
-
-
 def test_info_lists_containers_languages_limits_and_protocol(description: dict[str, Any]) -> None:
-    info = info_of(description)
+    info = info_of(description)["storlet_handler"]
     assert (info["storlet_container"], info["storlet_dependency"]) == ("storlet", "dependency")
     text = json.dumps(info).lower()
     for word in (
@@ -138,16 +123,10 @@ def test_info_lists_containers_languages_limits_and_protocol(description: dict[s
 
 
 def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str, Any]) -> None:
-    connection, response = open_request(
-        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
-    )
-    try:
-        told = json.loads(response.read())
-    finally:
-        connection.close()
-    assert "storlet_handler" in told
-    assert set(told["storlet_handler"]) >= {"storlet_container", "storlet_dependency"}
-    assert told["storlet_handler"]["rules"] == {
+    info = info_of(description)
+    assert "storlet_handler" in info
+    assert set(info["storlet_handler"]) >= {"storlet_container", "storlet_dependency"}
+    assert info["storlet_handler"]["rules"] == {
         "container": "storlet_rules",
         "object": "rules.yaml",
         "max_bytes": 1 << 20,

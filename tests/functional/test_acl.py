@@ -1,4 +1,4 @@
-"""Storlet ACLs: a user reads a container only through a storlet, and by no other way."""
+"""Storlet ACLs: a user reads a container through a storlet and in no other way."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 SECRET = b"the plain text, never for the reader\n"
 READERS = ("test:tester3", "test2:tester2")
@@ -118,7 +118,9 @@ def test_several_grants_stand_side_by_side(
     assert owner.head(guarded).headers["X-Container-Read"] == "test5:tester5"
 
 
-def test_who_may_not_set_acls_may_not_grant(any_tool: Tool, reader: Client, guarded: str) -> None:
+def test_granting_needs_permission_to_set_acls(
+    any_tool: Tool, reader: Client, guarded: str
+) -> None:
     assert grant(reader, guarded, reader.user, any_tool.storlet) == 403
 
 

@@ -1,6 +1,6 @@
-"""Admission as a client sees it: another's flood is not felt, waiting is told, and nothing is left counted.
+"""Admission as clients see it: isolation from a flood of another tenant, queue time, no slot leaks.
 
-What needs other options than the default ones, or breaks something, is in ``tests/probe/test_fairness.py``.
+Tests that need other options, or break something, are in ``tests/probe/test_fairness.py``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from storlet_middleware.admission.controller import snapshot
-from tests.functional.client import Client
-from tests.functional.tools import Tool, Toolbox, prepare_account, retry_until, unique
+from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox
+from tests.support.waiting import retry_until
 
 FLOOD = 100
 CONTENT = b"of another tenant"
@@ -71,12 +73,12 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     )
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
-    # Who had to wait for the flood would wait for all of it.
+    # A request behind the flood would wait for all of it.
     assert max(latencies) < 8 < time.monotonic() - began
     assert retry_until(lambda: nobody_is_counted(cluster))
 
 
-def test_the_time_in_the_queue_is_told(
+def test_the_answer_has_the_time_in_the_queue(
     cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor
 ) -> None:
     answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="1"), range(50)))

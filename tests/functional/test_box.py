@@ -1,4 +1,5 @@
-"""The one-box image of ``Dockerfile``: built, run beside the session's cluster, shown the demo, stopped without a trace."""
+"""The one-box image of ``Dockerfile``: build it, run the demo in it, stop it, and leave nothing
+behind."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import CHECKOUT, Cluster, wait_for
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.waiting import wait_for
 
 RUN_ROOT = "/run/storlets-aio"
 #: It may have to make the sandbox image, on a machine that does other things as well.
@@ -90,7 +92,7 @@ def test_the_box_shows_the_demo_and_leaves_nothing(docker: Docker, image: str, h
 
 
 def _wait_until_up(docker: Docker, name: str) -> None:
-    """Wait for the cluster in the box; a failure shows what the box has said."""
+    """Wait for the cluster in the box; a failure shows the output of the box."""
     try:
         wait_for(
             lambda: "up after" in docker("logs", name) or not _is_running(docker, name),
@@ -109,13 +111,13 @@ def _is_running(docker: Docker, name: str) -> bool:
     return docker("inspect", "-f", "{{.State.Running}}", name).strip() == "true"
 
 
-def test_the_box_without_an_engine_says_what_it_needs(docker: Docker, image: str) -> None:
+def test_the_box_without_an_engine_names_what_it_needs(docker: Docker, image: str) -> None:
     said = docker("run", "--rm", "--network", "none", "--cap-add", "SYS_PTRACE", image, check=False)
     assert "-v /var/run/docker.sock:/var/run/docker.sock" in said
     assert "Traceback" not in said
 
 
-def test_the_box_without_the_capability_says_what_it_needs(docker: Docker, image: str) -> None:
+def test_the_box_without_the_capability_names_what_it_needs(docker: Docker, image: str) -> None:
     socket = "/var/run/docker.sock:/var/run/docker.sock"
     said = docker("run", "--rm", "--network", "none", "-v", socket, image, check=False)
     assert "--cap-add SYS_PTRACE" in said

@@ -1,4 +1,5 @@
-"""Trust classes, images and pre-warmed sandboxes on a real cluster: what a storlet finds around itself."""
+"""Trust classes, images and pre-warmed sandboxes on a real cluster: what a storlet finds around
+itself."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ import pytest
 
 from storlet_middleware import config as configuration
 from storlet_middleware.keys import tenant_key
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account, unique, users_of
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import prepare_account, unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
+from tests.support.waiting import wait_for
 
 ADMIN, USER = "look_admin.py", "look.py"
 SPECIAL = "AUTH_special"
@@ -25,7 +28,8 @@ SPARES = {"storlet.conf:sandbox": {"prewarmed": 1}}
 
 @dataclass(frozen=True)
 class Classes:
-    """A cluster with an admin storlet, that has a mount, one that it may write to, and the host's network."""
+    """A cluster with an admin storlet, that has a mount, one that it may write to, and the host's
+    network."""
 
     cluster: Cluster
     models: Path
@@ -67,7 +71,8 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     made.docker("build", "-q", "-t", image, str(folder / "image"))
     accepted = configuration.load(str(other_cluster.storlet_conf)).sandbox.accept_failures
     options: dict[str, dict[str, object]] = {
-        # The host's network has the host's abstract sockets; the self-test finds them, and so the operator must say it.
+        # The host's network has its abstract sockets: the self-test finds them, so the operator
+        # must accept it.
         "storlet.conf:sandbox": {"accept_failures": ", ".join([*accepted, "network-abstract-sockets"])},
         "storlet.conf:class:admin": {
             "storlets": f"AUTH_test/{ADMIN}", "network": "host", "mounts": f"{models}:/models:ro, {out}:/out:rw",
@@ -177,7 +182,7 @@ def test_a_mount_whose_directory_is_missing_is_named(classes: Classes, other_own
         classes.cluster.run("up")
 
 
-# --- pre-warmed sandboxes -------------------------------------------------------------------------------------------------
+# --- pre-warmed sandboxes -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

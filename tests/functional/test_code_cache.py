@@ -1,4 +1,4 @@
-"""The copies of storlet code on a node: what is too much goes, and comes back when it is asked for."""
+"""The code cache of a node: eviction over its limit, and fetching evicted code again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import config
 from storlet_middleware.cli import node
 from storlet_middleware.keys import tenant_key
-from tests.functional.client import Client
-from tests.functional.tools import declaration, prepare_account, unique, users_of
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import prepare_account, unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import declaration
+from tests.support.waiting import wait_for
 
 SOURCE = """
 class Same:
@@ -39,7 +41,8 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def account(other_cluster: Cluster) -> Iterator[Client]:
-    """An account on a cluster whose code cache holds two storlets, and which unloads them when they rest for a second."""
+    """An account on a cluster whose code cache holds two storlets, and which unloads them when they
+    rest for a second."""
     with other_cluster.configured(OPTIONS):
         client = users_of(other_cluster.description)["admin:admin"].on(f"AUTH_{unique('cache')}")
         prepare_account(client)
@@ -66,7 +69,7 @@ def is_anything_loaded(cluster: Cluster, account: str) -> bool:
     return any(sandbox.groups for sandbox in status.sandboxes if sandbox.account == account)
 
 
-def test_code_that_nobody_has_loaded_makes_room_and_is_fetched_again(
+def test_unloaded_code_is_evicted_and_fetched_again(
     other_cluster: Cluster, account: Client
 ) -> None:
     folder = other_cluster.state_dir / "code" / tenant_key(account.account)

@@ -1,4 +1,4 @@
-"""COPY and X-Copy-From with a storlet: read half where the data is, write half as an ordinary PUT."""
+"""COPY and X-Copy-From with a storlet: the read runs at the data, the write is an ordinary PUT."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 Copier = Callable[..., Answer]
 
@@ -53,7 +54,7 @@ def test_the_copy_is_transformed(
 
 
 @both_ways
-def test_the_answer_says_what_the_copy_was_made_from(
+def test_the_answer_names_the_source_of_the_copy(
     anywhere: Tool, owner: Client, plain: str, container: str, copier: Copier
 ) -> None:
     answer = copier(anywhere, plain, f"{container}/copied", "upper")
@@ -97,7 +98,7 @@ def test_a_copy_of_a_range(
 
 
 @both_ways
-def test_a_copy_of_what_is_not_there(
+def test_a_copy_of_a_missing_object(
     anywhere: Tool, owner: Client, container: str, copier: Copier
 ) -> None:
     assert copier(anywhere, f"{container}/nosuch", f"{container}/target", "upper").status == 404
@@ -123,7 +124,7 @@ def test_headers_of_the_copy_are_for_the_new_object(
 
 
 @pytest.mark.parametrize("header", ["Destination-Account", "X-Fresh-Metadata"])
-def test_what_a_copy_does_not_support(
+def test_options_that_a_copy_does_not_support(
     any_tool: Tool, plain: str, container: str, header: str
 ) -> None:
     answer = any_tool.copy(plain, f"/{container}/copied", "upper", {header: "true"})
@@ -156,7 +157,7 @@ def test_a_copy_with_extra_resources(
     assert owner.get(f"{container}/joined").body == content + b"and more"
 
 
-def test_who_may_not_read_the_source_may_not_copy_it(
+def test_a_copy_needs_permission_to_read_the_source(
     any_tool: Tool, owner: Client, users: dict[str, Client], plain: str, shared_storlets: None
 ) -> None:
     target = unique("writable")

@@ -1,4 +1,4 @@
-"""The shell lines of the documents, pasted into a shell: what they promise comes out."""
+"""The shell commands of the documentation give the output that the documentation promises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Client
+from tests.support.http import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,8 @@ def shell_lines(page: str) -> list[str]:
 
 
 class Shell:
-    """A folder like a fresh checkout, and the cluster in the place of the one that the documents name."""
+    """A folder like a fresh checkout, and the cluster in the place of the one that the documents
+    name."""
 
     def __init__(self, folder: Path, description: dict[str, Any], home: Path) -> None:
         self._folder = folder

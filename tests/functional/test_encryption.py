@@ -1,4 +1,4 @@
-"""Encrypted at rest: the storlet sees the plain content, and the disks never do. On a cluster with Swift's keymaster."""
+"""Encryption at rest (Swift's keymaster): storlets read plain content, the disks never hold it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, seen, unique, users_of
 from tests.functional.wards import (
     CONTENT,
     MASKED,
@@ -18,7 +16,10 @@ from tests.functional.wards import (
     assert_tells_nothing,
     make_ward,
 )
+from tests.support.accounts import unique, users_of
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, seen
 
 SECRET = b"a secret that must never lie on a disk, " * 2000
 
@@ -56,7 +57,7 @@ def test_the_metadata_are_plain(there: Tool, secret: str) -> None:
     assert seen(there.get(secret, "describe"))["input.0.meta.colour"] == "red"
 
 
-def test_what_is_stored_is_encrypted_again(
+def test_a_stored_result_is_encrypted_again(
     there: Tool, secret: str, other_cluster: Cluster
 ) -> None:
     word = f"stored by {there.storlet} {there.placement} ".encode()
@@ -75,7 +76,7 @@ def ward(other_cluster: Cluster) -> Ward:
     return make_ward(users_of(other_cluster.description))
 
 
-def test_a_mandatory_rule_hides_what_is_encrypted(ward: Ward) -> None:
+def test_a_mandatory_rule_hides_encrypted_content(ward: Ward) -> None:
     ward.rule(RULES)
     assert_masked(ward.researcher.get("patients/a.csv"))
     assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
@@ -108,7 +109,7 @@ def test_a_pipeline_of_encrypted_objects(ward: Ward) -> None:
     assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
 
 
-def test_what_a_pipeline_stores_is_encrypted(ward: Ward, other_cluster: Cluster) -> None:
+def test_the_stored_result_of_a_pipeline_is_encrypted(ward: Ward, other_cluster: Cluster) -> None:
     mark = "stored by a pipeline: "
     ward.rule(
         "version: 1\nrules:\n  - name: both\n    when: {method: PUT, container: open}\n    run:\n      - mask.py\n"

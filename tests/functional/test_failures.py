@@ -1,4 +1,5 @@
-"""When the storlet fails: the code says who is to blame, nothing short looks whole, nothing runs twice."""
+"""Failing storlets: the error code names the cause, no short result looks complete, nothing runs
+twice."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import json
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import SOURCES, Tool, Toolbox, declaration, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import SOURCES, Tool, Toolbox, declaration
 
 
 def test_a_storlet_that_raises_before_output_is_422_and_runs_once(tool: Tool, plain: str) -> None:
@@ -95,7 +97,7 @@ def test_too_much_metadata_is_a_limit(anywhere: Tool, plain: str) -> None:
     assert (answer.status, answer.error) == (422, "storlet.limit.metadata")
 
 
-# --- code that does not load ----------------------------------------------------------------------------------------
+# --- code that does not load ----------------------------------------------------------------------
 
 UNLOADABLE = {
     "syntax": (b"class Nosuch(:\n", "Nosuch"),

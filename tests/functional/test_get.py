@@ -10,15 +10,16 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import INVOCATION_ID, Tool, seen, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import INVOCATION_ID, Tool, seen
 
 
 def md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-# --- the answer -----------------------------------------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 def test_a_storlet_transforms_the_object_on_its_way_out(
@@ -28,7 +29,7 @@ def test_a_storlet_transforms_the_object_on_its_way_out(
     assert (answer.status, answer.body, answer.is_broken) == (200, content.upper(), False)
 
 
-def test_the_answer_says_what_ran_where_and_how_long_it_took(tool: Tool, plain: str) -> None:
+def test_the_answer_names_storlet_placement_and_duration(tool: Tool, plain: str) -> None:
     answer = tool.get(plain)
     assert answer.status == 200
     assert INVOCATION_ID.fullmatch(answer.headers["X-Storlet-Invocation"])
@@ -96,7 +97,8 @@ def test_the_user_metadata_of_the_object_stay_unless_the_storlet_sets_others(
 def test_a_storlet_withholds_metadata_of_the_source(
     tool: Tool, owner: Client, plain: str, container: str
 ) -> None:
-    """By setting a name to nothing: in OpenStack Storlets the source's user metadata cannot be kept back."""
+    """By setting a name to nothing: in OpenStack Storlets the source's user metadata cannot be kept
+    back."""
     assert tool.get(plain, set_Colour="").meta("Colour") is None
     assert tool.copy(plain, f"/{container}/copied", set_Colour="").status == 201
     assert owner.head(f"{container}/copied").meta("Colour") is None
@@ -120,7 +122,7 @@ def test_metadata_cannot_inject_headers(anywhere: Tool, plain: str, bad: str) ->
     assert not any(char in (answer.meta("Evil") or "") for char in "\r\n\0")
 
 
-# --- parameters -----------------------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 
 def test_parameters_by_query_and_by_header(tool: Tool, plain: str) -> None:
@@ -191,7 +193,7 @@ def test_parameters_of_the_system_cannot_be_forged(anywhere: Tool, plain: str) -
     assert anywhere.get(plain, storlet_execution_path="/etc").status == 400
 
 
-# --- ranges ---------------------------------------------------------------------------------------------------------
+# --- ranges ---------------------------------------------------------------------------------------
 
 LENGTH = 41  # of the plain object
 
@@ -247,7 +249,7 @@ def test_a_plain_range_header_is_refused(anywhere: Tool, plain: str) -> None:
     assert "Storlet execution with range header is not supported" in answer.text
 
 
-# --- several inputs -------------------------------------------------------------------------------------------------
+# --- several inputs -------------------------------------------------------------------------------
 
 
 def test_extra_resources_are_further_inputs_in_their_order(
@@ -324,7 +326,7 @@ def test_extra_resources_that_are_large_are_streamed(
     assert (saw["input.1.md5"], saw["input.2.md5"]) == (md5(data), md5(data[::-1]))
 
 
-# --- what may not be done -------------------------------------------------------------------------------------------
+# --- what may not be done -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["HEAD", "DELETE", "OPTIONS"])
@@ -375,7 +377,7 @@ def test_errors_are_json_when_the_client_accepts_it(anywhere: Tool, plain: str) 
     assert "X-Storlet-Range" in text
 
 
-# --- conditional requests -------------------------------------------------------------------------------------------
+# --- conditional requests -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_conditions_are_judged_on_the_source_before_anything_runs(
     assert anywhere.count(plain, key) == (1 if status == 200 else 0)
 
 
-# --- time -----------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(

@@ -1,11 +1,12 @@
-"""Storlets in the manner of OpenStack Storlets run as they are: their sources know nothing of this product."""
+"""Storlets written for OpenStack Storlets run unchanged."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Dependency, Tool, Toolbox, declaration, retry_until
+from tests.support.http import Client
+from tests.support.storlets import Dependency, Tool, Toolbox, declaration
+from tests.support.waiting import retry_until
 
 SCRIPT = b"#!/bin/sh\nprintf 'from the dependency'\nexit 42\n"
 

@@ -1,4 +1,5 @@
-"""``legacy_status``: the status codes of OpenStack Storlets, for clients that depend on them; the error codes stay ours."""
+"""``legacy_status``: status codes of OpenStack Storlets for clients that depend on them, our error
+codes."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 
 @pytest.fixture(scope="module")

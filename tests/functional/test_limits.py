@@ -1,6 +1,5 @@
-"""Deadlines and limits of the node and of a trust class, short ones for the test: the code names what was exceeded, and the
-next run is well again.  What storlets declare and requests ask for is in test_storlet_limits.py.
-"""
+"""Short deadlines and limits of the node and of a trust class: the error code names the one
+exceeded, and the next run works.  Limits of storlets and requests are in test_storlet_limits.py."""
 
 from __future__ import annotations
 
@@ -8,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, Toolbox, declaration, retry_until, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.waiting import retry_until
 
 OPTIONS: dict[str, dict[str, object]] = {
     "storlet.conf:invocation": {"first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5},
@@ -30,7 +31,8 @@ def small(other_cluster: Cluster, other_owner: Client) -> Iterator[str]:
 
 
 def warm_up(tool: Tool, small: str) -> None:
-    """The total counts the start of a sandbox and of a worker as well, also of one in the place of another that was killed."""
+    """The total counts the start of a sandbox and of a worker as well, also of one in the place of
+    another that was killed."""
     assert retry_until(lambda: tool.get(small).body == CONTENT, 60)
 
 
@@ -50,7 +52,7 @@ def test_silence_within_the_output_breaks_it(there: Tool, small: str) -> None:
     warm_up(there, small)
 
 
-def test_the_deadline_of_the_whole(there: Tool, small: str) -> None:
+def test_the_total_deadline(there: Tool, small: str) -> None:
     warm_up(there, small)
     answer = there.get(small, "slow", pieces="100", pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
@@ -136,7 +138,7 @@ def test_a_class_has_a_lower_limit_than_the_node(there: Tool, toolbox: Toolbox, 
     assert (answer.status, answer.body, answer.meta("Big")) == (200, CONTENT, "x" * 300), answer
 
 
-def test_what_may_be_declared_depends_on_the_class(
+def test_limits_that_a_storlet_may_declare_depend_on_the_class(
     other_owner: Client, toolbox: Toolbox, small: str
 ) -> None:
     status, text, _ = upload(other_owner, toolbox, unique("plain"), Memory="160M")
@@ -149,7 +151,7 @@ def test_what_may_be_declared_depends_on_the_class(
     assert (status, "Memory: 200M is more than 192M" in text) == (400, True), text
 
 
-def test_an_operator_who_lowers_a_maximum_breaks_no_storlet(
+def test_lowering_a_maximum_breaks_no_storlet(
     other_cluster: Cluster, other_owner: Client, toolbox: Toolbox, small: str
 ) -> None:
     status, text, name = upload(

@@ -1,11 +1,14 @@
-"""X-Storlet-Generate-Log: the invocation's log becomes an object of the tenant, whole, also when the storlet fails."""
+"""X-Storlet-Generate-Log: the complete log of an invocation becomes an object, even if the storlet
+fails."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, retry_until, unique
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
+from tests.support.waiting import retry_until
 
 WANTED = {"X-Storlet-Generate-Log": "True"}
 
@@ -55,7 +58,7 @@ def test_the_log_of_a_failed_put(either: Tool, owner: Client, container: str) ->
     assert "of a failed put" in log_of(owner, either, answer)
 
 
-def test_a_log_is_whole_up_to_its_limit_and_says_where_it_was_cut(
+def test_a_log_is_complete_up_to_its_limit_and_marks_the_cut(
     anywhere: Tool, owner: Client, plain: str
 ) -> None:
     long = "y" * 5000
@@ -84,8 +87,11 @@ def test_no_log_without_the_header(any_tool: Tool, owner: Client, plain: str) ->
     assert owner.get(f"storletlog/{name}").status == 404
 
 
-def test_the_log_is_whole_when_the_answer_has_ended(tool: Tool, owner: Client, plain: str) -> None:
-    """Upstream uploads the log before the storlet is done; what is said at the end must be in it too."""
+def test_the_log_is_complete_when_the_answer_has_ended(
+    tool: Tool, owner: Client, plain: str
+) -> None:
+    """OpenStack Storlets uploads the log before the storlet ends; here the last lines must be in it
+    too."""
     answer = tool.get(plain, "identity", WANTED, log="first", late="said after the output")
     text = log_of(owner, tool, answer)
     assert "first" in text

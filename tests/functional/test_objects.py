@@ -1,4 +1,4 @@
-"""Every kind of object: the storlet sees the plain content each time, wherever it has to run for that."""
+"""Every kind of object: the storlet reads the plain content, at whichever placement that needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 SEGMENTS = (b"first segment, " * 5000, b"second segment, " * 3000, b"and the last")
 WHOLE = b"".join(SEGMENTS)
@@ -166,13 +166,14 @@ def test_an_upload_into_the_erasure_coded_policy(either: Tool, owner: Client) ->
     remove_container(owner, container)
 
 
-# --- a manifest itself ----------------------------------------------------------------------------------------------
+# --- a manifest itself ----------------------------------------------------------------------------
 
 
 def test_the_manifest_of_an_slo_is_not_a_content(
     anywhere: Tool, owner: Client, container: str
 ) -> None:
-    """``multipart-manifest=get`` asks for the manifest; a storlet gets that, or a refusal: never half of each."""
+    """``multipart-manifest=get``: the storlet reads the manifest, or the request is refused, never
+    a mixture."""
     path = make_slo(owner, container)
     query = {"multipart-manifest": "get", "do": "identity"}
     answer = owner.get(path, anywhere.headers(), query=query)
@@ -181,7 +182,7 @@ def test_the_manifest_of_an_slo_is_not_a_content(
         assert json.loads(answer.body)[0]["name"] == f"/{container}/seg/0"
 
 
-# --- sizes and names ------------------------------------------------------------------------------------------------
+# --- sizes and names ------------------------------------------------------------------------------
 
 
 def test_an_empty_object(tool: Tool, owner: Client, container: str) -> None:
@@ -277,7 +278,7 @@ def test_a_large_object_is_copied_through_a_storlet(
 def test_five_gibibytes(
     owner: Client, container: str, storlet_names: dict[str, str], any_tool: Tool
 ) -> None:
-    """As a large object of 80 times the same segment: what counts is that all of it goes through the storlet."""
+    """A large object of 80 times the same segment: all of it must go through the storlet."""
     segment = bytes(range(256)) * (64 * 4096)
     assert owner.put(f"{container}/segment", segment).status == 201
     manifest: list[dict[str, Any]] = [{"path": f"/{container}/segment"}] * 80

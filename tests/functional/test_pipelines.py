@@ -1,4 +1,5 @@
-"""Rules that run several storlets: each reads what the one before it wrote, and the result is whole only when all ended well."""
+"""Rules that run several storlets: each reads the output of the one before, and the result needs
+all to succeed."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Toolbox, prepare_account, retry_until, unique
+from tests.support.accounts import prepare_account, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Toolbox
+from tests.support.waiting import retry_until
 
 CONTENT = b"name: ada, age: 42\n" * 1000
 MEGABYTES = 40
@@ -107,7 +110,7 @@ def test_storlets_of_both_languages_read_one_anothers_output(pipes: Pipes, on: s
     assert told == {"colour": "blue", "first": "again", "second": "2", "third": "3", "study": "7"}
 
 
-def test_much_arrives_whole(pipes: Pipes, on: str) -> None:
+def test_large_data_arrives_complete(pipes: Pipes, on: str) -> None:
     size = MEGABYTES << 20
     pipes.rule(pipes.step("flood", on=on, bytes=str(size)), pipes.step(java=True), pipes.step())
     answer = pipes.owner.get("c/o", keep=False)
@@ -139,7 +142,7 @@ def test_erasure_coded_objects(pipes: Pipes) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "COPY"])
-def test_what_is_stored_went_through_all_steps(pipes: Pipes, method: str) -> None:
+def test_the_stored_object_went_through_all_steps(pipes: Pipes, method: str) -> None:
     pipes.rule(pipes.step("upper", set_first="1"), pipes.step(set_second="2"), method=method)
     answer = send(pipes, method)
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (201, "piped"), answer
@@ -150,7 +153,7 @@ def test_what_is_stored_went_through_all_steps(pipes: Pipes, method: str) -> Non
     assert pipes.owner.delete(path).status == 204
 
 
-def test_what_is_used_adds_up(pipes: Pipes) -> None:
+def test_usage_of_all_steps_adds_up(pipes: Pipes) -> None:
     pipes.rule(pipes.step("upper", on="object"), pipes.step("burn", seconds="0.2"), method="COPY")
     answer = send(pipes, "COPY")
     used = dict(part.split("=") for part in answer.headers["X-Storlet-Usage"].split(";"))
@@ -159,7 +162,7 @@ def test_what_is_used_adds_up(pipes: Pipes) -> None:
     pipes.owner.delete("d/copy")
 
 
-def test_under_a_mandatory_rule_only_what_the_steps_say_leaves(pipes: Pipes) -> None:
+def test_under_a_mandatory_rule_only_metadata_of_the_steps_leaves(pipes: Pipes) -> None:
     steps = pipes.step(set_first="1", on="object"), pipes.step("describe", set_second="2")
     pipes.rule(*steps, mandatory=True)
     answer = pipes.owner.get("c/o")
@@ -211,7 +214,7 @@ def test_a_step_that_fails_at_once_fails_the_request(
 @pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("how", ["raise", "exit"])
-def test_a_step_that_fails_late_never_gives_a_whole_result(
+def test_a_step_that_fails_late_never_gives_a_complete_result(
     pipes: Pipes, method: str, step: int, how: str
 ) -> None:
     steps = [pipes.step(), pipes.step(), pipes.step(java=True)]
@@ -237,7 +240,7 @@ def test_a_step_that_reads_nothing_does_not_hide_how_the_others_end(pipes: Pipes
     assert nothing_is_stored(pipes)
 
 
-def test_a_step_whose_storlet_is_gone_is_no_missing_object(pipes: Pipes) -> None:
+def test_a_step_without_its_storlet_is_not_reported_as_a_missing_object(pipes: Pipes) -> None:
     pipes.rule(pipes.step(), pipes.step())
     source = pipes.owner.get(f"storlet/{pipes.python}")
     declared = {
@@ -263,7 +266,8 @@ def test_a_client_that_leaves_ends_all_steps(pipes: Pipes, description: dict[str
     response.read(1 << 20)
     response.close()
     connection.close()
-    # A pipeline of the same workers that is quick shows that nothing of the endless one is left running in them.
+    # A pipeline of the same workers that is quick shows that nothing of the endless one is left
+    # running in them.
     pipes.rule(pipes.step("upper"), pipes.step(java=True))
     began = time.monotonic()
     assert retry_until(lambda: pipes.owner.get("c/o").body == CONTENT.upper())

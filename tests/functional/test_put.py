@@ -1,4 +1,4 @@
-"""PUT with a storlet: what is stored is the result, and only a whole one."""
+"""PUT with a storlet: Swift stores the result, and only a complete one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 
 import pytest
 
-from tests.functional.client import Client, pieces_of
-from tests.functional.tools import INVOCATION_ID, Tool, seen, unique
+from tests.support.accounts import unique
+from tests.support.http import Client, pieces_of
+from tests.support.storlets import INVOCATION_ID, Tool, seen
 
 
 def md5(data: bytes) -> str:
@@ -82,7 +83,7 @@ def test_other_headers_of_the_put_keep_their_meaning(
     assert stored.headers["Content-Disposition"] == "inline"
 
 
-def test_an_etag_of_the_client_is_about_what_it_sent(
+def test_the_clients_etag_is_compared_with_the_bytes_it_sent(
     any_tool: Tool, owner: Client, container: str
 ) -> None:
     path = f"{container}/o"
@@ -137,7 +138,7 @@ def test_a_put_has_no_range_to_read(any_tool: Tool, container: str) -> None:
     )
 
 
-def test_who_may_not_write_may_not_put_through_a_storlet(
+def test_a_put_through_a_storlet_needs_write_permission(
     any_tool: Tool, owner: Client, users: dict[str, Client], container: str, shared_storlets: None
 ) -> None:
     key = unique("write")

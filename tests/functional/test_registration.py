@@ -1,21 +1,18 @@
-"""Uploads of storlets and dependencies: checked wherever they come from, all faults in one 400."""
+"""Uploads of storlets and dependencies: checked on every path of upload, all faults in one 400."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import io
 import json
 import tarfile
-from email.utils import formatdate
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client, Url, open_request, read_all
-from tests.functional.tools import SOURCES, Tool, declaration, unique
+from tests.functional.s3 import S3
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, Tool, declaration
 
 META = "X-Object-Meta-Storlet-"
 GOOD = (SOURCES / "multitool.py").read_bytes()
@@ -31,7 +28,7 @@ def python(stem: str, **more: str) -> dict[str, str]:
     return declaration("python", f"{stem}.Multitool", **more)
 
 
-# --- each fault -----------------------------------------------------------------------------------------------------
+# --- each fault -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["Language", "Interface-Version", "Object-Metadata", "Main"])
@@ -171,7 +168,7 @@ def test_faults_are_json_when_the_client_accepts_it(owner: Client) -> None:
     assert "registration.invalid" in json.dumps(json.loads(answer.body))
 
 
-# --- every way in ---------------------------------------------------------------------------------------------------
+# --- every way in ---------------------------------------------------------------------------------
 
 
 def test_a_post_may_not_make_a_storlet_invalid(any_tool: Tool, owner: Client, plain: str) -> None:
@@ -268,25 +265,11 @@ def test_a_bulk_upload_that_leaves_the_directory(owner: Client) -> None:
     assert told["Errors"][0][1].startswith("400")
 
 
-def s3_put(
-    auth_url: str, user: str, key: str, path: str, body: bytes, meta: dict[str, str]
-) -> Answer:
-    """PUT by the S3 API, signed in the manner of version 2."""
-    headers = {f"x-amz-meta-{k.lower()}": v for k, v in meta.items()} | {
-        "x-amz-date": formatdate(usegmt=True)
-    }
-    canonical = "".join(f"{k}:{v}\n" for k, v in sorted(headers.items()))
-    resource = "/" + quote(path)
-    kind = "application/octet-stream"
-    text = f"PUT\n\n{kind}\n\n{canonical}{resource}"
-    digest = base64.b64encode(hmac.new(key.encode(), text.encode(), hashlib.sha1).digest()).decode()
-    sent = headers | {"Authorization": f"AWS {user}:{digest}", "Content-Type": kind}
-    connection, response = open_request(Url.of(auth_url), "PUT", resource, sent, body, 60)
-    try:
-        content, md5, size, is_broken = read_all(response, keep=True)
-    finally:
-        connection.close()
-    return Answer(response.status, response.headers, content, is_broken, md5, size)
+def s3_put(client: S3, path: str, body: bytes, meta: dict[str, str]) -> Answer:
+    headers = {f"x-amz-meta-{key.lower()}": value for key, value in meta.items()}
+    return client.request(
+        "PUT", path, headers | {"Content-Type": "application/octet-stream"}, body=body
+    )
 
 
 def s3_meta(headers: dict[str, str]) -> dict[str, str]:
@@ -299,15 +282,14 @@ def s3_meta(headers: dict[str, str]) -> dict[str, str]:
 
 def test_an_s3_upload_is_checked(owner: Client, description: dict[str, Any], plain: str) -> None:
     user, stem = "test:tester", unique("s3")
-    key = description["users"][user]
-    url = description["auth_url"]
-    assert s3_put(url, user, key, f"storlet/{stem}.py", GOOD, {}).status == 400
-    assert owner.head(f"storlet/{stem}.py").status == 404
-    assert (
-        s3_put(url, user, key, f"storlet/sub/{stem}.py", GOOD, s3_meta(python(stem))).status == 400
+    client = S3(
+        description["auth_url"].removesuffix("/auth/v1.0"), user, description["users"][user]
     )
+    assert s3_put(client, f"storlet/{stem}.py", GOOD, {}).status == 400
+    assert owner.head(f"storlet/{stem}.py").status == 404
+    assert s3_put(client, f"storlet/sub/{stem}.py", GOOD, s3_meta(python(stem))).status == 400
     assert owner.head(f"storlet/sub/{stem}.py").status == 404
-    answer = s3_put(url, user, key, f"storlet/{stem}.py", GOOD, s3_meta(python(stem)))
+    answer = s3_put(client, f"storlet/{stem}.py", GOOD, s3_meta(python(stem)))
     assert answer.status == 200, answer
     assert Tool(owner, f"{stem}.py").get(plain).status == 200
 

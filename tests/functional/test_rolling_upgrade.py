@@ -21,9 +21,10 @@ import pytest
 
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.engine.storlet_version import StorletVersion
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, Tool, declaration, prepare_account, users_of
+from tests.support.accounts import prepare_account, users_of
 from tests.support.cluster import Cluster, bring_up, wait_for
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, Tool, declaration
 
 DOUBLES = Path(__file__).with_name("upgrade_doubles.py")
 NODES = ("object-1", "object-2")

@@ -1,4 +1,4 @@
-"""Rules in force: what they run and refuse, and that nothing gets around those that are mandatory."""
+"""Rules in force: what they run and refuse, and that no request bypasses a mandatory rule."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -26,6 +24,8 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def plain(users: dict[str, Client]) -> Ward:
     return make_ward(users)
 
 
-# --- what a rule does -----------------------------------------------------------------------------------------------
+# --- what a rule does -----------------------------------------------------------------------------
 
 
 def test_a_mandatory_rule_runs_its_storlet_unasked(ward: Ward) -> None:
@@ -57,12 +57,12 @@ def test_others_get_the_object_itself(ward: Ward) -> None:
     assert answer.headers["X-Storlet-Rule"] is None
 
 
-def test_what_no_rule_is_about_is_as_ever(ward: Ward) -> None:
+def test_requests_without_a_rule_are_unchanged(ward: Ward) -> None:
     answer = ward.researcher.get("open/a.csv", {"Range": "bytes=0-9"})
     assert (answer.status, answer.body) == (206, CONTENT[:10])
 
 
-# --- what a mandatory rule closes -----------------------------------------------------------------------------------
+# --- what a mandatory rule closes -----------------------------------------------------------------
 
 CLOSED: dict[str, Callable[[Client], Answer]] = {
     "range": lambda c: c.get("patients/a.csv", {"Range": "bytes=0-9"}),
@@ -127,7 +127,7 @@ def test_no_way_around(ward: Ward, way: str) -> None:
     assert ward.admin.head("open/stolen").status == 404
 
 
-def test_a_copy_is_what_the_rule_makes_of_it(ward: Ward) -> None:
+def test_a_copy_is_the_result_of_the_rule(ward: Ward) -> None:
     for method, path, headers in (
         ("COPY", "patients/a.csv", {"Destination": "open/copy1"}),
         ("PUT", "open/copy1", {"X-Copy-From": "/patients/a.csv", "Content-Length": "0"}),
@@ -162,7 +162,7 @@ def test_head_says_that_there_is_an_object(ward: Ward) -> None:
     assert "SECRET" not in told(answer)
     for header in ("Etag", "Last-Modified", "X-Timestamp", "X-Object-Meta-Study", "Accept-Ranges"):
         assert answer.headers[header] is None, (header, answer)
-    # Swift's own logging says of an answer without a body that it has 0 bytes.
+    # Swift logs 0 bytes for an answer without a body.
     assert answer.headers["Content-Length"] in (None, "0")
     assert ward.researcher.head("patients/none").status == 404
 
@@ -188,7 +188,7 @@ def test_links_lead_nowhere(ward: Ward, users: dict[str, Client]) -> None:
     assert own.delete("loot/link").status == 204
 
 
-def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
+def test_static_large_objects_over_covered_segments(ward: Ward) -> None:
     manifest = json.dumps([{"path": "/open/a.csv"}, {"path": "/patients/a.csv"}]).encode()
     name = unique("open/large")
     assert ward.admin.put(name, manifest, query={"multipart-manifest": "put"}).status == 201
@@ -206,7 +206,7 @@ def test_static_large_objects_over_what_is_covered(ward: Ward) -> None:
     assert ward.admin.head("open/stolen").status == 404
 
 
-def test_dynamic_large_objects_over_what_is_covered(ward: Ward) -> None:
+def test_dynamic_large_objects_over_covered_segments(ward: Ward) -> None:
     name = unique("open/dynamic")
     assert ward.admin.put(name, b"", {"X-Object-Manifest": "patients/a"}).status == 201
     assert ward.physician.get(name).body == CONTENT
@@ -236,7 +236,7 @@ def test_listings_tell_names_and_nothing_of_the_bytes(ward: Ward) -> None:
     assert "a.csv" in ward.researcher.get("patients").text
 
 
-def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
+def test_total_sizes_are_hidden(ward: Ward) -> None:
     for method in ("GET", "HEAD"):
         told_to_researcher = ward.researcher.request(method, "patients")
         assert told_to_researcher.status in (200, 204)
@@ -247,7 +247,7 @@ def test_sums_of_bytes_are_not_told(ward: Ward) -> None:
         ) >= len(CONTENT)
 
 
-def test_sums_of_an_account_are_not_told_to_an_owner_whom_a_rule_concerns(
+def test_total_sizes_of_an_account_are_hidden_from_an_owner_under_a_rule(
     users: dict[str, Client],
 ) -> None:
     ward = make_ward(users)
@@ -300,7 +300,7 @@ def test_archived_versions_are_as_covered_as_the_object(ward: Ward) -> None:
     assert ward.admin.get(f"archive/{entry['name']}").body == CONTENT
 
 
-def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None:
+def test_a_signed_url_gets_the_result_of_the_rule(ward: Ward) -> None:
     assert ward.admin.post("", {"X-Account-Meta-Temp-URL-Key": "key"}).status in (201, 204)
     path, expires = ward.admin.version_url.path + "/patients/a.csv", int(time.time()) + 300
     nobody = Client(ward.admin.storage_url, "")
@@ -319,7 +319,8 @@ def test_a_signed_url_gets_what_the_rule_makes_of_the_object(ward: Ward) -> None
 
 
 def test_static_pages_are_covered(ward: Ward) -> None:
-    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or nothing is."""
+    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or
+    nothing is."""
     acl = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
     assert ward.admin.put("patients-web", b"", acl).status == 201
     assert (
@@ -345,7 +346,7 @@ def test_static_pages_are_covered(ward: Ward) -> None:
 @pytest.mark.parametrize(
     "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
 )
-def test_settings_that_would_move_bytes_are_refused_to_whom_a_rule_concerns(
+def test_settings_that_would_move_bytes_are_refused_to_callers_under_a_rule(
     ward: Ward, users: dict[str, Client], header: str
 ) -> None:
     """Swift lets an account's owner alone set these; a rule about owners is what this is for."""
@@ -373,7 +374,7 @@ def test_a_storlet_that_is_gone_closes_the_object(users: dict[str, Client]) -> N
     assert "SECRET" not in told(answer)
 
 
-# --- explicit storlets and pipelines --------------------------------------------------------------------------------
+# --- explicit storlets and pipelines --------------------------------------------------------------
 
 
 @pytest.fixture
@@ -473,7 +474,7 @@ def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
     assert ward.admin.get(name).body == MASKED
 
 
-def test_what_an_upload_was_packed_with_is_undone_on_reading(ruled: Callable[[str], Ward]) -> None:
+def test_reading_reverses_the_compression_of_an_upload(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - name: pack\n    when: {method: PUT, container: open}\n    run: pack.py\n"
         f'    and-reverse-on-read: {{run: unpack.py, when: {{user: "{PHYSICIAN}"}}}}\n'
@@ -508,7 +509,7 @@ def test_rules_ask_about_the_object_itself(ruled: Callable[[str], Ward]) -> None
     assert ward.researcher.get(name).body == MASKED
 
 
-def test_explain_tells_who_may_read_the_rules(ward: Ward) -> None:
+def test_explain_answers_callers_who_may_read_the_rules(ward: Ward) -> None:
     answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true"})
     assert answer.status == 200, answer
     assert "no rule matches" in answer.text
@@ -536,7 +537,7 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
     assert_masked(ward.researcher.get("patients/a.csv"))
 
 
-def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Client]) -> None:
+def test_explain_names_storlet_placement_and_limits(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(
         'version: 1\nrules:\n  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
@@ -560,10 +561,11 @@ def test_explain_says_what_would_run_where_with_which_limits(users: dict[str, Cl
     assert answer.headers["X-Storlet-Invocation"] is None
 
 
-def test_what_has_its_bytes_elsewhere_is_not_stored_where_a_rule_runs_a_storlet(
+def test_manifests_and_links_are_not_stored_where_a_rule_runs_a_storlet(
     ruled: Callable[[str], Ward],
 ) -> None:
-    """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that would look stored."""
+    """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that
+    would look stored."""
     ward = ruled("  - {name: pack, when: {method: PUT, container: open}, run: pack.py}\n")
     name = unique("open/large")
     manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()
@@ -586,7 +588,7 @@ def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(
     assert ward.researcher.post(name, {"X-Object-Meta-Note": "x"}).status == 202
 
 
-def test_preflights_and_explanations_that_nobody_wants_are_as_ever(
+def test_preflights_and_unrequested_explanations_are_unchanged(
     ruled: Callable[[str], Ward],
 ) -> None:
     ward = ruled("  - {name: closed, mandatory: true, deny: never}\n")

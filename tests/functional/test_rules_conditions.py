@@ -1,6 +1,7 @@
-"""Each condition of a rule on a cluster: one request of which it holds, and one that differs in what it looks at.
+"""Each condition of a rule on a cluster: one request that matches, and one that differs in that
+fact only.
 
-All rules are in force at once, as that is quicker; each asks for a header of its own beside its condition.
+All rules are in force at once, which is faster; each also matches on a header of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
 from tests.functional.wards import (
     CONTENT,
     PHYSICIAN,
@@ -22,6 +22,7 @@ from tests.functional.wards import (
     assert_closed,
     make_ward,
 )
+from tests.support.http import Answer, Client
 
 Request = Callable[[Ward], Answer]
 OBJECT = "patients/a.csv"
@@ -112,7 +113,8 @@ def post(path: str) -> Request:
 
 
 def window(seconds: int) -> str:
-    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests are collected."""
+    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests
+    are collected."""
     begin, end = time.gmtime(time.time() - seconds), time.gmtime(time.time() + 3 * 3600)
     return f'time: {{from: "{begin.tm_hour:02}:{begin.tm_min:02}", to: "{end.tm_hour:02}:{end.tm_min:02}"}}'
 
@@ -201,7 +203,7 @@ def test_condition(ward: Ward, what: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(GIVEN)), ids=[condition for condition, _ in GIVEN])
-def test_what_a_client_cannot_choose(ward: Ward, number: int) -> None:
+def test_facts_that_a_client_cannot_choose(ward: Ward, number: int) -> None:
     rule = len(CASES) + number
     answer = of_case(ward, rule).physician.get(OBJECT, {"X-Forwarded-For": "192.0.2.1"})
     if GIVEN[number][1]:

@@ -1,4 +1,5 @@
-"""Where a mandatory rule's storlet cannot run, or fails, nothing of the object leaves; where it can run elsewhere, it does."""
+"""If the storlet of a mandatory rule fails or cannot run, nothing of the object leaves; if it can
+run elsewhere, it does."""
 
 from __future__ import annotations
 
@@ -7,8 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import users_of
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -20,7 +19,9 @@ from tests.functional.wards import (
     assert_tells_nothing,
     make_ward,
 )
+from tests.support.accounts import users_of
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 
 POLICIES = ("", "ec21")
 
@@ -33,7 +34,8 @@ READS: dict[str, Callable[[Client], Answer]] = {
 
 
 def assert_nothing_leaves(ward: Ward, status: int, error: str = "") -> None:
-    """Each of :data:`READS` fails in the rule's name; nor do HEAD and listings tell more than else."""
+    """Each of :data:`READS` fails with the rule's name, and HEAD and listings reveal nothing
+    more."""
     for way, read in READS.items():
         answer = read(ward.researcher)
         assert (answer.status, answer.headers["X-Storlet-Rule"]) == (status, "hide"), (way, answer)
@@ -53,12 +55,13 @@ def ward(users: dict[str, Client]) -> Ward:
     return make_ward(users)
 
 
-# --- nodes and sandboxes ----------------------------------------------------------------------------------------------
+# --- nodes and sandboxes --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def wards_there(other_cluster: Cluster) -> dict[str, Ward]:
-    """By storage policy, on a cluster whose options and processes a test may change; its data are encrypted."""
+    """By storage policy, on a cluster whose options and processes a test may change; its data are
+    encrypted."""
     made = {policy: make_ward(users_of(other_cluster.description), policy) for policy in POLICIES}
     for each in made.values():
         each.rule(RULES)
@@ -134,7 +137,7 @@ def test_no_sandboxd(other_cluster: Cluster, wards_there: dict[str, Ward]) -> No
     assert_masked(wards_there[""].researcher.get("patients/a.csv"))
 
 
-# --- accounts and storlets --------------------------------------------------------------------------------------------
+# --- accounts and storlets ------------------------------------------------------------------------
 
 
 def test_an_account_whose_storlets_are_switched_off(ward: Ward) -> None:
@@ -197,7 +200,7 @@ def test_uploads_whose_storlet_fails_are_not_stored(ward: Ward) -> None:
     assert ward.admin.head("open/upload").status == 404
 
 
-# --- erasure coding ---------------------------------------------------------------------------------------------------
+# --- erasure coding -------------------------------------------------------------------------------
 
 
 def test_erasure_coded_objects_of_many_segments(users: dict[str, Client]) -> None:

@@ -1,6 +1,8 @@
-"""Rules about callers whom Keystone knows: the proxy has ``keystoneauth``, and the identity headers that ``authtoken`` would set.
+"""Rules about Keystone's callers: the proxy has ``keystoneauth`` and the identity headers of
+``authtoken``.
 
-``authtoken`` itself is left out: it would ask a Keystone whether the token is one, and drop what a client sends of these headers.
+``authtoken`` itself is left out: it would validate the token with a Keystone, and drop these
+headers from the client's request.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account
+from tests.support.accounts import prepare_account
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
+from tests.support.storlets import SOURCES, declaration
 
 CONTENT = b"name: SECRET\n" * 50
 MASKED = CONTENT.replace(b"SECRET", b"------")
@@ -24,7 +27,7 @@ MASKED = CONTENT.replace(b"SECRET", b"------")
 
 @dataclass(frozen=True)
 class Person:
-    """What Keystone says of somebody."""
+    """The identity headers that Keystone confirms for a user."""
 
     name: str
     roles: str
@@ -49,7 +52,7 @@ class Person:
 
 @dataclass
 class Ward:
-    """An account of a project, and who asks for its objects."""
+    """An account of a project, and clients with identities."""
 
     url: str
     project: str
@@ -137,8 +140,9 @@ def test_a_rule_about_a_caller(ward: Ward, condition: str) -> None:
         ), answer
 
 
-def test_who_says_who_he_is_without_keystone_is_nobody(ward: Ward) -> None:
-    """The headers count only where Keystone has confirmed them; Swift has nobody in without."""
+def test_identity_headers_without_keystone_are_ignored(ward: Ward) -> None:
+    """Identity headers count only if Keystone confirmed them; Swift refuses the request
+    otherwise."""
     forged = dict(ADA.headers) | {"X-Identity-Status": "Invalid"}
     answer = Client(f"{ward.url}/AUTH_{ward.project}", "").get("patients/a", forged)
     assert answer.status == 401, answer

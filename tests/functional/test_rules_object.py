@@ -1,19 +1,20 @@
-"""The rules object of an account: uploads, versions, who may, and when a change takes effect, also on other proxies."""
+"""The rules object of an account: uploads, versions, permissions, and when a change takes effect on
+each proxy."""
 
 from __future__ import annotations
 
 import configparser
-import http.client
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Client, log_in
-from tests.functional.tools import declaration, prepare_account, unique
+from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
+from tests.support.http import Client, log_in, raw_connection
 from tests.support.proxies import OtherProxy, other_memcached, other_proxy
+from tests.support.storlets import declaration
 
 RULES = "storlet_rules/rules.yaml"
 ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
@@ -35,7 +36,7 @@ def account(admin: Client) -> Client:
 
 
 def message(client: Client) -> str | None:
-    """What the rule says, or ``None`` when there is none."""
+    """The message of the rule in force; ``None`` without one."""
     answer = client.get("c/o")
     if answer.status == 200:
         assert answer.body == b"data"
@@ -93,7 +94,7 @@ def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None
     assert len(versions(account)) == 1
 
 
-def test_what_can_never_happen_is_refused_with_an_example(account: Client) -> None:
+def test_unreachable_rules_are_refused_with_an_example(account: Client) -> None:
     text = (
         denying("no")
         + b"- name: late\n  when: {container: c, object: {glob: '*.csv'}}\n  run: none.py\n"
@@ -124,7 +125,7 @@ def test_storlets_and_limits_of_rules_are_checked_against_the_account(account: C
     assert "storlet.disabled" in account.put(RULES, running("64M")).text
 
 
-def test_warnings_are_accepted_by_who_says_so(account: Client) -> None:
+def test_warnings_are_accepted_with_the_header(account: Client) -> None:
     text = b"version: 1\nrules:\n- name: some\n  when: {container: c, object: {prefix: x}}\n  allow: true\n"
     text += denying("no", "  mandatory: true\n").partition(b"rules:\n")[2]
     answer = account.put(RULES, text)
@@ -162,12 +163,12 @@ def test_the_etag_and_conditions_of_an_upload_count(account: Client) -> None:
     assert len(versions(account)) == 1
 
 
-# --- who may
+# --- permissions
 
 
 @pytest.fixture
 def guest(account: Client, users: dict[str, Client]) -> Client:
-    """Somebody of another account, here."""
+    """A user of another account, on this account."""
     return users["test2:tester2"].on(account.account)
 
 
@@ -179,7 +180,7 @@ def test_the_containers_write_acl_decides_who_changes_rules(account: Client, gue
     assert account.post("storlet_rules", {"X-Container-Write": "test2:tester2"}).status == 204
     assert guest.put(RULES, denying("mine")).status == 201
     assert message(account) == "mine"
-    # Who may not read a version does not restore it.
+    # Restoring a version needs permission to read it.
     assert guest.request("COPY", f"storlet_rules/{version}", {"Destination": RULES}).status == 403
     assert guest.delete(f"storlet_rules/{version}").status == 204
     assert guest.delete(RULES).status == 204
@@ -194,7 +195,7 @@ def test_anonymous_callers_and_signed_urls_change_nothing(
     assert message(account) is None
 
 
-def test_a_role_is_asked_for_where_the_operator_wants_one(
+def test_changing_rules_needs_the_role_that_the_operator_sets(
     other_cluster: Cluster, other_owner: Client
 ) -> None:
     with other_cluster.configured({"storlet.conf:rules": {"role": "test2", "container": "laws"}}):
@@ -341,12 +342,12 @@ def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(
     )
     with other_proxy(cluster) as proxy:
         there = through(proxy, cluster, account)
-        upload = http.client.HTTPConnection(there.version_url.host, there.version_url.port)
-        headers = {"X-Auth-Token": there.token, **ACCEPT}
-        upload.request("PUT", there.target(RULES), denying("new") + many.encode(), headers)
-        time.sleep(0.3)
-        proxy.kill()
-        upload.close()
+        body = denying("new") + many.encode()
+        with raw_connection(there) as upload:
+            upload.send_head("PUT", RULES, {**ACCEPT, "Content-Length": str(len(body))})
+            upload.send(body)
+            time.sleep(0.3)
+            proxy.kill()
     assert message(account) == "old"
     assert account.put(RULES, denying("new")).status == 201
     assert message(account) == "new"
@@ -382,7 +383,7 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
     # rules.yaml has the same.
     assert message(fresh) == "no"
     assert outside.delete(RULES).status == 204
-    # A proxy that has read them once needs them no more; one that has not cannot tell.
+    # A proxy that has cached the rules does not read them again; another cannot know them.
     assert message(account) == "no" or not is_mandatory
     with other_proxy(cluster) as third:
         answer = through(third, cluster, account).get("c/o")

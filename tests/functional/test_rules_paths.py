@@ -1,13 +1,12 @@
-"""Requests whose path or headers are odd, or that Swift refuses in the end: nothing of what a rule covers leaves on the way."""
+"""Odd paths and headers, and requests that Swift refuses late: nothing of a covered object
+leaves."""
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Mapping
 
 import pytest
 
-from tests.functional.client import Answer, Client, read_all
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -19,6 +18,7 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.http import Answer, Client, fetch
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def ward(users: dict[str, Client]) -> Ward:
 
 @pytest.fixture(scope="module")
 def by_metadata(users: dict[str, Client]) -> Ward:
-    """Whose rule is about what an object's HEAD says."""
+    """A ward whose rule needs the facts of an object's HEAD."""
     made = make_ward(users)
     made.rule(
         "version: 1\nrules:\n- {name: a, when: {metadata: {x: y}}, mandatory: true, run: mask.py}\n",
@@ -51,16 +51,9 @@ def raw(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> Answer:
-    """A request for what stands after the account in the URL, as it is written."""
-    url = client.version_url
-    connection = http.client.HTTPConnection(url.host, url.port, timeout=60)
-    connection.request(
-        method, url.path + path, body, {"X-Auth-Token": client.token, **(headers or {})}
-    )
-    response = connection.getresponse()
-    content, _, _, is_broken = read_all(response, keep=True)
-    connection.close()
-    return Answer(response.status, response.headers, content, is_broken)
+    """A request for the account's URL followed by ``path`` as it is written, without quoting."""
+    headers = {"X-Auth-Token": client.token, **(headers or {})}
+    return fetch(client.storage_url + path, headers, method=method, body=body, timeout=60)
 
 
 def assert_untold(answer: Answer) -> None:
@@ -72,7 +65,8 @@ def assert_untold(answer: Answer) -> None:
 @pytest.mark.parametrize("query", ["", "?heartbeat=on"])
 @pytest.mark.parametrize("path", ["/open/%ff", "/%ff/x", "/open/%00"])
 def test_a_copy_that_swift_refuses_for_its_path(ward: Ward, path: str, query: str) -> None:
-    """Swift reads the source first, and with heartbeats tells its metadata whatever comes of the copy."""
+    """Swift reads the source first, and with heartbeats its metadata is in the answer even if the
+    copy fails."""
     answer = raw(ward.researcher, "PUT", path + query, {"X-Copy-From": "/patients/a.csv"})
     assert_untold(answer)
     assert answer.status == 412, answer
@@ -115,7 +109,8 @@ def test_paths_without_a_container_are_swifts_own(
 
 
 def test_a_copy_of_an_old_version_is_asked_about_that_version(users: dict[str, Client]) -> None:
-    """What decides is what the version has of size and metadata, and not what the object has now."""
+    """What decides is what the version has of size and metadata, and not what the object has
+    now."""
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}}, mandatory: true, run: mask.py}\n"

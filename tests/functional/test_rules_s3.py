@@ -1,4 +1,4 @@
-"""Rules and the S3 API: it reaches the same objects, and what a mandatory rule closes is closed there, too."""
+"""Rules and the S3 API: it reads the same objects, and mandatory rules hold there too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.functional.client import Answer, Client, log_in
 from tests.functional.s3 import S3, element
 from tests.functional.wards import CONTENT, ETAG, MASKED, assert_tells_nothing, furnish, told
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client, log_in
 from tests.support.proxies import other_proxy
 
 
@@ -61,7 +61,7 @@ def rules(name: str, action: str = "run: mask.py") -> str:
 
 
 def assert_denied(answer: Answer, rule: str = "hide") -> None:
-    """As S3 says it: an error in XML, whose message names the rule."""
+    """An S3 error in XML, whose message names the rule."""
     assert (answer.status, element(answer, "Code")) == (403, "AccessDenied"), answer
     assert element(answer, "Message").startswith(f"rule {rule}: ")
     assert (answer.error, answer.headers["X-Storlet-Rule"]) == ("access.rule", rule)

@@ -1,4 +1,4 @@
-"""What a rule says of its storlets: parameters, place, limits; and what of the object leaves with the result."""
+"""Storlets of a rule: parameters, placement, limits, and which metadata leaves with the result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -21,6 +19,8 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
 
 OBJECT = "patients/a.csv"
 
@@ -32,7 +32,7 @@ def ward(users: dict[str, Client]) -> Ward:
 
 @pytest.fixture
 def ruled(ward: Ward) -> Iterator[Callable[..., Ward]]:
-    """Puts one rule about GET in force: what it does, and what else it says."""
+    """Put one rule about GET in force, with its action and further fields."""
 
     def rule(run: str, more: str = "", method: str = "GET", mandatory: bool = True) -> Ward:
         kind = "  mandatory: true\n" if mandatory else ""
@@ -53,7 +53,7 @@ def shown(answer: Answer) -> dict[str, Any]:
     return found
 
 
-# --- parameters -------------------------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 NAME = "grüße, 1:2; a=b & {c} %41 +\"quoted\" 'x' €.csv"
 LITERALS = [
@@ -77,7 +77,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", ["a.csv", NAME, "deep/er/ name "])
-def test_templates_are_filled_with_what_the_request_is_about(
+def test_templates_are_filled_with_facts_of_the_request(
     ruled: Callable[..., Ward], name: str
 ) -> None:
     run = json.dumps({"storlet": "show.py", "parameters": TEMPLATES}, ensure_ascii=False)
@@ -98,7 +98,7 @@ FIRST = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET", "X-Objec
 
 
 @pytest.mark.parametrize("mandatory", [True, False])
-def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
+def test_a_missing_fact_of_a_parameter_is_named_and_the_storlet_does_not_run(
     ruled: Callable[..., Ward], mandatory: bool
 ) -> None:
     ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}', mandatory=mandatory)
@@ -111,7 +111,7 @@ def test_what_a_parameter_lacks_is_named_and_the_storlet_does_not_run(
         assert ward.admin.head("open/copy").status == 404
 
 
-def test_who_may_not_read_the_object_does_not_learn_what_it_lacks(
+def test_missing_facts_are_hidden_from_callers_without_read_permission(
     ruled: Callable[..., Ward],
 ) -> None:
     ward = ruled('{storlet: mask.py, parameters: {word: "{metadata.none}"}}')
@@ -140,7 +140,7 @@ def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward])
         assert answer.status != 200 or answer.body == MASKED
 
 
-# --- where, and how much ----------------------------------------------------------------------------------------------
+# --- where, and how much --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["object", "proxy"])
@@ -192,7 +192,7 @@ def test_limits_of_the_client_do_not_touch_the_rules(ruled: Callable[..., Ward])
     assert answer.status in (200, 400), answer
 
 
-# --- what leaves ------------------------------------------------------------------------------------------------------
+# --- what leaves ----------------------------------------------------------------------------------
 
 PASS = "  pass: {metadata: [study, x-*], headers: [content-type, last-modified, x-timestamp]}\n"
 
@@ -210,7 +210,7 @@ def passing(ruled: Callable[..., Ward]) -> Ward:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> None:
+def test_passed_metadata_leaves_and_nothing_else(passing: Ward, method: str) -> None:
     answer = passing.researcher.request(method, OBJECT)
     assert answer.status == 200, answer
     assert (answer.meta("Study"), answer.meta("X-One")) == ("7", "1")
@@ -226,7 +226,7 @@ def test_what_is_passed_leaves_and_nothing_else(passing: Ward, method: str) -> N
     assert not tells_length(told(answer)) or method == "GET"
 
 
-def test_what_is_passed_goes_with_a_copy(passing: Ward) -> None:
+def test_passed_metadata_is_stored_with_a_copy(passing: Ward) -> None:
     assert passing.researcher.request("COPY", OBJECT, {"Destination": "open/copy"}).status == 201
     copied = passing.admin.get("open/copy")
     assert (copied.body, copied.meta("Study"), copied.meta("X-One")) == (MASKED, "7", "1")
@@ -236,13 +236,13 @@ def test_what_is_passed_goes_with_a_copy(passing: Ward) -> None:
     assert passing.admin.delete("open/copy").status == 204
 
 
-def test_the_storlet_sees_as_metadata_what_may_leave(ruled: Callable[..., Ward]) -> None:
+def test_the_storlet_sees_the_metadata_that_may_leave(ruled: Callable[..., Ward]) -> None:
     ward = ruled("[mask.py, show.py]", "  pass: {metadata: [study]}\n")
     metadata = shown(ward.researcher.get(OBJECT))["metadata"]
     assert "SECRET" not in str(metadata)
 
 
-def test_without_pass_an_ordinary_rule_gives_what_a_client_would_get_that_asks(
+def test_without_pass_an_ordinary_rule_answers_like_a_requested_run(
     ruled: Callable[..., Ward],
 ) -> None:
     ward = ruled("mask.py", mandatory=False)
@@ -264,7 +264,7 @@ def test_pass_of_an_ordinary_rule_holds_as_well(ruled: Callable[..., Ward]) -> N
 @pytest.mark.parametrize(
     "header", ["etag", "content-length", "x-object-sysmeta-a", "x-static-large-object"]
 )
-def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
+def test_metadata_that_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  mandatory: true\n  pass: {{headers: [{header}]}}\n  run: mask.py\n"
     answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
     assert (answer.status, answer.error, header in answer.text) == (400, "rules.invalid", True), (
@@ -272,10 +272,10 @@ def test_what_never_leaves_cannot_be_passed(ward: Ward, header: str) -> None:
     )
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------------------
 
 
-def test_explain_says_what_would_run_where_and_with_what(ruled: Callable[..., Ward]) -> None:
+def test_explain_names_storlet_placement_and_parameters(ruled: Callable[..., Ward]) -> None:
     run = '{storlet: show.py, on: proxy, parameters: {who: "{user}", what: "{metadata.patient}"}, limits: {memory: 64M}}'
     ward = ruled(run, "  pass: {metadata: [study]}\n")
     headers = {"X-Storlet-Explain": "true"}

@@ -1,4 +1,5 @@
-"""What answers tell of a covered object without reading it: of links, manifests, containers, and requests that Swift refuses."""
+"""Answers that could reveal a covered object without reading it: links, manifests, containers,
+refused requests."""
 
 from __future__ import annotations
 
@@ -8,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -23,6 +22,8 @@ from tests.functional.wards import (
     tells_length,
     told,
 )
+from tests.support.accounts import unique
+from tests.support.http import Client
 
 STATIC = {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Etag": ETAG}
 
@@ -34,7 +35,7 @@ def ward(users: dict[str, Client]) -> Ward:
     return made
 
 
-def test_who_posts_to_a_link_learns_nothing_of_its_target(ward: Ward) -> None:
+def test_a_post_to_a_link_reveals_nothing_of_its_target(ward: Ward) -> None:
     assert ward.physician.put("open/static", b"", STATIC).status == 201
     assert_closed(ward.researcher.post("open/static", {"X-Object-Meta-A": "b"}))
     link = {"X-Symlink-Target": "open/a.csv", "X-Symlink-Target-Etag": ETAG}
@@ -78,7 +79,7 @@ def test_a_large_object_of_links(ward: Ward) -> None:
     assert researcher.get("open/of-links").body == CONTENT
 
 
-def test_a_container_of_covered_objects_does_not_tell_their_sum(
+def test_a_container_of_covered_objects_hides_their_total_size(
     ward: Ward, users: dict[str, Client]
 ) -> None:
     other = make_ward(users)
@@ -91,8 +92,8 @@ def test_a_container_of_covered_objects_does_not_tell_their_sum(
         assert other.researcher.request(method, "open").headers["X-Container-Bytes-Used"] != "0"
 
 
-def test_a_head_of_a_link_itself_tells_that_it_is_there(ward: Ward) -> None:
-    """S3's DELETE asks so before it deletes."""
+def test_a_head_of_the_link_itself_shows_that_it_exists(ward: Ward) -> None:
+    """S3's DELETE sends this HEAD before it deletes."""
     answer = ward.researcher.head("patients/a.csv", query="symlink=get")
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
     for header in (
@@ -105,7 +106,7 @@ def test_a_head_of_a_link_itself_tells_that_it_is_there(ward: Ward) -> None:
         assert answer.headers[header] is None, (header, answer)
 
 
-def test_what_a_rule_makes_is_not_written_where_code_is(ward: Ward) -> None:
+def test_a_rules_result_is_not_stored_in_code_containers(ward: Ward) -> None:
     for container in ("storlet", "dependency"):
         assert ward.admin.post(container, {"X-Container-Write": RESEARCHER}).status == 204
         answer = ward.researcher.request(
@@ -155,9 +156,7 @@ def test_copies_that_swift_refuses_are_answered_as_ever(
 
 
 @pytest.mark.parametrize("path", ["open/a\0b", "open/" + 1100 * "x"])
-def test_what_swift_has_no_object_for_is_answered_by_swift(
-    users: dict[str, Client], path: str
-) -> None:
+def test_swift_answers_requests_for_missing_objects(users: dict[str, Client], path: str) -> None:
     ward = make_ward(users)
     expected = {method: ward.researcher.request(method, path) for method in ("GET", "HEAD", "POST")}
     version = ward.admin.get("open/a.csv", query="version-id=1795320159.25948")
@@ -171,8 +170,9 @@ def test_what_swift_has_no_object_for_is_answered_by_swift(
     )
 
 
-def test_what_is_read_is_what_the_rules_were_asked_about(users: dict[str, Client]) -> None:
-    """An object changes all the time between one that is covered and one that is not; no reader gets the one as the other."""
+def test_the_object_read_is_the_object_that_was_decided_on(users: dict[str, Client]) -> None:
+    """An object changes all the time between one that is covered and one that is not; no reader
+    gets the one as the other."""
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}, "

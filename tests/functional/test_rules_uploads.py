@@ -1,4 +1,4 @@
-"""Uploads that come otherwise than by PUT: forms, archives, another cluster's container sync.  Rules about PUT meet them all."""
+"""Uploads by form, archive and container sync: rules about PUT apply to all of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import unique
 from tests.functional.wards import (
     CONTENT,
     MASKED,
@@ -26,7 +24,9 @@ from tests.functional.wards import (
     make_ward,
     told,
 )
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
 
 KEY = "a key"
@@ -84,7 +84,7 @@ def rules(action: str, more: str = "", conditions: str = ANY_UPLOAD) -> str:
     return f"version: 1\nrules:\n- name: scrub\n  when: {{{conditions}{more}}}\n  mandatory: true\n  {action}\n"
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
+# --- forms ----------------------------------------------------------------------------------------
 
 
 def send_form(
@@ -116,7 +116,7 @@ def send_form(
 @pytest.mark.parametrize(
     "more", ["", ", signed: true", ', content-type: text/csv, any: [{signed: true}, {user: "x"}]']
 )
-def test_a_mandatory_storlet_works_on_what_a_form_uploads(ward: Ward, more: str) -> None:
+def test_a_mandatory_storlet_runs_on_uploads_by_form(ward: Ward, more: str) -> None:
     ward.rule(rules("run: mask.py", more))
     name = unique("form")
     answer = send_form(ward, name, CONTENT)
@@ -141,7 +141,7 @@ def test_a_form_that_is_not_signed_learns_nothing_of_the_rules(ward: Ward) -> No
 
 
 def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
-    """What Swift itself looks up of the container (its key) is asked of no rule."""
+    """Swift's own look-up of the container's key is subject to no rule."""
     ward.rule(rules("deny: nobody reads here", conditions="method: GET, container: box"))
     assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (
         201,
@@ -153,7 +153,7 @@ def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
     assert_closed(ward.admin.get(f"box/{name}"), "scrub")
 
 
-# --- archives ---------------------------------------------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------------------
 
 
 def archive(*names: str) -> bytes:
@@ -173,7 +173,7 @@ def extract(client: Client, body: bytes) -> dict[str, object]:
     return found
 
 
-def test_a_mandatory_storlet_works_on_what_is_extracted(ward: Ward) -> None:
+def test_a_mandatory_storlet_runs_on_extracted_objects(ward: Ward) -> None:
     ward.rule(rules("run: mask.py", f', user: "{RESEARCHER}"'))
     stem = unique("tar")
     body = archive(f"patients/{stem}/1", f"open/{stem}/1")
@@ -183,7 +183,7 @@ def test_a_mandatory_storlet_works_on_what_is_extracted(ward: Ward) -> None:
     assert ward.admin.get(f"open/{stem}/1").body == CONTENT
 
 
-def test_what_is_extracted_is_refused_one_by_one(ward: Ward) -> None:
+def test_extracted_objects_are_refused_one_by_one(ward: Ward) -> None:
     ward.rule(rules("deny: not here", f', user: "{RESEARCHER}"'))
     stem = unique("tar")
     result = extract(ward.researcher, archive(f"patients/{stem}/1", f"open/{stem}/1"))
@@ -210,7 +210,7 @@ def test_bulk_delete_is_refused_one_by_one(ward: Ward) -> None:
     assert ward.admin.head("patients/a.csv").status == 200
 
 
-# --- container sync ---------------------------------------------------------------------------------------------------
+# --- container sync -------------------------------------------------------------------------------
 
 
 def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KEY) -> Answer:
@@ -225,7 +225,7 @@ def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KE
 
 
 @pytest.mark.parametrize("more", ["", ", signed: true"])
-def test_a_mandatory_storlet_works_on_what_another_cluster_sends(ward: Ward, more: str) -> None:
+def test_a_mandatory_storlet_runs_on_objects_of_container_sync(ward: Ward, more: str) -> None:
     ward.rule(rules("run: mask.py", more))
     name = unique("sync")
     answer = sync(ward, "PUT", name, CONTENT)
@@ -233,7 +233,7 @@ def test_a_mandatory_storlet_works_on_what_another_cluster_sends(ward: Ward, mor
     assert ward.admin.get(f"patients/{name}").body == MASKED
 
 
-def test_what_another_cluster_sends_is_refused(ward: Ward) -> None:
+def test_objects_of_container_sync_are_refused(ward: Ward) -> None:
     ward.rule(rules("deny: keep your own"))
     name = unique("sync")
     assert_closed(sync(ward, "PUT", name, CONTENT), "scrub")

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Answer, Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import remove_container, unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
 SECRET = b"the secret of another object"
 REGION = "us-east-1"

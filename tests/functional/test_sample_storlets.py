@@ -1,4 +1,5 @@
-"""Every folder of ``storlets/``: uploaded as its manifest says, run in every way, compared with its expected output."""
+"""Each folder of ``storlets/``: upload by its manifest, run in every way, compare with its expected
+output."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import remove_container
-from tests.functional.tools import Dependency, Tool, declaration, unique
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Client
+from tests.support.storlets import Dependency, Tool, declaration
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
 MANIFESTS = {
@@ -92,7 +93,7 @@ def code_of(folder: Path, manifest: dict[str, Any], description: dict[str, Any])
     return built[0].read_bytes()
 
 
-def test_a_sample_does_what_its_folder_says(sample: Sample, placement: str) -> None:
+def test_a_sample_gives_its_expected_output(sample: Sample, placement: str) -> None:
     answer = sample.owner.get(
         sample.path, sample.headers(placement), query=sample.manifest["parameters"]
     )

@@ -1,4 +1,5 @@
-"""``storlet sandboxes`` and the self-test on a real node: both classes hold, a class that does not is closed."""
+"""``storlet sandboxes`` and the self-test on a real node: both classes pass, a class that fails is
+closed."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 from storlet_daemon import selftest
-from tests.functional.client import Client
-from tests.functional.tools import Tool, retry_until
+from tests.support.accounts import info_of
 from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.storlets import Tool
+from tests.support.waiting import retry_until
 
 CLASSES = ("user", "admin")
 
@@ -32,15 +35,9 @@ def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return value
 
 
-def info_of(cluster: Cluster) -> dict[str, Any]:
-    reply = cluster.http("GET", cluster.auth_url.removesuffix("/auth/v1.0") + "/info", {})
-    value: dict[str, Any] = json.loads(reply.body)["storlet_handler"]
-    return value
-
-
 @pytest.fixture
 def services() -> Iterator[Path]:
-    """A folder of the host with a socket that everybody may connect to."""
+    """A folder of the host with a socket that every user may connect to."""
     with (
         tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name,
         socket.socket(socket.AF_UNIX) as listener,
@@ -113,8 +110,13 @@ def test_a_check_leaves_running_sandboxes_alone(
     assert not (cluster.state_dir / "self-test-object").exists()
 
 
-def test_info_says_that_the_classes_hold(cluster: Cluster) -> None:
-    assert retry_until(lambda: info_of(cluster)["self_test"] == {"user": "pass", "admin": "pass"})
+def test_info_reports_that_the_classes_pass(cluster: Cluster) -> None:
+    assert retry_until(
+        lambda: (
+            info_of(cluster.description)["storlet_handler"]["self_test"]
+            == {"user": "pass", "admin": "pass"}
+        )
+    )
 
 
 def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
@@ -133,13 +135,21 @@ def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
             in answer.body
         )
         assert b"/host" not in answer.body
-        assert info_of(other_cluster)["self_test"] == {"user": "pass", "admin": "fail"}
+        assert info_of(other_cluster.description)["storlet_handler"]["self_test"] == {
+            "user": "pass",
+            "admin": "fail",
+        }
         done = storlet(other_cluster, "sandboxes")
         assert done.returncode == 1
         assert "class admin: CLOSED on this node" in done.stdout
         assert "-> /host/service.sock answers" in done.stdout
 
-    assert retry_until(lambda: info_of(other_cluster)["self_test"]["admin"] == "pass", 30)
+    assert retry_until(
+        lambda: (
+            info_of(other_cluster.description)["storlet_handler"]["self_test"]["admin"] == "pass"
+        ),
+        30,
+    )
     usual = as_data(storlet(other_cluster, "sandboxes", "--json"))["self_tests"]["admin"][
         "accepted"
     ]

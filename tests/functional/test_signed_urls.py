@@ -1,4 +1,5 @@
-"""TempURL: a signature covers one object and one method; it does not cover running code of the account."""
+"""TempURL: a signature covers one object and one method, and gives no permission to run
+storlets."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import time
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import Tool
 
 KEY = "a key of the account"
 

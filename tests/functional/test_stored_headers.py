@@ -1,4 +1,5 @@
-"""What a storlet says of its output never makes an object server refuse a PUT, which Swift's proxy would blame on the node."""
+"""Metadata of a storlet never makes an object server refuse a PUT, which Swift's proxy would count
+as a node error."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import Tool, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool
 
-#: A PUT that an object server answered with a client's error, and what a proxy logs when it counts an error of a node.
+#: A PUT that an object server answered with a client's error, and what a proxy logs when it counts
+#: an error of a node.
 REFUSED_BY_NODE = re.compile(r'"PUT [^"]*" 4\d\d ')
 COUNTED_BY_PROXY = re.compile(r"ERROR|error.limit|Handoff requested", re.IGNORECASE)
 SERVERS = ("object-1", "object-2")
@@ -173,7 +176,7 @@ def test_all_faults_of_metadata_are_named_and_nothing_is_stored(
 
 
 def store(tool: Tool, method: str, source: str, target: str, metadata: dict[str, str]) -> Answer:
-    """Store the output of a storlet that says ``metadata`` of it."""
+    """Store the output of a storlet that sets ``metadata``."""
     said = {f"set_{key}": value for key, value in metadata.items()}
     if method == "PUT":
         return tool.put(target, b"some bytes " * 100_000, **said)

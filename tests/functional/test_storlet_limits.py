@@ -1,20 +1,20 @@
-"""Limits that a storlet declares and that a request lowers, on a cluster with the default options; and what a run has used.
+"""Limits that a storlet declares or a request lowers, with default options; and the usage of a run.
 
-What the operator sets, for the node or a trust class, is in test_limits.py.
+Limits of the operator, for the node or a trust class, are in test_limits.py.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer, Client, Url, open_request
-from tests.functional.tools import Tool, Toolbox, declaration, retry_until, unique
+from tests.support.accounts import info_of, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.waiting import retry_until
 
 META = "X-Object-Meta-Storlet-"
 ASK = "X-Storlet-Limit-"
@@ -87,7 +87,7 @@ def usage_of_get(
 # --- what is refused
 
 
-def test_every_fault_of_declared_limits_is_told_at_upload(either: Tool, toolbox: Toolbox) -> None:
+def test_an_upload_reports_every_fault_of_declared_limits(either: Tool, toolbox: Toolbox) -> None:
     language = "python" if either.storlet.endswith(".py") else "java"
     name, content, main = toolbox.multitool(language, unique("refused"))
     faulty = {"Memory": "1T", "Cpu": "fast", "Log": "1", "Timeout_Totl": "1s", "Timeout_Idle": "2h"}
@@ -105,7 +105,7 @@ def test_every_fault_of_declared_limits_is_told_at_upload(either: Tool, toolbox:
     assert post_limits(either.client, either.storlet, Memory="1T").status == 400
 
 
-def test_every_fault_of_a_requests_limits_is_told(tool: Tool, small: str) -> None:
+def test_the_answer_reports_every_fault_of_a_requests_limits(tool: Tool, small: str) -> None:
     asked = {
         ASK + "Memory": "1T",
         ASK + "Output": "-1",
@@ -350,18 +350,14 @@ def test_the_usage_of_a_storlet_that_failed(tool: Tool, small: str) -> None:
     assert (answer.error, usage(answer)["out"]) == ("storlet.timeout.first_byte", 0)
 
 
-def test_what_never_ran_used_nothing(any_tool: Tool, small: str) -> None:
+def test_a_request_without_a_run_has_no_usage(any_tool: Tool, small: str) -> None:
     assert "X-Storlet-Usage" not in any_tool.get(small, headers={ASK + "Memory": "1T"}).headers
     assert "X-Storlet-Usage" not in any_tool.get(small + "-none").headers
     assert "X-Storlet-Usage" not in any_tool.client.get(small).headers
 
 
-def test_info_tells_the_maxima(description: dict[str, Any]) -> None:
-    connection, response = open_request(
-        Url.of(description["auth_url"]), "GET", "/info", {}, None, 30
-    )
-    with contextlib.closing(connection):
-        limits = json.loads(response.read())["storlet_handler"]["limits"]
+def test_info_has_the_maxima(description: dict[str, Any]) -> None:
+    limits = info_of(description)["storlet_handler"]["limits"]
     assert limits["storlet_memory_bytes"] == 512 * M
     assert set(limits) >= {
         "storlet_cpus", "storlet_processes", "open_files", "scratch_bytes", "output_bytes", "metadata_bytes", "log_bytes",

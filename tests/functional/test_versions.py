@@ -1,11 +1,13 @@
-"""A new upload, of a storlet or of a dependency, takes effect at once; what runs finishes on what it started with."""
+"""A new upload of a storlet or dependency takes effect at once; runs in progress finish with the
+old one."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import SOURCES, Dependency, Tool, Toolbox, declaration, unique
+from tests.support.accounts import unique
+from tests.support.http import Client
+from tests.support.storlets import SOURCES, Dependency, Tool, Toolbox, declaration
 
 
 def test_a_new_upload_takes_effect_at_once(

@@ -1,8 +1,8 @@
-"""An account with rules, for the tests of rules: who may read what, and what an answer must never tell.
+"""An account with rules for the tests of rules, and assertions on what an answer must not reveal.
 
-The account has a reader whom a mandatory rule concerns (a researcher, ``test2:tester2``), one whom it does not (a physician,
-``test:tester``), and its administrator.  What the researcher must never see is :data:`SECRET`, and what is told of the object by
-length, hash or metadata.
+A mandatory rule applies to one reader (the researcher, ``test2:tester2``) and not to another (the
+physician, ``test:tester``).  Answers to the researcher must not contain :data:`SECRET`, nor the
+length, hash or metadata of the object.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from tests.functional.client import Answer, Client
-from tests.functional.tools import SOURCES, declaration, prepare_account, unique
+from tests.support.accounts import prepare_account, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
 
 SECRET = b"SECRET"
 CONTENT = b"name: SECRET, age: 42\n" * 200
@@ -48,7 +49,7 @@ class Ward:
 
 
 def make_ward(users: dict[str, Client], policy: str = "") -> Ward:
-    """An account that nobody else uses, of whose containers the two may read and write all but the rules."""
+    """A new account; both users may read and write its containers, except the rules."""
     account = f"AUTH_{unique('ward')}"
     ward = Ward(*(users[name].on(account) for name in ("admin:admin", RESEARCHER, PHYSICIAN)))
     furnish(ward.admin, f"{RESEARCHER},{PHYSICIAN}", policy)
@@ -78,12 +79,12 @@ def furnish(admin: Client, readers: str, policy: str = "") -> None:
 
 
 def told(answer: Answer) -> str:
-    """Everything that an answer says."""
+    """Headers and body of an answer."""
     return f"{answer.headers}{answer.body.decode(errors='replace')}"
 
 
 def assert_closed(answer: Answer, rule: str = "hide") -> None:
-    """A refusal that names the rule and tells nothing of the object."""
+    """Assert a refusal that names the rule and reveals nothing of the object."""
     assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
         403,
         "access.rule",
@@ -93,14 +94,15 @@ def assert_closed(answer: Answer, rule: str = "hide") -> None:
 
 
 def assert_tells_nothing(answer: Answer) -> None:
-    """Neither content nor metadata, hash or length of the object."""
+    """Assert that the answer has neither content nor metadata, hash or length of the object."""
     assert "SECRET" not in told(answer)
     assert ETAG not in told(answer)
     assert not tells_length(told(answer))
 
 
 def tells_length(text: str) -> bool:
-    """Whether the length of the object is there, as a number by itself: the digits of a transaction id may have it by chance."""
+    """True if the text has the object's length as a number by itself (a transaction id may contain
+    its digits)."""
     return re.search(rf"\b{len(CONTENT)}\b", text) is not None
 
 

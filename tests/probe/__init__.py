@@ -1,1 +1,2 @@
-"""Black-box tests that break real processes, clients and disks, and look at what requests see of it."""
+"""Black-box tests that break real processes, connections and disks, and check the answers of
+requests."""

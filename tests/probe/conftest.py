@@ -1,7 +1,8 @@
-"""Fixtures of the probes: accounts of their own, the misbehaving storlet, and a look at what was left behind.
+"""Fixtures of the probes: accounts, the misbehaving storlet, and a check for leaks after each
+module.
 
-Sandboxes are broken here, and sandboxd lets one that ends again and again wait. So what breaks one works in an account that
-no other test uses.
+Probes break sandboxes, and sandboxd delays the restart of a sandbox that ends again and again.
+So a test that breaks a sandbox uses an account of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.conftest import admin, toolbox, users  # noqa: F401
-from tests.functional.tools import PLACEMENTS, Tool, Toolbox
-from tests.probe.host import Host, busy
-from tests.probe.tenant import SOURCE, Tenant, make_tenant  # noqa: F401
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host, busy
+from tests.support.http import Client
+from tests.support.storlets import Tool, Toolbox
+from tests.support.tenant import Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 #: What a server may have that was just started.
 BEGINNING = Counter({"pipe": 4})
@@ -29,7 +30,7 @@ def host(cluster: Cluster) -> Host:
 
 
 @pytest.fixture(scope="session")
-def new_tenant(admin: Client) -> Callable[[], Tenant]:  # noqa: F811
+def new_tenant(admin: Client) -> Callable[[], Tenant]:
     """Makes accounts: storlets on, the misbehaving storlet and an object uploaded."""
 
     return lambda account="": make_tenant(admin, account)
@@ -60,15 +61,10 @@ def tenant_of_neighbour(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:  # noqa: F811
+def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:
     """The Java multitool of the functional tests at a given place."""
     name = toolbox.upload(tenant.client, "java", "multitool")
     return lambda placement="object": Tool(tenant.client, name, placement)
-
-
-@pytest.fixture(params=PLACEMENTS)
-def placement(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -80,7 +76,8 @@ def background() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left(host: Host) -> Iterator[None]:
-    """After each module: no run, temporary file, socket, mount, container or descriptor more than before."""
+    """After each module: no run, temporary file, socket, mount, container or descriptor more than
+    before."""
     mounts, descriptors, half_code = host.mounts(), host.all_descriptors(), host.temporary_code()
     pids = {name: host.cluster.process(name).pid for name in descriptors}
     yield
@@ -88,7 +85,8 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     await_none(lambda: busy(host), "at work in the sandboxes")
     await_none(host.dead_containers, "ended containers")
     await_none(host.run_sockets, "sockets")
-    # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a minute.
+    # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a
+    # minute.
     await_none(host.stray_groups, "control groups without a container", 90)
     await_none(
         lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code"

@@ -1,6 +1,7 @@
-"""The table of ``tests/attack``, row by row: each attack ends as it must, a neighbour sees no error, nothing is left behind.
+"""Each attack of ``tests/attack``: it ends as the table says, a neighbour sees no error, nothing
+leaks.
 
-How slow the neighbour becomes is ``make attack``'s business: a ratio of times is no unit test.
+``make attack`` measures how much slower the neighbour becomes: a ratio of times is no unit test.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tests.attack.neighbour import Neighbour, load_of
 from tests.attack.syscalls import compare
 from tests.attack.table import TABLE
 from tests.support.cluster import Cluster
+
+#: Exhausts what the machine has, and counts what is left on it.
+pytestmark = pytest.mark.alone
 
 ROWS = [(attack, language) for attack in TABLE if not attack.alone for language in attack.languages]
 

@@ -1,4 +1,5 @@
-"""Clients that leave, stop half-way or lie: the storlet ends at once, nothing is stored, everything is given back."""
+"""Clients that disconnect, stop half-way or lie about lengths: the run ends, nothing is stored,
+nothing leaks."""
 
 from __future__ import annotations
 
@@ -6,19 +7,21 @@ import time
 
 import pytest
 
-from tests.functional.tools import unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, Process, is_alive, links_of, new_key
-from tests.probe.wire import Wire, wire
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import Host, Process, is_alive, links_of, new_key
+from tests.support.http import RawConnection, raw_connection
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
-#: Half a second where nothing else runs; without anybody who looks, a run lasts until its deadline, which is 120 seconds.
+#: Half a second on an idle machine; a run whose client is not watched lasts until its deadline, 120
+#: s.
 SECONDS_TO_DIE = 8.0
 
 
 def await_end(worker: Process, since: float) -> None:
-    """The worker is dead, or, where its storlet saw the end of its input and returned before that, has let go of the run."""
+    """The worker is dead, or, where its storlet saw the end of its input and returned before that,
+    has let go of the run."""
 
     def is_over() -> bool:
         return not is_alive(worker) or not any(
@@ -30,9 +33,9 @@ def await_end(worker: Process, since: float) -> None:
     assert took <= SECONDS_TO_DIE, f"the storlet ran on for {took:.2f} s after its client had gone"
 
 
-def leave(client: Wire, how: str) -> float:
+def leave(client: RawConnection, how: str) -> float:
     began = time.monotonic()
-    client.leave() if how == "closes" else client.vanish()
+    client.close() if how == "closes" else client.reset()
     return began
 
 
@@ -50,12 +53,12 @@ def test_a_client_leaves_a_get(
         "busy": {"do": "busy", "key": key},
         "endless": {"do": "flood", "key": key},
     }[lines]
-    with wire(tenant.client) as client:
-        client.head("GET", tenant.path, tenant.tool(placement).headers(), query)
+    with raw_connection(tenant.client) as client:
+        client.send_head("GET", tenant.path, tenant.tool(placement).headers(), query)
         worker = host.run_named(key)
         if lines in ("100", "endless"):
-            assert client.answer()[0] == 200
-            assert client.rest or client.sock.recv(1000)
+            assert client.read_head()[0] == 200
+            assert client.unread or client.sock.recv(1000)
         await_end(worker, leave(client, how))
     host.await_descriptors(before)
     assert tenant.is_well(placement)
@@ -66,8 +69,8 @@ def test_a_client_leaves_half_way_through_its_body(host: Host, tenant: Tenant, h
     path, key = f"data/{unique('put')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
-    with wire(tenant.client) as client:
-        client.head(
+    with raw_connection(tenant.client) as client:
+        client.send_head(
             "PUT", path, {**tenant.tool().headers(), "Content-Length": "1000000"}, {"key": key}
         )
         client.send(b"x" * 500_000)
@@ -85,8 +88,8 @@ def test_a_client_leaves_while_its_put_is_computed(
     path, key = f"data/{unique('put')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
-    with wire(tenant.client) as client:
-        client.head(
+    with raw_connection(tenant.client) as client:
+        client.send_head(
             "PUT",
             path,
             {**tenant.tool().headers(), "Content-Length": "5"},
@@ -104,16 +107,16 @@ def test_a_client_leaves_a_copy(host: Host, tenant: Tenant, placement: str) -> N
     path, key = f"data/{unique('copy')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
-    with wire(tenant.client) as client:
+    with raw_connection(tenant.client) as client:
         headers = {**tenant.tool(placement).headers(), "Destination": path}
-        client.head("COPY", tenant.path, headers, {"do": "hold", "key": key})
+        client.send_head("COPY", tenant.path, headers, {"do": "hold", "key": key})
         worker = host.run_named(key)
         await_end(worker, leave(client, "closes"))
     host.await_descriptors(before)
     assert tenant.client.get(path).body == OLD
 
 
-# --- half bodies ----------------------------------------------------------------------------------------------------
+# --- half bodies ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("claimed", [1000, 1 << 40])
@@ -123,8 +126,8 @@ def test_a_body_that_ends_before_its_length_stores_nothing(
 ) -> None:
     path = f"data/{unique('put')}"
     assert tenant.client.put(path, OLD).status == 201
-    with wire(tenant.client) as client:
-        client.head(
+    with raw_connection(tenant.client) as client:
+        client.send_head(
             "PUT", path, {**tenant.tool().headers(), "Content-Length": str(claimed)}, {"do": do}
         )
         client.send(b"x" * 500)
@@ -138,8 +141,8 @@ def test_a_body_that_ends_before_its_length_stores_nothing(
 def test_a_chunked_body_without_its_end_stores_nothing(tenant: Tenant) -> None:
     path = f"data/{unique('put')}"
     assert tenant.client.put(path, OLD).status == 201
-    with wire(tenant.client) as client:
-        client.head("PUT", path, {**tenant.tool().headers(), "Transfer-Encoding": "chunked"})
+    with raw_connection(tenant.client) as client:
+        client.send_head("PUT", path, {**tenant.tool().headers(), "Transfer-Encoding": "chunked"})
         client.send(b"1F4\r\n" + b"x" * 500 + b"\r\n")
         client.end_sending()
         rest, _ = client.read_to_end()
@@ -156,7 +159,7 @@ def test_a_wrong_etag_stores_nothing(tenant: Tenant, do: str) -> None:
     assert tenant.client.get(path).body == OLD
 
 
-# --- storlets that do not care for their input -----------------------------------------------------------------------
+# --- storlets that do not care for their input ----------------------------------------------------
 
 
 def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:

@@ -1,4 +1,5 @@
-"""The copies of storlets on a node: nothing half-written is ever run, a full disk is told, an upload takes effect at once."""
+"""The code cache of a node: partial code never runs, a full disk is reported, an upload takes
+effect at once."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.keys import sandbox_key, tenant_key
-from tests.functional.tools import Dependency, declaration, unique
-from tests.probe.conftest import SOURCE, Tenant
-from tests.probe.host import Host, check_numbered, links_of, new_key, remove
-from tests.support.cluster import wait_for
+from tests.support.accounts import unique
+from tests.support.host import Host, check_numbered, links_of, new_key, remove
+from tests.support.storlets import Dependency, declaration
+from tests.support.tenant import SOURCE, Tenant
+from tests.support.waiting import wait_for
 
 SERVERS = ("object-1", "object-2")
 
@@ -25,7 +27,7 @@ def version(number: int) -> bytes:
     return SOURCE.read_bytes().replace(b'VERSION = "1"', b'VERSION = "%d"' % number)
 
 
-def test_what_a_crash_leaves_is_never_run(host: Host, fresh: Tenant, placement: str) -> None:
+def test_files_left_by_a_crash_never_run(host: Host, fresh: Tenant, placement: str) -> None:
     assert fresh.is_well(placement)
     code_dir = host.code_dir(fresh.account)
     half = code_dir / ".tmp-0123456789abcdef"
@@ -99,7 +101,7 @@ def _writes_below(host: Host, name: str, folder: str) -> bool:
     return any(link.startswith(folder) for link in links_of(host.cluster.process(name).pid or 0))
 
 
-def test_a_full_disk_under_the_code_is_told_and_passes(
+def test_a_full_disk_under_the_code_is_reported_and_recovers(
     host: Host, fresh: Tenant, placement: str
 ) -> None:
     assert fresh.is_well(placement)

@@ -1,4 +1,5 @@
-"""What a sandbox lets its storlet see and do: nothing of the network, the host, the object's file, or other tenants."""
+"""What a sandbox lets a storlet see and do: nothing of the network, the host, the object file or
+other tenants."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host
 from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.tenant import Tenant
 
 #: Attempts that the kernel itself must refuse, whatever arguments they have.
 REFUSED_CALLS = ("unshare", "mount", "ptrace", "bpf", "keyctl", "open_by_handle_at")
@@ -43,7 +44,7 @@ def test_dangerous_system_calls_are_refused(seen: dict[str, Any]) -> None:
         assert any(refusal in seen[name] for refusal in REFUSALS), f"{name}: {seen[name]}"
 
 
-def test_it_runs_as_nobody_that_the_host_knows(seen: dict[str, Any]) -> None:
+def test_it_runs_with_a_uid_unknown_to_the_host(seen: dict[str, Any]) -> None:
     known = {user.pw_uid for user in pwd.getpwall()} | {user.pw_gid for user in pwd.getpwall()}
     assert not known & set(seen["uid"])
     assert len(set(seen["uid"])) == 1
@@ -72,7 +73,7 @@ def test_it_has_no_descriptor_that_it_was_not_given(seen: dict[str, Any]) -> Non
         ), link
 
 
-def test_its_environment_tells_nothing(seen: dict[str, Any]) -> None:
+def test_its_environment_reveals_nothing(seen: dict[str, Any]) -> None:
     assert seen["processes"] < 30
     assert not [
         name

@@ -1,4 +1,5 @@
-"""sandboxd and the Docker engine are killed: what runs goes on, and what comes next works with nobody's help."""
+"""sandboxd and the Docker engine are killed: runs continue, and new requests recover without an
+operator."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, check_numbered, new_key
-from tests.support.cluster import wait_for
+from tests.support.host import Host, check_numbered, new_key
+from tests.support.http import Answer
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
+
+#: Kills the Docker engine, which all clusters of the machine share.
+pytestmark = pytest.mark.alone
 
 DAEMONS = ("sandboxd", "dockerd")
 
@@ -24,7 +28,7 @@ def daemon(request: pytest.FixtureRequest, host: Host) -> Iterator[str]:
     """One that is the cluster's; afterwards it runs again."""
     name = str(request.param)
     if name == "dockerd" and not host.has_own_engine():
-        # The host's own engine is its owner's business, and so is who restarts it.
+        # The host's own engine belongs to its operator, who also restarts it.
         name = "sandboxd"
     yield name
     wait_for(
@@ -35,7 +39,7 @@ def daemon(request: pytest.FixtureRequest, host: Host) -> Iterator[str]:
 
 
 def first_success(call: Callable[[], Answer], seconds: float = 60) -> Answer:
-    """Ask until it works; until then nothing but an honest 503 is allowed."""
+    """Retry until success; until then each answer must be a 503 with Retry-After."""
     deadline = time.monotonic() + seconds
     while True:
         answer = call()
@@ -72,7 +76,8 @@ def test_killed_while_a_sandbox_starts(
 
 
 def make_known(host: Host, tenant: Tenant, placement: str) -> None:
-    """Run a storlet through every server process: one that has not met the storlet yet asks sandboxd where its workers are."""
+    """Run a storlet through each server process: for a new storlet the process queries sandboxd for
+    workers."""
     servers = ("object-1", "object-2") if placement == "object" else ("proxy",)
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(host.new_log(server)) for server in servers]
@@ -86,7 +91,7 @@ def make_known(host: Host, tenant: Tenant, placement: str) -> None:
         )
 
 
-def test_what_runs_goes_on_and_what_is_warm_stays_warm(
+def test_runs_continue_and_warm_sandboxes_stay_warm(
     host: Host, tenant: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
 ) -> None:
     make_known(host, tenant, placement)
@@ -116,7 +121,7 @@ def test_what_runs_goes_on_and_what_is_warm_stays_warm(
 
 
 def _status(host: Host) -> str:
-    """What sandboxd says when it is asked, as an operator would."""
+    """sandboxd's state, as the operator's command reports it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(10)
         try:

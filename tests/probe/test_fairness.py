@@ -1,6 +1,7 @@
-"""A small node and hostile neighbours: whose turn it is, who is refused and how, and what is given back when things break.
+"""Admission on a small node with hostile neighbours: order, refusals, and slots released after a
+crash.
 
-The tests hold places of the node themselves, through the same table as Swift's servers.
+The tests take slots of the node themselves, through the table that Swift's servers share.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from storlet_middleware.admission import shared_table
 from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
 from storlet_middleware.admission.shared_table import Usage
 from storlet_middleware.config import load
-from tests.functional.tools import retry_until, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.probe.wire import Wire
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.http import RawConnection
+from tests.support.tenant import Tenant
+from tests.support.waiting import retry_until
+
+#: Measures how long a neighbour waits.
+pytestmark = pytest.mark.alone
 
 PLACES = 8
 HEAVY = f"AUTH_{unique('heavy')}"
@@ -55,7 +60,7 @@ def is_idle(cluster: Cluster) -> bool:
 
 
 class Holder:
-    """Takes places of a node for accounts that nobody has."""
+    """Takes slots of a node for accounts that do not exist."""
 
     def __init__(self, conf: Path) -> None:
         self._admission = Admission(load(str(conf)), Mock())
@@ -168,7 +173,7 @@ def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
     assert {one.result().status for one in waiting} == {200}
 
 
-def test_who_waits_gets_the_place_that_is_given_back(
+def test_a_waiting_request_gets_a_released_slot(
     cluster: Cluster, tenant: Tenant, placement: str, holder: Holder, background: ThreadPoolExecutor
 ) -> None:
     holder.fill()
@@ -180,21 +185,23 @@ def test_who_waits_gets_the_place_that_is_given_back(
     assert answer.headers["X-Storlet-Ran-On"] == placement
 
 
-def test_clients_that_leave_give_up_their_places(
+def test_clients_that_disconnect_release_their_slots(
     cluster: Cluster, tenant: Tenant, placement: str, holder: Holder
 ) -> None:
     holder.fill()
-    wires = [Wire(tenant.client) for _ in range(5)]
-    for wire in wires:
-        wire.head("GET", tenant.path, tenant.tool(placement).headers(), {"do": "identity"})
+    connections = [RawConnection(tenant.client) for _ in range(5)]
+    for connection in connections:
+        connection.send_head(
+            "GET", tenant.path, tenant.tool(placement).headers(), {"do": "identity"}
+        )
     assert retry_until(lambda: usage(cluster, tenant) == (0, 5)), snapshot(cluster.run_dir)
-    for wire in wires:
-        wire.sock.close()
+    for connection in connections:
+        connection.close()
     assert retry_until(lambda: usage(cluster, tenant) == (0, 0), 8), snapshot(cluster.run_dir)
 
 
 @pytest.mark.usefixtures("small_node")
-def test_what_a_killed_server_held_comes_back(
+def test_slots_of_a_killed_server_are_released(
     host: Host, cluster: Cluster, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert tenant.is_well()
@@ -213,11 +220,11 @@ def test_what_a_killed_server_held_comes_back(
     assert retry_until(lambda: is_idle(cluster))
 
 
-# --- overflow ----------------------------------------------------------------------------------------------------
+# --- overflow -------------------------------------------------------------------------------------
 
 
 class OtherTable:
-    """A configuration whose table of places is another one: a node of its own, as far as admission goes."""
+    """A configuration with a table of slots of its own: for admission, a node of its own."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="storlets-node-", dir="/var/tmp"))
@@ -239,7 +246,7 @@ class OtherTable:
 
 @pytest.fixture(params=["proxy", "replica"])
 def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[str, Holder]]:
-    """Object nodes without a place (for ``replica``: one of the two), which need not let anybody wait."""
+    """Object nodes without a free slot (for ``replica``: one of the two) and without a queue."""
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
     elsewhere: dict[str, dict[str, object]] = {
@@ -262,7 +269,7 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
         other.remove()
 
 
-def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
+def test_a_request_refused_by_a_full_node_runs_elsewhere_once(
     host: Host,
     cluster: Cluster,
     fresh: Tenant,
@@ -289,7 +296,8 @@ def test_what_a_full_node_cannot_take_runs_elsewhere_and_once(
     missing = fresh.tool().get("data/none")
     assert (missing.status, missing.error) == (404, "input.not_found")
 
-    # Now nobody has a place: it waits where it may, and runs there as soon as there is one.
+    # Now no node has a slot: the request waits where a queue is, and runs there when a slot is
+    # free.
     here = Holder(cluster.storlet_conf)
     assert here.fill() == PLACES
     going = background.submit(fresh.tool().get, fresh.path, key=keys[0])

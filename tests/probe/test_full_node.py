@@ -1,4 +1,5 @@
-"""A node with fewer places than tenants: who makes way, and that never more run than it allows."""
+"""A node with fewer sandboxes than tenants: which sandbox is evicted, and that the maximum is never
+exceeded."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tools import retry_until
-from tests.probe.host import Host, check_numbered, new_key
-from tests.probe.tenant import Tenant
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host, check_numbered, new_key
+from tests.support.tenant import Tenant
+from tests.support.waiting import retry_until, wait_for
 
 PLACES = 3
 #: A sandbox that was used this recently does not make way (``sandboxd.sandbox.RECENT_SECONDS``).
@@ -23,7 +24,7 @@ RECENT_SECONDS = 2.0
 
 @pytest.fixture(scope="module", autouse=True)
 def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
-    """Only so many sandboxes; those of other tests and of the self-test are gone."""
+    """A node with few sandboxes, after those of other tests and of the self-test have stopped."""
     with cluster.configured({"storlet.conf:sandbox": {"idle_stop_seconds": 1}}):
         wait_for(lambda: not running(host), 60, "all sandboxes to be gone")
     with (
@@ -39,7 +40,8 @@ def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
 
 
 def running(host: Host) -> list[str]:
-    """Containers in which a process is, as the kernel counts: also one that is just being started or ended."""
+    """Containers in which a process is, as the kernel counts: also one that is just being started
+    or ended."""
     found = []
     for pattern in (f"storlets-{host.node_id}/*/", f"memory/storlets-{host.node_id}/*/"):
         for group in Path("/sys/fs/cgroup").glob(pattern):

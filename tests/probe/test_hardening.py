@@ -1,4 +1,5 @@
-"""The hardening table in real sandboxes: what the host's kernel says, what is refused, what still works, and what is not let in.
+"""The hardening table in real sandboxes: kernel settings, denied calls, permitted calls, refused
+sandboxes.
 
 See ``docs/decisions/0010-what-a-sandbox-may-ask-the-kernel.rst``.
 """
@@ -33,11 +34,11 @@ from storlet_middleware.sandboxd.places import Places
 from storlet_middleware.sandboxd.plan import Planner
 from storlet_middleware.sandboxd.sandbox import Node, Sandbox
 from storlet_middleware.sandboxd.threads import Threads
-from tests.functional.conftest import java_libraries
-from tests.functional.tools import JavaClasses, Tool, declaration
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.host import Host
+from tests.support.storlets import JavaClasses, Tool, declaration, java_libraries
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 STORLETS = Path(__file__).parent / "storlets"
 REFUSALS = {"Operation not permitted", "Function not implemented"}
@@ -58,7 +59,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-# --- as the host sees it ------------------------------------------------------------------------------------------------
+# --- as the host sees it --------------------------------------------------------------------------
 
 
 def test_no_process_of_a_sandbox_has_a_privilege(
@@ -150,7 +151,7 @@ def test_the_kernel_holds_the_limits_that_the_configuration_names(
     assert first_of(groups["pids"], "pids.max") == str(limits.pids)
 
 
-# --- system calls -------------------------------------------------------------------------------------------------------
+# --- system calls ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -197,14 +198,14 @@ def test_the_other_calling_conventions_of_the_processor_are_closed(calls: dict[s
         assert calls[name] in {"SIGSYS", *REFUSALS}, (name, calls[name])
 
 
-def test_what_honest_python_does_works(tenant: Tenant) -> None:
+def test_ordinary_python_works(tenant: Tenant) -> None:
     name = tenant.upload("honest.py", (STORLETS / "honest.py").read_bytes(), "Honest")
     answer = tenant.tool(storlet=name).get(tenant.path)
     assert answer.status == 200, answer
     assert json.loads(answer.body) == {}
 
 
-def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
+def test_ordinary_java_works(tenant: Tenant, cluster: Cluster) -> None:
     if shutil.which("javac") is None:
         pytest.skip("no JDK: javac is missing")
     classes = JavaClasses(
@@ -217,7 +218,7 @@ def test_what_honest_java_does_works(tenant: Tenant, cluster: Cluster) -> None:
     assert answer.body.decode() == ""
 
 
-# --- a sandbox that came up weaker --------------------------------------------------------------------------------------
+# --- a sandbox that came up weaker ----------------------------------------------------------------
 
 
 class Sloppy(Engine):
@@ -324,9 +325,10 @@ def test_a_weaker_sandbox_is_refused_and_named(
     assert f'fault="{row}: ' in caplog.text
 
 
-# --- a trust class with more ---------------------------------------------------------------------------------------------
+# --- a trust class with more ----------------------------------------------------------------------
 
-#: In the container, under its filter: which families of sockets can be made, which interfaces there are, what can be written.
+#: In the container, under its filter: which families of sockets can be made, which interfaces there
+#: are, what can be written.
 LOOK = """
 import json, os, socket
 def can(do, *words):
@@ -383,7 +385,7 @@ def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_mor
     assert (found["read"], found["write"], found["out"]) == ("yes", "Read-only file system", "yes")
 
 
-# --- control groups -----------------------------------------------------------------------------------------------------
+# --- control groups -------------------------------------------------------------------------------
 
 
 def test_all_sandboxes_together_get_no_more_than_the_node_gives(
@@ -404,7 +406,7 @@ def test_all_sandboxes_together_get_no_more_than_the_node_gives(
     asyncio.run(started(private, lambda _body: None, fill))
 
 
-def test_what_docker_removes_takes_our_groups_with_it(
+def test_removal_by_docker_removes_our_control_groups(
     host: Host, fresh: Tenant, docker_host: Mapping[str, Any]
 ) -> None:
     if not docker_host[hardening.CGROUPS_IN_SIGHT]:

@@ -1,7 +1,8 @@
-"""Storlets that want too much, take too long or lie: a documented error, a neighbour that does not notice, a next run that works.
+"""Storlets that exceed limits, hang or lie: a documented error, an unaffected neighbour, a next run
+that works.
 
-The module runs with small limits. Deadlines are short for those who misbehave only: a machine that stands still for some seconds must
-not end anybody else's run.
+The module runs with small limits.  Only misbehaving runs have short deadlines: on a machine that
+stalls for some seconds, other runs must not fail.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.tools import Toolbox, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.storlets import Toolbox
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 OUTPUT_BYTES = 8 << 20
@@ -64,7 +67,7 @@ def undisturbed(neighbour: Tenant) -> Iterator[None]:
         assert asking.result(30) > 0
 
 
-# --- deadlines --------------------------------------------------------------------------------------------------------
+# --- deadlines ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("do", ["hold", "busy", "stubborn_fork_bomb"])
@@ -114,7 +117,7 @@ def test_too_long_in_all(tenant: Tenant, placement: str) -> None:
     assert tenant.client.get(path).status == 404
 
 
-# --- output, metadata, log -----------------------------------------------------------------------------------------------
+# --- output, metadata, log ------------------------------------------------------------------------
 
 
 def test_output_without_end(host: Host, tenant: Tenant, placement: str) -> None:
@@ -191,7 +194,7 @@ def test_a_flood_of_log(tenant: Tenant, placement: str) -> None:
     assert b"0 xxx" in log.body
 
 
-# --- memory, processes, files ------------------------------------------------------------------------------------------
+# --- memory, processes, files ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("do", ["memory", "shared_memory"])
@@ -258,14 +261,15 @@ def test_java_that_wants_too_much_of_everything_leaves_python_alone(
     assert tenant.is_well()
 
 
-# --- lies ----------------------------------------------------------------------------------------------------------------
+# --- lies -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("do", ["forge_done", "forge_end", "forge_reports", "squat", "hoard"])
 def test_lies_of_one_run_are_never_the_success_of_another(
     fresh: Tenant, placement: str, do: str, background: ThreadPoolExecutor
 ) -> None:
-    """What a storlet says of its own run is its own business. Another storlet's runs are not."""
+    """A storlet may report anything about its own run, and nothing about a run of another
+    storlet."""
     honest = fresh.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
                           b" def __call__(self, ins, outs, params): outs[0].write(ins[0].read())\n", "Honest")  # fmt: skip
     fresh.warm_up(placement)

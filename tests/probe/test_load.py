@@ -1,4 +1,5 @@
-"""Many at once: everybody is served or told honestly to come back, nobody hangs, ordinary requests go on."""
+"""Many requests at once: each is served or refused with Retry-After, none hangs, ordinary requests
+continue."""
 
 from __future__ import annotations
 
@@ -11,11 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, new_key
+from tests.support.http import Answer
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
+
+#: Measures answers of 200 requests at once.
+pytestmark = pytest.mark.alone
 
 MANY = 200
 BUSY = {429: ("tenant.busy",), 503: ("node.busy", "sandbox.unavailable")}
@@ -88,7 +93,7 @@ def test_twenty_first_calls_load_the_storlet_once(
             if '] "GET /d' in line and f"/{fresh.account}/storlet/" in line
         ]
     assert (len(loads), len(starts)) == (1, 1), log()
-    # One fetch asks several replicas for the newest, in one transaction.
+    # One fetch queries several replicas for the newest, in one transaction.
     assert len({re.findall(r'"(tx[^"]+)"', line)[0] for line in fetches}) == 1, fetches
     assert len(host.sandboxes(fresh.account)) == 1
 
@@ -118,7 +123,7 @@ def test_many_puts_at_once(tenant: Tenant, crowd: ThreadPoolExecutor) -> None:
 
 @pytest.fixture(scope="module")
 def _short_queue(cluster: Cluster) -> Iterator[None]:
-    """Nobody waits long for a worker. (Both placements come one after the other, so this costs one restart.)"""
+    """Requests wait for a worker for a short time only.  (Both placements share one restart.)"""
     with cluster.configured({"storlet.conf:invocation": {"queue_seconds": 3}}):
         yield
 
@@ -127,7 +132,8 @@ def _short_queue(cluster: Cluster) -> Iterator[None]:
 def test_more_than_the_workers_can_take(
     host: Host, tenant: Tenant, placement: str, background: ThreadPoolExecutor
 ) -> None:
-    """Every worker is taken for longer than anybody may wait: the others are told so, in time."""
+    """All workers are busy for longer than the queue time: the other requests are refused in
+    time."""
     keys = [new_key() for _ in range(8)]
     held = [
         background.submit(tenant.tool(placement).get, tenant.path, "hold", key=key) for key in keys

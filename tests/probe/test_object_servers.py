@@ -1,4 +1,5 @@
-"""An object server is killed with -9 while it runs a storlet: never spliced, never short; before the first byte, unseen."""
+"""An object server is killed (SIGKILL) during a run: no spliced or short result; no error before
+the first byte."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tools import unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import Host, Process, check_numbered, links_of, new_key
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.host import Host, Process, check_numbered, links_of, new_key
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 SERVERS = ("object-1", "object-2")
 MANY_LINES = 40000
-#: A proxy leaves a disk alone for a minute after ten errors; the tests' kills together make about as many.
+#: A proxy leaves a disk alone for a minute after ten errors; the tests' kills together make about
+#: as many.
 FORGIVING: dict[str, dict[str, object]] = {
     "proxy-server.conf:app:proxy-server": {"error_suppression_limit": 1000}
 }
@@ -92,7 +95,7 @@ def test_killed_half_way_the_answer_breaks_and_is_of_one_run(
 def test_killed_while_the_storlet_writes_without_end(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
-    """The body is on the way, in every buffer there is, when its server goes."""
+    """The body fills every buffer on its way when its server is killed."""
     key = new_key()
     with host.started_again(*SERVERS):
         going = background.submit(

@@ -1,4 +1,5 @@
-"""Worker, process 1 and container of a sandbox are killed: who is concerned is told, the next request works."""
+"""Worker, process 1 and container of a sandbox are killed: the affected request fails, the next one
+works."""
 
 from __future__ import annotations
 
@@ -9,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import Tool, Toolbox, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import (
+from tests.support.accounts import unique
+from tests.support.host import (
     Host,
     Process,
     Sandbox,
@@ -22,12 +21,15 @@ from tests.probe.host import (
     new_key,
     read_process,
 )
-from tests.support.cluster import wait_for
+from tests.support.http import Answer
+from tests.support.storlets import Tool, Toolbox
+from tests.support.tenant import Tenant
+from tests.support.waiting import wait_for
 
 OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"
 VICTIMS = ("worker", "process 1", "container")
-#: Whom the answer blames: the tenant's code when its worker dies, the node when its sandbox does.
+#: Blame: the tenant's code if its worker dies, the node if the sandbox does.
 ENDS = {
     "worker": (422, "storlet.failed"),
     "process 1": (503, "sandbox.unavailable"),

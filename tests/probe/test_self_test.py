@@ -1,7 +1,8 @@
-"""The self-test finds each weakness: real sandboxes, each with one row of the hardening table undone on purpose.
+"""The self-test finds each weakness: real sandboxes, each with one row of the hardening table
+undone.
 
-A self-test that passes says little until it was seen to fail.  Here the engine is given a body that is weaker than the
-table, the comparison at the start is switched off, and the test of that name must be the one that complains.
+A test that was never seen to fail proves little.  Here the engine gets a body that is weaker than
+the table, the comparison at the start is switched off, and the self-test of that name must fail.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from tests.support.cluster import Cluster
 Body = dict[str, Any]
 NODE_ID = "probe-self-test"
 FIRST_UID = 1_900_000_000
-#: This machine's root may lack what the kernel asks for that.
+#: The root user of this machine may lack the capability that the kernel requires.
 OF_THE_MACHINE = frozenset({"limit-oom-score-kept"})
 
 
 class WeakEngine(Engine):
-    """Docker, told something else than what the table says."""
+    """A Docker engine that gets a weaker body than the hardening table says."""
 
     def __init__(self, url: str, weaken: Callable[[Body], None]) -> None:
         super().__init__(url)

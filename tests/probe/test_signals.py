@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.probe.tenant import Tenant
+from tests.support.tenant import Tenant
 
 SOURCE = Path(__file__).parent / "storlets" / "pretender.py"
 

@@ -1,6 +1,7 @@
-"""Slow storlets and slow clients under Swift's own timeouts (10 s between servers): patience where it is due, one run each.
+"""Slow storlets and slow clients under Swift's own timeouts (10 s between servers): each runs once
+and succeeds.
 
-Everything here waits, so all of it waits at the same time: one fixture starts the requests, each test looks at one.
+All requests wait at the same time: one fixture starts them, and each test checks one.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import PLACEMENTS, Tool, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import check_numbered, new_key
-from tests.probe.wire import wire
+from tests.support.accounts import unique
+from tests.support.host import check_numbered, new_key
+from tests.support.http import Answer, raw_connection
+from tests.support.storlets import PLACEMENTS, Tool
+from tests.support.tenant import Tenant
 
 SILENT_SECONDS = 60
 PAUSE_SECONDS = 25
@@ -99,7 +100,8 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
 
 
 def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
-    """A reader of 1 KiB a second for some seconds, then of all the rest: size and MD5 of what it got."""
+    """A reader of 1 KiB a second for some seconds, then of all the rest: size and MD5 of what it
+    got."""
     tool, size = tenant.tool(placement), 20_000_000
     connection, response = tenant.client.open(
         "GET", tenant.path, tool.headers(), query={"do": "flood", "bytes": str(size)}
@@ -120,12 +122,14 @@ def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
 def upload_slowly(tenant: Tenant) -> tuple[int, bytes]:
     """A body in 16 pieces, a second apart."""
     path = f"data/{unique('upload')}"
-    with wire(tenant.client) as client:
-        client.head("PUT", path, {**tenant.tool().headers(), "Content-Length": str(len(UPLOAD))})
+    with raw_connection(tenant.client) as client:
+        client.send_head(
+            "PUT", path, {**tenant.tool().headers(), "Content-Length": str(len(UPLOAD))}
+        )
         for start in range(0, len(UPLOAD), 256):
             client.send(UPLOAD[start : start + 256])
             time.sleep(1)
-        status, _ = client.answer()
+        status, _ = client.read_head()
     return status, tenant.client.get(path).body
 
 
@@ -161,7 +165,7 @@ def test_a_storlet_that_is_silent_in_the_middle_runs_once(
 
 
 @pytest.mark.parametrize("name", ["put", "big put", "copy-object", "copy-proxy"])
-def test_what_is_stored_may_take_its_time_too(tenant: Tenant, waiting: Waiting, name: str) -> None:
+def test_a_slow_put_is_stored(tenant: Tenant, waiting: Waiting, name: str) -> None:
     answer: Answer = waiting.answer(name)
     assert answer.status == 201, answer
     assert tenant.count(waiting.keys[name]) == 1

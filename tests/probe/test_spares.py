@@ -1,6 +1,8 @@
-"""sandboxd is killed while it gives pre-warmed sandboxes away, starts sandboxes and stops them: none is ever two tenants'.
+"""sandboxd is killed while it donates, starts and stops pre-warmed sandboxes: two tenants never
+share one.
 
-On a cluster of its own, because others must not lose their sandboxes.  And twenty processes that ask at once.
+The module uses its own cluster, because other tests must not lose their sandboxes.  Twenty
+processes that request a sandbox at once start one.
 """
 
 from __future__ import annotations
@@ -19,23 +21,24 @@ import pytest
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.plan import SELF_TEST_ACCOUNT
-from tests.functional.client import Client
-from tests.functional.conftest import other_cluster  # noqa: F401
-from tests.functional.tools import unique, users_of
-from tests.probe.host import Host, Sandbox, new_key
-from tests.probe.tenant import Tenant, make_tenant
 from tests.probe.test_daemons_end import first_success
-from tests.support.cluster import Cluster, wait_for
+from tests.support.accounts import unique, users_of
+from tests.support.cluster import Cluster
+from tests.support.host import Host, Sandbox, new_key
+from tests.support.http import Client
+from tests.support.tenant import Tenant, make_tenant
+from tests.support.waiting import wait_for
 
 PREWARMED = 2
 OPTIONS = {"storlet.conf:sandbox": {"prewarmed": PREWARMED, "idle_stop_seconds": 4}}
-#: Seconds from the requests to the kill: from before the first sandbox is touched to after the last one runs.
+#: Seconds from the requests to the kill: from before the first sandbox is touched to after the last
+#: one runs.
 MOMENTS = (0.01, 0.03, 0.05, 0.08, 0.12, 0.2)
 CODE = "/var/lib/storlets"
 
 
 @pytest.fixture(scope="module")
-def there(other_cluster: Cluster) -> Iterator[Host]:  # noqa: F811
+def there(other_cluster: Cluster) -> Iterator[Host]:
     with other_cluster.configured(OPTIONS):
         yield Host(other_cluster)
 
@@ -51,14 +54,16 @@ def uid_of(sandbox: Sandbox) -> int:
 
 
 def code_of(sandbox: Sandbox) -> list[str]:
-    """The tenants (by key) whose code it sees: what was ever mounted there but the empty directory."""
+    """The tenants (by key) whose code it sees: what was ever mounted there but the empty
+    directory."""
     lines = Path(f"/proc/{sandbox.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
     roots = [Path(line.split()[3]) for line in lines if line.split()[4] == CODE]
     return [root.name for root in roots if root.parent.name == "code"]
 
 
 def check_owners(there: Host) -> None:
-    """Each sandbox is nobody's, as root and without code, or one tenant's, with that tenant's uid and code."""
+    """Each sandbox is a spare (root, no code) or belongs to one tenant (that tenant's uid and
+    code)."""
     book = json.loads((there.cluster.state_dir / "identities.json").read_text(encoding="utf-8"))
     owners = {entry["uid"]: tenant_key(entry["account"]) for entry in book["identities"]}
     assert len(owners) == len(book["identities"])
@@ -69,7 +74,8 @@ def check_owners(there: Host) -> None:
             # sandboxd ends those of its self-test by itself, and idle ones.
             wait_for(lambda gone=sandbox: gone not in there.sandboxes(), 10, "its end")  # type: ignore[misc]
             continue
-        # Before it becomes somebody's, it has the code of whom it is for; only the self-test's may be seen in that moment.
+        # Code is mounted before the uid is set; only the self-test's sandbox may be seen in
+        # between.
         assert code in ([[owners[uid]]] if uid else [[], [tenant_key(SELF_TEST_ACCOUNT)]]), sandbox
 
 
@@ -131,7 +137,8 @@ def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(
 def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
     there: Host, admin_there: Client
 ) -> None:
-    """In a sandbox that was a spare: outdated by the first change, set aside, and found again by each later sandboxd."""
+    """In a sandbox that was a spare: outdated by the first change, set aside, and found again by
+    each later sandboxd."""
     tenant, key = make_tenant(admin_there), new_key()
     with ThreadPoolExecutor(1) as threads:
         going = threads.submit(tenant.tool().get, tenant.path, "hold", key=key)
@@ -139,7 +146,8 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
         conf = there.cluster.storlet_conf
         before = conf.read_text()
         try:
-            # Only sandboxd gets the new options: a server that is restarted would end its own invocations.
+            # Only sandboxd gets the new options: a server that is restarted would end its own
+            # invocations.
             for pids in (300, 301):
                 conf.write_text(before.replace("[limits]", f"[limits]\npids = {pids}"))
                 there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
@@ -149,7 +157,8 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
             assert not going.done()
         finally:
             conf.write_text(before)
-            # By way of its own root: no worker is free for it, and Docker does not know whose the sandbox is.
+            # By way of its own root: no worker is free for it, and Docker does not know whose the
+            # sandbox is.
             Path(f"/proc/{run.pid}/root/tmp/go-{key}").touch()
         answer = going.result()
     there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
@@ -159,7 +168,7 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
     check_owners(there)
 
 
-# --- twenty at once -------------------------------------------------------------------------------------------------------
+# --- twenty at once -------------------------------------------------------------------------------
 
 
 def ask(run_dir: str, account: str, code: str) -> str:

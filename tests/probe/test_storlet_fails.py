@@ -1,4 +1,5 @@
-"""A storlet that fails: the right code, exactly one run, and never a result that is short and looks complete."""
+"""A failing storlet: the right error code, exactly one run, and no short result that looks
+complete."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.functional.client import Client
-from tests.functional.tools import LANGUAGES, SOURCES, Tool, unique
-from tests.probe.conftest import Tenant
-from tests.probe.host import SERVERS, Host, check_numbered, new_key
-from tests.probe.wire import wire
+from tests.support.accounts import unique
+from tests.support.host import SERVERS, Host, check_numbered, new_key
+from tests.support.http import Client, raw_connection
+from tests.support.storlets import LANGUAGES, SOURCES, Tool
+from tests.support.tenant import Tenant
 
 Java = Callable[[str], Tool]
 
@@ -23,7 +24,7 @@ OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"  # more than every buffer on the way to the client
 
 
-# --- before any output ----------------------------------------------------------------------------------------------
+# --- before any output ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -47,7 +48,8 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
         run = answer.headers["X-Storlet-Invocation"]
         assert len(re.findall(rf"invocation done id={run} ", log())) == 1
         assert "code=storlet.failed" in log()
-        # (Swift's own access log shows the query string; what the storlet said is in no log of the operator's.)
+        # (Swift's access log has the query string; the storlet's output is in no log of the
+        # operator.)
         assert not re.search(BLAME + "|Traceback|fails on purpose", log()), log()
     assert "traceword" in answer.text
     kept = tenant.client.get(f"storletlog/{tool.storlet}/{run}.log")
@@ -56,7 +58,7 @@ def test_a_storlet_that_raises_runs_exactly_once_and_no_node_is_blamed(
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_every_bad_end_before_output_is_told_and_runs_once(
+def test_every_failure_before_output_is_reported_and_runs_once(
     tenant: Tenant, placement: str, how: str
 ) -> None:
     key = new_key()
@@ -93,7 +95,7 @@ def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(
         assert not re.search(BLAME, log()), log()
 
 
-# --- after half the output ------------------------------------------------------------------------------------------
+# --- after half the output ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
@@ -111,15 +113,15 @@ def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(
     tenant: Tenant, placement: str
 ) -> None:
     tool = tenant.tool(placement)
-    with wire(tenant.client) as client:
-        client.head(
+    with raw_connection(tenant.client) as client:
+        client.send_head(
             "GET",
             tenant.path,
             tool.headers(),
             {"do": "end", "how": "exit", "lines": MANY_LINES},
             version="1.0",
         )
-        status, headers = client.answer()
+        status, headers = client.read_head()
         body, how = client.read_to_end()
     assert status == 200
     assert "content-length" not in headers
@@ -128,9 +130,9 @@ def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(
 
 
 def test_a_whole_get_of_http_1_0_is_not_reset(tenant: Tenant, placement: str) -> None:
-    with wire(tenant.client) as client:
-        client.head("GET", tenant.path, tenant.tool(placement).headers(), version="1.0")
-        status, _ = client.answer()
+    with raw_connection(tenant.client) as client:
+        client.send_head("GET", tenant.path, tenant.tool(placement).headers(), version="1.0")
+        status, _ = client.read_head()
         assert (status, client.read_to_end()) == (200, (tenant.content, "closed"))
 
 

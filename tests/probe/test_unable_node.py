@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.client import Answer
-from tests.functional.tools import unique
 from tests.probe.conftest import Tenant
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.http import Answer
 
 REQUESTS = 120
 

@@ -1,1 +1,14 @@
-"""What the folders of tests share: a cluster of their own."""
+"""Helpers that more than one folder of tests uses.
+
+===================== ==========================================================================
+:mod:`.accounts`      users, accounts and containers of a test cluster; unique names; ``/info``
+:mod:`.brief`         short output of pytest for CI
+:mod:`.cluster`       a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
+:mod:`.host`          what the host sees of a cluster: sandboxes, processes, descriptors, logs
+:mod:`.http`          the HTTP client: whole requests, and raw connections
+:mod:`.proxies`       further proxies and memcached servers of a cluster
+:mod:`.storlets`      storlets of the tests: build, upload, run, read what they return
+:mod:`.tenant`        an account with the misbehaving storlet of the probes and an object
+:mod:`.waiting`       wait for a condition, with a deadline
+===================== ==========================================================================
+"""

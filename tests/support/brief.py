@@ -1,11 +1,13 @@
-"""What a run of CI prints: a line for each module, each failure in one line when it happens, and again in short at the end.
+"""Short output for unattended runs: one line per module, and each failure in one line at once and
+in short at the end.
 
-Who looks at CI often sees a part of its output only; it must be short, and no server's log may stand where a reason should.
+A reader of CI often sees only a part of the output, so server logs are cut to a few lines.
+Works in one process and under pytest-xdist, where several workers each run a module at a time.
 """
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -16,32 +18,35 @@ _SECTION_LINES: Final = 10
 _SECTION_COLUMNS: Final = 200
 
 
+@dataclass
+class _Module:
+    """A module that a worker is running."""
+
+    name: str
+    began: float
+    ended: float
+    tests: int = 0
+
+
 class Brief:
-    """A plugin for sessions that nobody watches; registered by ``tests/conftest.py`` when ``CI`` is set."""
+    """Reporter plugin; ``tests/conftest.py`` registers it in the reporting process when ``CI`` is
+    set."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._module = ""
-        self._tests = 0
-        self._began = 0.0
+        #: By xdist worker; the empty key without xdist.
+        self._modules: dict[str, _Module] = {}
         config.option.verbose = -1
         config.option.tbstyle = "short"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """No dot for a test that passed."""
+        """Print no dot for a test that passed."""
         return ("passed", "", "") if report.passed and report.when == "call" else None
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        module = nodeid.partition("::")[0]
-        if module != self._module:
-            self._end_module()
-            self._module, self._tests, self._began = module, 0, time.monotonic()
-        self._tests += 1
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._count(report)
         report.sections = [
             (
                 title,
@@ -50,17 +55,31 @@ class Brief:
             for title, text in report.sections
         ]
         if report.failed:
-            self._say(f"{report.nodeid} failed in {report.when}: {_reason(report)}")
+            self._print(f"{report.nodeid} failed in {report.when}: {_reason(report)}")
 
     def pytest_sessionfinish(self) -> None:
-        self._end_module()
+        for worker in list(self._modules):
+            self._end_module(worker)
 
-    def _end_module(self) -> None:
-        if self._module:
-            self._say(f"{self._module} {self._tests} tests {time.monotonic() - self._began:.0f} s")
-            self._module = ""
+    def _count(self, report: pytest.TestReport) -> None:
+        worker = getattr(report, "worker_id", "")
+        name = report.nodeid.partition("::")[0]
+        module = self._modules.get(worker)
+        if module is None or module.name != name:
+            self._end_module(worker)
+            module = self._modules[worker] = _Module(name, report.start, report.stop)
+        module.ended = report.stop
+        module.tests += report.when == "setup"
 
-    def _say(self, line: str) -> None:
+    def _end_module(self, worker: str) -> None:
+        module = self._modules.pop(worker, None)
+        if module is not None:
+            where = f" on {worker}" if worker else ""
+            self._print(
+                f"{module.name} {module.tests} tests {module.ended - module.began:.0f} s{where}"
+            )
+
+    def _print(self, line: str) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()

@@ -1,25 +1,29 @@
-"""A cluster of the tests' own: real Swift, real Docker, free ports, a short home; and typed access to ``cluster.json``.
+"""A cluster of the tests: real Swift, real Docker, free ports, a short home; typed access to
+``cluster.json``.
 
-Two ways to get one.  The fixture ``cluster`` (``tests/conftest.py``) brings up the session's and takes it down.  With
-``STORLETS_TEST_HOME`` naming a home, a cluster that is up there is used and left up: handy while one writes tests.
+The fixture ``cluster`` (``tests/conftest.py``) brings up a cluster and takes it down.  If
+``STORLETS_TEST_HOME`` names the home of a running cluster, the fixture uses that one and leaves it
+up.
 """
 
 from __future__ import annotations
 
-import http.client
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+
+from storlet_middleware.aio.cache import cache_root
+from tests.support.http import Client, log_in
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,22 +49,14 @@ class ServerProcess:
     config: Path | None = None
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A whole answer; header names in lower case."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
 @dataclass
 class Cluster:
-    """A running cluster.  ``description`` is ``cluster.json``, read anew at each use: processes come and go."""
+    """A running cluster.  ``description`` is ``cluster.json``, read anew at each use: processes
+    come and go."""
 
     home: Path
     environment: Mapping[str, str]
-    _tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _clients: dict[str, Client] = field(default_factory=dict)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -145,7 +141,8 @@ class Cluster:
         )
 
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """Set options (``{"storlet.conf:limits": {"pids": 64}}``; empty = back to the defaults) and restart what they concern."""
+        """Set options (``{"storlet.conf:limits": {"pids": 64}}``; empty = back to the defaults) and
+        restart what they concern."""
         blocks = [
             "\n".join([f"[{section}]", *(f"{key} = {value}" for key, value in options.items())])
             for section, options in changes.items()
@@ -164,57 +161,15 @@ class Cluster:
         finally:
             self.configure({})
 
-    def token(self, user: str) -> tuple[str, str]:
-        """Storage URL and token of a user, asked for once."""
-        if user not in self._tokens:
-            key = self.description["users"][user]
-            reply = self.http("GET", self.auth_url, {"X-Auth-User": user, "X-Auth-Key": key})
-            if reply.status != 200:
-                raise AssertionError(f"{user} cannot log in: {reply}")
-            self._tokens[user] = (reply.headers["x-storage-url"], reply.headers["x-auth-token"])
-        return self._tokens[user]
-
-    def request(
-        self,
-        user: str,
-        method: str,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        *,
-        seconds: float = 90,
-    ) -> Reply:
-        """One request of ``user`` to ``<its storage URL>/<path>``; ``path`` is quoted already and may carry a query."""
-        url, token = self.token(user)
-        target = f"{url}/{path}" if path and not path.startswith("?") else url + path
-        return self.http(
-            method, target, {"X-Auth-Token": token, **(headers or {})}, body, seconds=seconds
-        )
-
-    def http(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes = b"",
-        *,
-        seconds: float = 90,
-    ) -> Reply:
-        """One request on a connection of its own; a body that breaks off raises ``http.client.IncompleteRead``."""
-        parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
-        try:
-            target = parts.path + (f"?{parts.query}" if parts.query else "")
-            connection.request(method, target, body=body or None, headers=dict(headers))
-            answer = connection.getresponse()
-            return Reply(
-                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
-            )
-        finally:
-            connection.close()
+    def client(self, user: str) -> Client:
+        """The client of a user, logged in once."""
+        if user not in self._clients:
+            self._clients[user] = log_in(self.auth_url, user, self.description["users"][user])
+        return self._clients[user]
 
     def logs(self, lines: int = LOG_LINES) -> str:
-        """The end of every process's log, without requests that went well: few lines, so that a failure stays readable."""
+        """The end of every process's log, without requests that went well: few lines, so that a
+        failure stays readable."""
         texts = []
         for item in self.description["processes"]:
             log = Path(item["log"])
@@ -244,7 +199,12 @@ class Cluster:
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
-    """A cluster in ``home`` on free ports; ``choices`` are further variables such as ``STORLETS_ENCRYPTION="1"``."""
+    """A cluster in ``home`` on free ports; ``choices`` are further variables such as
+    ``STORLETS_ENCRYPTION="1"``.
+
+    Clusters come up one after another: free ports are looked for before servers bind them, and the
+    first cluster of a machine builds what the others use.
+    """
     environment = {
         key: value
         for key, value in os.environ.items()
@@ -252,7 +212,10 @@ def bring_up(home: Path, **choices: str) -> Cluster:
     }
     environment |= {"STORLETS_HOME": str(home), "STORLETS_PORT": "0"} | choices
     cluster = Cluster(home, environment)
-    cluster.run("up", seconds=900)
+    cache_root().mkdir(parents=True, exist_ok=True)
+    with (cache_root() / ".tests-up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cluster.run("up", seconds=900)
     return cluster
 
 
@@ -267,17 +230,8 @@ def attach(home: Path) -> Cluster:
     return cluster
 
 
-def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until ``condition`` is true; the failure names what was waited for."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s in vain for {what}")
-        time.sleep(0.05)
-
-
 def _is_alive(pid: int) -> bool:
-    """A zombie is dead; nobody may have asked for it yet."""
+    """A zombie counts as dead: its parent may not have reaped it yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,5 @@
-"""More proxies of a cluster: before the same storage servers, with what a test wants otherwise."""
+"""Further proxies of a cluster, with a changed configuration and the same storage servers; further
+memcacheds."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class OtherProxy:
         return f"http://127.0.0.1:{self.port}/auth/v1.0"
 
     def kill(self) -> None:
-        """As a machine that loses its power."""
+        """End it as a power failure would."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
 
@@ -43,7 +45,8 @@ def free_port() -> int:
 def other_proxy(
     cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | None = None
 ) -> Iterator[OtherProxy]:
-    """Another proxy of ``cluster``, with ``changes`` to its configuration (section -> option -> value)."""
+    """Another proxy of ``cluster``, with ``changes`` to its configuration (section -> option ->
+    value)."""
     config, port = configparser.RawConfigParser(), free_port()
     with Path(cluster.description["conf_dir"], "proxy-server.conf").open(encoding="utf-8") as file:
         config.read_file(file)

@@ -41,7 +41,7 @@ def test_attacks_that_stop_servers_come_last() -> None:
     assert alone == sorted(alone)
 
 
-def test_every_attack_says_what_must_be_seen_and_in_which_languages() -> None:
+def test_every_attack_has_an_expected_outcome_and_languages() -> None:
     for attack in TABLE:
         assert attack.expected
         assert attack.languages
@@ -70,7 +70,7 @@ def test_ratio_compares_one_kind_with_itself() -> None:
     assert ratio(attacked, window(*[0.01] * 50), "plain") == pytest.approx(3)
 
 
-def test_faults_of_a_window_say_whose() -> None:
+def test_faults_of_a_window_name_the_kind_of_request() -> None:
     assert (window(0.1) + window(0.1, kind="storlet", fault="503")).faults == ["storlet: 503"]
 
 
@@ -115,7 +115,7 @@ def test_plain_text_of_any_language_is_no_escape() -> None:
     assert not ESCAPES.search("sandbox started account=\u4e2d\u6587\t\u00e9".encode())
 
 
-def test_the_golden_file_refuses_what_the_checklist_names() -> None:
+def test_the_golden_file_refuses_the_calls_of_the_checklist() -> None:
     by_name = dict(syscalls.read().values())
     for name in (
         "ptrace", "process_vm_readv", "process_vm_writev", "userfaultfd", "bpf", "io_uring_setup", "keyctl", "add_key", "perf_event_open",

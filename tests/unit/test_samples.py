@@ -1,4 +1,5 @@
-"""The storlets that come with the product: every manifest is sound, and every Python one does what its folder says."""
+"""The storlets that come with the product: every manifest is sound, and every Python one does what
+its folder says."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class FakeInput(io.BytesIO):
 
 
 class FakeOutput:
-    """An out_file over a real file, so that a child process can write to its descriptor; metadata once, before the body."""
+    """An out_file over a real file, so that a child process can write to its descriptor; metadata
+    once, before the body."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b", buffering=0)
@@ -130,7 +132,7 @@ def sample(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("run", [name], indirect=True, ids=[name])
 
 
-# --- every folder ---------------------------------------------------------------------------------------------------
+# --- every folder ---------------------------------------------------------------------------------
 
 
 def test_every_folder_has_a_manifest_and_a_readme() -> None:
@@ -210,7 +212,7 @@ def test_a_python_sample_gives_the_expected_answer(folder: Path, tmp_path: Path)
         ]
 
 
-# --- one by one -----------------------------------------------------------------------------------------------------
+# --- one by one -----------------------------------------------------------------------------------
 
 ROWS = b"id,city\n1,Bern\n2,Basel\n3,Chur\n4,Davos\n"
 
@@ -249,7 +251,7 @@ def test_csv_filter_conditions(run: Run, where: str, ids: bytes) -> None:
         {"partition": "later"},
     ],
 )
-def test_csv_filter_refuses_what_makes_no_sense(run: Run, parameters: dict[str, str]) -> None:
+def test_csv_filter_refuses_invalid_parameters(run: Run, parameters: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         run([ROWS], parameters)
 
@@ -312,7 +314,7 @@ def test_deidentify_fails_rather_than_guess(
 
 
 @sample("deidentify")
-def test_deidentify_masks_short_values_whole(run: Run) -> None:
+def test_deidentify_masks_short_values_completely(run: Run) -> None:
     assert run([b"n\n12\n123\n"], {"mask": "n", "keep": "2"}) == b"n\n**\n*23\n"
 
 
@@ -357,7 +359,7 @@ def test_word_count_does_not_split_a_word_at_a_chunk(run: Run) -> None:
 
 
 @sample("word_count")
-def test_word_count_refuses_what_is_not_text(run: Run) -> None:
+def test_word_count_refuses_binary_input(run: Run) -> None:
     with pytest.raises(ValueError, match="not text"):
         run([b"\x01" * 1_000_000])
 

@@ -1,4 +1,5 @@
-"""The rows, each a module or a function of one; :data:`ROWS` is the table, in the order in which they run."""
+"""The rows, each a module or a function of one; :data:`ROWS` is the table, in the order in which
+they run."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Row:
     only_named: bool = False
 
     def about(self, *, quick: bool) -> int:
-        """Seconds, for people who wait.  A row that is not part of the quick plan has the estimate of the full one."""
+        """Seconds, for people who wait.  A row that is not part of the quick plan has the estimate
+        of the full one."""
         return (self.quick_seconds if quick else 0) or self.seconds
 
 

@@ -1,7 +1,8 @@
-"""Where every microsecond of a GET of 1 KiB goes, through a no-op and plain, from probes in the servers and in the storlet.
+"""Where every microsecond of a GET of 1 KiB goes, through a no-op and plain, from probes in the
+servers and in the storlet.
 
-The servers are own ones beside the cluster's (:mod:`tests.bench.probed`).  The probes' own cost is measured in the same processes: in
-rounds with them and without.
+The servers are own ones beside the cluster's (:mod:`tests.bench.probed`).  The probes' own cost is
+measured in the same processes: in rounds with them and without.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class _Asked:
     def requests(
         self, taken: dict[str, dict[str, int]], ended: dict[int, dict[str, int]]
     ) -> list[dict[str, float]]:
-        """The stages of every request, except for those whose storlet had no later run to tell of it."""
+        """The stages of every request, except for those whose storlet had no later run to tell of
+        it."""
         course = stages.COURSES[_place(self.treatment)]
         return [
             stages.lengths(

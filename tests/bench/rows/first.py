@@ -1,4 +1,5 @@
-"""First calls: of a tenant that has no sandbox, with a pre-warmed one, and of a new storlet in a running sandbox."""
+"""First calls: of a tenant that has no sandbox, with a pre-warmed one, and of a new storlet in a
+running sandbox."""
 
 from __future__ import annotations
 

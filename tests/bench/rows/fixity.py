@@ -1,4 +1,5 @@
-"""MD5 and SHA-256 of 100 MiB: by a storlet, and by a client that reads the object.  Each side with its best number of threads."""
+"""MD5 and SHA-256 of 100 MiB: by a storlet, and by a client that reads the object.  Each side with
+its best number of threads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The same storlet in a sandbox and in the same daemon without one, through the same servers, in turn.
+"""The same storlet in a sandbox and in the same daemon without one, through the same servers, in
+turn.
 
-One account, one object and one storlet under two names: all that differs is where the workers of each name run.
+One account, one object and one storlet under two names: all that differs is where the workers of
+each name run.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ _INSIDE: Final = python_code("identity.py", "Identity", "inside.py")
 _OUTSIDE: Final = python_code("identity.py", "Identity", "outside.py")
 _CODES: Final = {_SANDBOX.key: _INSIDE, PLAIN.key: _OUTSIDE}
 _CLIENTS: Final = 16
-#: Single rates differ by a fifth on both sides: the mean of many tells smaller differences than their median.
+#: Single rates differ by a fifth on both sides: the mean of many tells smaller differences than
+#: their median.
 _MEAN_RATE: Final = functools.partial(Family, "isolation", is_rate=True, quantile=None)
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Whole requests: 1 KiB and 100 MiB at the object node.  "Plain" is here the storlet without a sandbox."""
+    """Whole requests: 1 KiB and 100 MiB at the object node.  "Plain" is here the storlet without a
+    sandbox."""
     account = bench.site.new_account(f"isolation-{secrets.token_hex(3)}")
     account.get_ready(_INSIDE, _OUTSIDE)
     account.send("PUT", LARGE, body=bytes(LARGE_BYTES))

@@ -1,4 +1,5 @@
-"""Memory of a tenant's idle sandbox: empty, after a Python storlet, and after a Java storlet as well."""
+"""Memory of a tenant's idle sandbox: empty, after a Python storlet, and after a Java storlet as
+well."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _SETTLE_SECONDS = 1.0
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """PSS of all processes of the container, in MB; each step in the same sandbox, as many times as tenants are tried."""
+    """PSS of all processes of the container, in MB; each step in the same sandbox, as many times as
+    tenants are tried."""
     steps = {
         "empty": "empty",
         "python": "with a Python storlet",

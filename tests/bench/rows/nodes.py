@@ -1,8 +1,10 @@
-"""1 GiB spread over 1, 2, 4 and 8 object-server nodes whose disks are equally slow, scanned on all of them at once.
+"""1 GiB spread over 1, 2, 4 and 8 object-server nodes whose disks are equally slow, scanned on all
+of them at once.
 
-Each node has a network namespace, a disk, an object server and, because its objects are those of an account of its own, a
-sandbox (:mod:`tests.bench.storage_nodes`).  All of them share this machine's CPUs, proxy and sandboxd, which real nodes
-would not: so it is linear only until the CPUs are full, and how busy they were stands beside each figure.
+Each node has a network namespace, a disk, an object server and, because its objects are those of an
+account of its own, a sandbox (:mod:`tests.bench.storage_nodes`).  All of them share this machine's
+CPUs, proxy and sandboxd, which real nodes would not: so it is linear only until the CPUs are full,
+and how busy they were stands beside each figure.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _TITLE: Final = "scan, MB/s a node"
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """MB/s of each node: with as many nodes, and ("plain") with one.  The ratio is the share of linear."""
+    """MB/s of each node: with as many nodes, and ("plain") with one.  The ratio is the share of
+    linear."""
     try:
         with (
             Site.bring_up() as site,
@@ -67,7 +70,8 @@ class _Scanned:
         self._account.get_ready(python_code(_STORLET, "OnePercent"))
         self._account.send("PUT", _CONTAINER, {"X-Storage-Policy": node.policy})
         self._account.send("PUT", f"{_CONTAINER}/part", body=scan.records(size))
-        # From another disk: the sandbox starts, and the code is on the machine before a namespace needs it.
+        # From another disk: the sandbox starts, and the code is on the machine before a namespace
+        # needs it.
         self._account.send("GET", SMALL, {"X-Run-Storlet": _STORLET})
         sandbox = Node(site.cluster).of(self._account.name)
         if sandbox is None or not sandbox.container:
@@ -116,7 +120,8 @@ def _figures(bench: Bench, nodes: list[_Scanned]) -> Iterator[Figure]:
 
 
 def _name_limit(figure: Figure, busy: float) -> None:
-    """What stands beside a figure; one that was measured with all CPUs busy, by whomever, has another key and no promise."""
+    """What stands beside a figure; one that was measured with all CPUs busy, by whomever, has
+    another key and no promise."""
     cpus = os.cpu_count() or 1
     if busy < _FULL * cpus:
         figure.notes.append(f"{busy:.2f} of {cpus} CPUs busy: the disks are the limit")

@@ -1,6 +1,8 @@
-"""What rules cost requests that run no storlet: a plain GET of 1 KiB whose account has so many rules, the last of which lets it pass.
+"""What rules cost requests that run no storlet: a plain GET of 1 KiB whose account has so many
+rules, the last of which lets it pass.
 
-Each request is made twice in turn, with rules asked and without, by one process (:mod:`tests.bench.own_proxy`).
+Each request is made twice in turn, with rules asked and without, by one process
+(:mod:`tests.bench.own_proxy`).
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ _CALLS: Final = 200
 
 
 def text(count: int, last: str) -> str:
-    """``count`` rules in YAML: the condition ``last`` holds or does not hold of the request, all before it do not.
+    """``count`` rules in YAML: the condition ``last`` holds or does not hold of the request, all
+    before it do not.
 
-    None can be left out beforehand, as those about another method or container would be; each looks at something else.
+    None can be left out beforehand, as those about another method or container would be; each looks
+    at something else.
     """
     kinds = (
         "object: {{prefix: archive-{0}/}}",
@@ -62,7 +66,8 @@ class _Case:
     rules: str = ""
 
     def figures(self) -> tuple[Figure, Figure]:
-        """Of latency, and of the proxy's CPU time, which tells less than one percent, but nothing of waits for memcached."""
+        """Of latency, and of the proxy's CPU time, which tells less than one percent, but nothing
+        of waits for memcached."""
         return (
             Figure(f"rules.{self.key}", f"GET 1 KiB, {self.title}", "ms"),
             Figure(f"rules.{self.key}.cpu", "the same, CPU time of the proxy", "ms"),
@@ -86,11 +91,12 @@ def measure(bench: Bench) -> Iterator[Figure]:
     yield from _requests(bench)
 
 
-# --- evaluation alone -------------------------------------------------------------------------------------------------
+# --- evaluation alone -----------------------------------------------------------------------------
 
 
 def _evaluation(bench: Bench) -> Iterator[Figure]:
-    """Microseconds of a decision; whether a rule of a thousand costs what a rule of a hundred does."""
+    """Microseconds of a decision; whether a rule of a thousand costs what a rule of a hundred
+    does."""
     facts = Facts(
         method="GET", container="bench", object="small", caller=Caller(user="ada", project="p", roles=frozenset({"p", "ada"})),
         headers={"x-purpose": "none", "user-agent": "bench"},
@@ -121,7 +127,7 @@ def _compiled(source: str) -> engine.Compiled:
     return engine.Compiled(rules)
 
 
-# --- whole requests ---------------------------------------------------------------------------------------------------
+# --- whole requests -------------------------------------------------------------------------------
 
 
 def _requests(bench: Bench) -> Iterator[Figure]:

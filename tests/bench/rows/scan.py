@@ -1,8 +1,10 @@
-"""A filter that keeps 1% of the records of a large object, at the object node, against GET and the same filter in the client.
+"""A filter that keeps 1% of the records of a large object, at the object node, against GET and the
+same filter in the client.
 
-Over the loopback device and over a link of 1 Gbit/s, each time with all copies of the object in the page cache; and over the loopback device with
-none of it there.  What a worker reads from a disk counts for its sandbox's memory, which is smaller than the object, so the next scan finds
-nothing of it; what others have read before stays.
+Over the loopback device and over a link of 1 Gbit/s, each time with all copies of the object in the
+page cache; and over the loopback device with none of it there.  What a worker reads from a disk
+counts for its sandbox's memory, which is smaller than the object, so the next scan finds nothing of
+it; what others have read before stays.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def _rates(
 
 
 def _without_md5(bench: Bench) -> Iterator[Figure]:
-    """Swift's reader computes an MD5 over whole objects and not over ranges: a range that leaves out one byte has none."""
+    """Swift's reader computes an MD5 over whole objects and not over ranges: a range that leaves
+    out one byte has none."""
     connection, account = bench.site.main.connection, bench.site.main
     account.connection.exchange(account.request("GET", SMALL))
     ranged = Treatment(

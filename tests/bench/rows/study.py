@@ -1,8 +1,10 @@
-"""IBM's performance study of its Storlet Engine, done anew; :mod:`tests.bench.study` says what it compares.
+"""IBM's performance study of its Storlet Engine, done anew; :mod:`tests.bench.study` says what it
+compares.
 
-There are two clusters, one with the filter and one without, and objects of six sizes in both.  A point (a condition, a size, a
-number of clients) is measured with one treatment after another, and all points are gone through in several rounds, so that a
-busy minute of the machine meets no more than one sample of each.
+There are two clusters, one with the filter and one without, and objects of six sizes in both.  A
+point (a condition, a size, a number of clients) is measured with one treatment after another, and
+all points are gone through in several rounds, so that a busy minute of the machine meets no more
+than one sample of each.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ def _points(bench: Bench) -> list[_Point]:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two clusters: the account that asks, its neighbour, and the long way to the proxy."""
+    """One of the two clusters: the account that asks, its neighbour, and the long way to the
+    proxy."""
 
     account: Account
     neighbour: Account

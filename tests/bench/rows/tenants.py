@@ -14,9 +14,11 @@ from tests.bench.site import SMALL, Account, Site, python_code
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the end.
+    """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the
+    end.
 
-    On a cluster of its own: sandboxes that other rows have left would have to go first, while the first tenants wait.
+    On a cluster of its own: sandboxes that other rows have left would have to go first, while the
+    first tenants wait.
     """
     plan, code = bench.plan, python_code("identity.py", "Identity")
     with Site.bring_up() as site:

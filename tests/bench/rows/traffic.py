@@ -1,10 +1,12 @@
-"""Plain requests with the filter in the proxy's and the object servers' pipelines against the same without it.
+"""Plain requests with the filter in the proxy's and the object servers' pipelines against the same
+without it.
 
-One percent is less than what two equal processes differ by, because their memory lies differently.  So there are two
-clusters side by side, requests go to one and the other in turn, and after each round the filter changes sides: its
-processes are started anew.  A ratio over all rounds has each cluster as often on the one side as on the other, and each side
-as often as the one that is started first, whose requests take one percent longer, whichever it is.  What a start gives to all
-of its requests is told by other starts only, so there are many, and the spread is that of starts.
+One percent is less than what two equal processes differ by, because their memory lies differently.
+So there are two clusters side by side, requests go to one and the other in turn, and after each
+round the filter changes sides: its processes are started anew.  A ratio over all rounds has each
+cluster as often on the one side as on the other, and each side as often as the one that is started
+first, whose requests take one percent longer, whichever it is.  What a start gives to all of its
+requests is told by other starts only, so there are many, and the spread is that of starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd being asked."""
+"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd
+being asked."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def ask(cluster: Cluster, request: messages.Message) -> messages.Message:
         return received.message(messages.NODE_ANSWERS)
 
 
-def test_it_gives_workers_of_this_host_to_whoever_asks_for_new_ones(cluster: Cluster) -> None:
+def test_it_gives_workers_of_this_host_to_new_requests(cluster: Cluster) -> None:
     with BareNode(cluster):
         prepared = ask(cluster, messages.Prepare("AUTH_test", STORLET.name))
         assert isinstance(prepared, messages.Prepared)

@@ -1,4 +1,5 @@
-"""Stages add up to what the client waited, and every probe has a place in the code that it looks at."""
+"""Stages add up to what the client waited, and every probe has a place in the code that it looks
+at."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ def stamps(**micros: int) -> dict[str, int]:
     return {named.get(name, name): 10**18 + value * 1000 for name, value in micros.items()}
 
 
-def test_what_lies_between_two_probes_belongs_to_a_stage_and_all_of_them_are_the_whole() -> None:
+def test_time_between_two_probes_belongs_to_one_stage_and_stages_add_up() -> None:
     found = stages.lengths(COURSE, stamps(sent=0, a=3, b=10, c=11, whole=15))
     assert found == {"one": 4.0, "two": 7.0, stages.REST: 4.0}
 
 
-def test_what_goes_on_at_the_same_time_is_counted_once() -> None:
+def test_concurrent_time_is_counted_once() -> None:
     found = stages.lengths(COURSE, stamps(sent=0, a=10, b=5, c=12, whole=15))
     assert found == {"one": 12.0, "two": 0.0, stages.REST: 3.0}
 
@@ -193,7 +194,7 @@ class Target:
         self.data += bytes(data)
 
 
-def test_a_run_of_the_storlet_tells_the_times_of_the_one_before(
+def test_a_run_of_the_storlet_reports_the_times_of_the_previous_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ProbeStorlet, "before", "")

@@ -130,7 +130,7 @@ def test_a_number_that_cannot_be_read_is_an_error(bad: str) -> None:
         ([1.0, 1.1, 1.25, 1.25, 1.3], promises.CLOSE),
     ],
 )
-def test_what_falls_short_is_told_from_what_may_be_noise(treated: list[float], word: str) -> None:
+def test_a_broken_promise_is_distinguished_from_noise(treated: list[float], word: str) -> None:
     seen = figure("latency.java.object.p50", treated, [1.0] * len(treated))
     assert promises.verdicts(promises.read(TABLE), [seen])[seen.key].word == word
 
@@ -170,7 +170,7 @@ def whole_run(figures: list[Figure], **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_changed() -> None:
+def test_a_complete_run_is_written_beside_the_promises_and_changes_nothing_else() -> None:
     ones = [1.0, 1.0]
     run = whole_run([
         figure("latency.python.object.p50", [1.1, 1.1], ones), figure("latency.java.object.p50", [1.5, 1.5], ones),
@@ -187,7 +187,7 @@ def test_a_whole_run_is_written_beside_what_is_promised_and_nothing_else_is_chan
     assert promises.read(text) == promises.read(TABLE)
 
 
-def test_what_is_close_is_not_written_as_if_it_were_kept() -> None:
+def test_a_near_miss_is_not_written_as_kept() -> None:
     text = recorded(
         TABLE,
         whole_run([figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)]),
@@ -204,7 +204,7 @@ def test_a_run_of_some_rows_is_not_written() -> None:
         recorded(TABLE, whole_run([], plan={"name": "quick"}))
 
 
-def test_the_readme_quotes_what_the_specification_has() -> None:
+def test_the_readme_quotes_the_specification() -> None:
     quoted = re.findall(
         r"([0-9.]+x)[^`]*?\(``([a-z0-9.]+)``\)",
         (CHECKOUT / "README.rst").read_text(encoding="utf-8"),

@@ -20,7 +20,7 @@ def fed(data: bytes, step: int) -> tuple[Answer, bytes, list[bool]]:
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("data", [PLAIN, CHUNKED])
-def test_an_answer_is_whole_with_its_last_byte(data: bytes, step: int) -> None:
+def test_an_answer_is_complete_with_its_last_byte(data: bytes, step: int) -> None:
     answer, body, said = fed(data, step)
     assert (answer.status, body, answer.size) == (200, b"hello", 5)
     assert said == [False] * (len(said) - 1) + [True]
@@ -42,7 +42,7 @@ def test_an_answer_that_ends_with_its_connection_is_refused() -> None:
         fed(b"HTTP/1.1 200 OK\r\n\r\nhello", 1000)
 
 
-def test_a_failure_says_what_was_asked_and_what_was_answered() -> None:
+def test_a_failure_names_request_and_answer() -> None:
     answer = Answer()
     answer.feed(memoryview(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
     with pytest.raises(BadAnswer, match=r"GET /v1/a with x.py: HTTP/1.1 503"):

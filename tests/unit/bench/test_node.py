@@ -7,7 +7,7 @@ import os
 from tests.bench.node import pss_bytes
 
 
-def test_what_a_process_has_to_itself_is_a_part_of_its_memory() -> None:
+def test_private_memory_is_a_part_of_a_processs_memory() -> None:
     me = [os.getpid()]
     assert 0 < pss_bytes(me, own=True) < pss_bytes(me)
     assert pss_bytes([]) == 0

@@ -1,4 +1,5 @@
-"""The relay delays every byte, changes none, ends what has ended, and does not outlive its owner."""
+"""The relay delays every byte, changes none, ends what has ended, and does not outlive its
+owner."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def test_the_other_direction_goes_on_after_an_end(
 
 
 @pytest.mark.parametrize("leaves", ["client", "server"])
-def test_who_leaves_ends_the_connection_of_the_other(
+def test_closing_one_side_closes_the_other(
     ends: tuple[socket.socket, socket.socket], leaves: str
 ) -> None:
     client, server = ends
@@ -98,7 +99,7 @@ def test_who_leaves_ends_the_connection_of_the_other(
     assert received(left) == b""
 
 
-def test_a_client_is_told_that_there_is_no_server(target: socket.socket) -> None:
+def test_a_client_without_a_server_is_disconnected(target: socket.socket) -> None:
     address = target.getsockname()
     target.close()
     with relay(address, SECONDS) as listening, socket.create_connection(listening, 10) as client:

@@ -31,7 +31,7 @@ def test_the_copies_of_an_object_are_found_by_their_length_and_stay_as_they_are(
     assert all(path.read_bytes() == b"x" * SIZE for path in found)
 
 
-def test_an_object_that_is_on_no_disk_is_told(tmp_path: Path) -> None:
+def test_an_object_on_no_disk_is_reported(tmp_path: Path) -> None:
     on_disk(tmp_path / "d1", "objects", SIZE)
     with pytest.raises(BadAnswer, match=f"{SIZE + 5} bytes on {tmp_path}/d1"):
         Copies([tmp_path / "d1"], SIZE + 5)

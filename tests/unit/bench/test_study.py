@@ -161,7 +161,7 @@ def test_figures_compare_a_storlet_with_the_client_and_the_filter_with_none() ->
     assert found["study.errors"].value().at == 0
 
 
-def test_a_neighbour_is_compared_with_itself_beside_nobody() -> None:
+def test_a_neighbour_is_compared_with_itself_without_load() -> None:
     found = {figure.key: figure for figure in figures(everything())}
     assert found["study.background.10.200.object.get"].value().at == 2.0
     assert found["study.background.20000.20.bare.put"].value().at == 3.0

@@ -797,7 +797,10 @@ def test_queued_pipeline_times_out_and_holds_no_slot(make: Any) -> None:
     with eventlet.Timeout(2):
         answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (429, "tenant.busy")
-    assert sum(group.running for group in harness.proxy.launcher._admission._local.by_key.values()) == 1
+    assert (
+        sum(group.running for group in harness.proxy.launcher._admission._local.by_key.values())
+        == 1
+    )
     holder.app_iter.close()
     harness.assert_idle()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.java.harness import Worker, has_tools
+from tests.java.harness import Worker, has_tools
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "storlet_daemon/java/build.sh"
 BUILD_SAMPLES = ROOT / "storlets/build_java.sh"
 

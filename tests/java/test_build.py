@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.java.conftest import BUILD, BUILD_SAMPLES, ROOT
-from tests.unit.java.harness import Part, Worker
+from tests.java.conftest import BUILD, BUILD_SAMPLES, ROOT
+from tests.java.harness import Part, Worker
 
 SAMPLES = sorted(path.parent for path in (ROOT / "storlets").glob("java_*/manifest.json"))
 

@@ -3,7 +3,7 @@
 ::
 
     storlet_daemon/java/build.sh build/java && storlets/build_java.sh build/java/samples
-    python3 -m tests.unit.java.list_classes build/java
+    python3 -m tests.java.list_classes build/java
 
 Worth doing when the worker has come to use more of the JDK, or with a new JDK; the list only makes workers smaller.
 """
@@ -15,9 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.unit.java.harness import FLAGS, Part, Worker
+from tests.java.harness import FLAGS, Part, Worker
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "storlet_daemon/java/classes.list"
 # Left out: pictures, which would double the list for the sake of one sample.
 SAMPLES = [

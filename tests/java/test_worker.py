@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.java.harness import Part, Run, Worker, receive, send
+from tests.java.harness import Part, Run, Worker, receive, send
 
 TEXTS = {"k": "v", "ü": "é😀\n"}
 

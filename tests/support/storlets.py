@@ -1,4 +1,5 @@
-"""Storlets for the tests: sources under ``storlets/``, built, uploaded and run through HTTP."""
+"""Storlets of the tests: built from ``tests/functional/storlets``, uploaded and run through
+HTTP."""
 
 from __future__ import annotations
 
@@ -7,49 +8,30 @@ import os
 import re
 import subprocess
 import tempfile
-import time
-import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.functional.client import Answer, Client, log_in
+from tests.support.cluster import CHECKOUT
+from tests.support.http import Answer, Client
 
-SOURCES = Path(__file__).parent / "storlets"
+SOURCES = CHECKOUT / "tests/functional/storlets"
 LANGUAGES = ("python", "java")
 PLACEMENTS = ("object", "proxy")
-ENABLE = {"X-Account-Meta-Storlet-Enabled": "True"}
 INVOCATION_ID = re.compile(r"tx[0-9a-f]{21}-[0-9a-f]{10}\S*-\d+")
 
 
-def users_of(description: dict[str, Any]) -> dict[str, Client]:
-    """A logged-in client for each user in ``cluster.json``."""
-    return {
-        user: log_in(description["auth_url"], user, key)
-        for user, key in description["users"].items()
-    }
-
-
-def prepare_account(client: Client) -> None:
-    """Storlets on, and the three containers there."""
-    assert client.post("", ENABLE).status in (201, 204)
-    for container in ("storlet", "dependency", "storletlog"):
-        assert client.put(container).status in (201, 202)
-
-
-def unique(stem: str) -> str:
-    """A name that no other test uses."""
-    return f"{stem}_{uuid.uuid4().hex[:10]}"
-
-
-def retry_until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.1) -> Any:
-    """The first true value of ``condition``; its last value when time is up."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < deadline:
-        time.sleep(pause)
-    return value
+def java_libraries(api_jar: Path) -> list[Path]:
+    """The jars of json-simple and slf4j, which the legacy storlet is compiled against."""
+    found = [
+        path
+        for name in ("json-simple", "slf4j-api")
+        for path in sorted(api_jar.parent.rglob(f"{name}*.jar"))
+    ]
+    repository = Path.home() / ".m2" / "repository"
+    places = (repository / "com/googlecode/json-simple", repository / "org/slf4j/slf4j-api")
+    return found or [path for place in places for path in sorted(place.rglob("*.jar"))]
 
 
 class JavaClasses:
@@ -196,7 +178,7 @@ class Toolbox:
 
 @dataclass(frozen=True)
 class Tool:
-    """A storlet that is uploaded, and where it shall run."""
+    """An uploaded storlet and its placement."""
 
     client: Client
     storlet: str
@@ -245,13 +227,13 @@ class Tool:
     def describe(
         self, path: str, headers: Mapping[str, str] | None = None, **parameters: str
     ) -> dict[str, str]:
-        """What the storlet saw on a GET that worked."""
+        """Run ``describe`` on a GET; what the storlet saw."""
         answer = self.get(path, "describe", headers, **parameters)
         assert answer.status == 200, answer
         return seen(answer)
 
     def count(self, path: str, key: str) -> int:
-        """How many runs counted under ``key``."""
+        """Count the runs that registered under ``key``."""
         answer = self.get(path, "counted", of=key)
         assert answer.status == 200, answer
         return int(answer.body)

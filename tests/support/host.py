@@ -1,7 +1,8 @@
-"""What the host sees of a cluster while it is broken: sandboxes, processes, descriptors, sockets, logs.
+"""The host's view of a cluster: sandboxes, processes, descriptors, sockets, mounts, control groups,
+logs.
 
-Nothing here signals a process that the cluster does not own: pids come from ``cluster.json`` or from Docker's answer about
-containers that carry the cluster's label.
+This module signals only processes of the cluster: pids come from ``cluster.json``, or from Docker
+for containers with the cluster's label.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster import Cluster, wait_for
+from tests.support.cluster import Cluster
+from tests.support.waiting import wait_for
 
 SERVERS = ("proxy", "object-1", "object-2")
 KEY_LENGTH = 15
@@ -30,7 +32,7 @@ CONNECTED = "03"
 
 
 def new_key() -> str:
-    """A name for a run that fits into the name of a process."""
+    """A key for a run, short enough to be the name of a process."""
     return f"g{uuid.uuid4().hex}"[:KEY_LENGTH]
 
 
@@ -89,7 +91,7 @@ class Host:
         self.cluster = cluster
         self.node_id = cluster.node_id
 
-    # --- sandboxes --------------------------------------------------------------------------------------------------
+    # --- sandboxes --------------------------------------------------------------------------------
 
     def docker(self, *arguments: str) -> str:
         command = ["docker", "-H", self.cluster.docker_host, *arguments]
@@ -108,7 +110,7 @@ class Host:
         ).split()
         if not ids:
             return []
-        # One that ends meanwhile is missing from the answer, which is what is wanted.
+        # A container that ends meanwhile is missing from the answer, as it should be.
         with contextlib.suppress(RuntimeError):
             given = json.loads(self.docker("inspect", *ids))
             return [
@@ -163,7 +165,7 @@ class Host:
                 return name
         raise AssertionError(f"no server shares a pipe with {worker}")
 
-    # --- servers ----------------------------------------------------------------------------------------------------
+    # --- servers ----------------------------------------------------------------------------------
 
     def kill_hard(self, name: str) -> int:
         return self.cluster.kill(name, signal.SIGKILL)
@@ -179,15 +181,16 @@ class Host:
                     self.cluster.start(name)
 
     def has_own_engine(self) -> bool:
-        """Whether the cluster's tooling started the Docker engine, and so its keeper restarts it."""
+        """Whether the cluster's tooling started the Docker engine, and so its keeper restarts
+        it."""
         return any(
             item["name"] == "dockerd" and item["pid"]
             for item in self.cluster.description["processes"]
         )
 
     def engine_pid(self) -> int | None:
-        """Process id of the Docker engine that the tooling started. Clusters share it, and another's keeper may have
-        started it since ``cluster.json`` was written."""
+        """Process id of the Docker engine that the tooling started. Clusters share it, and
+        another's keeper may have started it since ``cluster.json`` was written."""
         for process in all_processes().values():
             with contextlib.suppress(OSError):
                 if (
@@ -226,7 +229,7 @@ class Host:
             return False
         return True
 
-    # --- what must come back ----------------------------------------------------------------------------------------
+    # --- what must come back ----------------------------------------------------------------------
 
     def descriptors(self, name: str) -> Counter[str]:
         """The open descriptors of a server by kind."""
@@ -247,8 +250,8 @@ class Host:
         return found
 
     def _connections(self, own: set[str]) -> set[str]:
-        """Connections of TCP and of Unix sockets. What a server opens once and keeps is left out: memcached, syslog, and the
-        pair of sockets by which eventlet's threads wake its loop."""
+        """Connections of TCP and of Unix sockets. What a server opens once and keeps is left out:
+        memcached, syslog, and the pair of sockets by which eventlet's threads wake its loop."""
         pooled = f":{self.cluster.process('memcached').port or 0:04X}"
         tcp = [
             line.split()
@@ -288,7 +291,8 @@ class Host:
             ) from None
 
     def run_sockets(self) -> list[str]:
-        """Leftover names in the directories of sockets: temporary ones, and those of sandboxes that are gone."""
+        """Leftover names in the directories of sockets: temporary ones, and those of sandboxes that
+        are gone."""
         run_dir = self.cluster.run_dir
         found = [str(path) for path in run_dir.rglob(".*")]
         keys = set(
@@ -305,7 +309,8 @@ class Host:
         return found
 
     def temporary_code(self) -> list[str]:
-        """What a crash or a leak leaves in the code cache. (A lock is an empty file, and the next fetch takes it.)"""
+        """Temporary files that a crash or leak left in the code cache.  (A lock is an empty file
+        for the next fetch.)"""
         return [str(path) for path in (self.cluster.state_dir / "code").glob("*/.tmp-*")]
 
     def mounts(self) -> list[str]:
@@ -335,11 +340,11 @@ class Host:
             if path.is_dir() and path.name not in running
         ]
 
-    # --- logs -------------------------------------------------------------------------------------------------------
+    # --- logs -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def new_log(self, *names: str) -> Iterator[Callable[[], str]]:
-        """A function that gives what these processes have logged since."""
+        """A function that returns what these processes logged since the block began."""
         starts = {name: self._log_size(name) for name in names}
 
         def read() -> str:
@@ -348,7 +353,7 @@ class Host:
                 log = self.cluster.process(name).log
                 if self._log_size(name) >= start:
                     text += text_from(log, start)
-                else:  # it had become too long: the keeper has moved it, and it begins anew
+                else:  # the keeper rotated the log
                     text += text_from(log.with_name(f"{log.name}.1"), start) + text_from(log, 0)
             return text
 
@@ -370,13 +375,13 @@ class Host:
         return Path(source[0])
 
     def inspect(self, container: str) -> dict[str, Any]:
-        """All that Docker says of a container."""
+        """The answer of ``docker inspect`` for a container."""
         value: dict[str, Any] = json.loads(self.docker("inspect", container))[0]
         return value
 
     @contextlib.contextmanager
     def tiny_disk_over(self, folder: Path, size: str) -> Iterator[None]:
-        """A full disk, soon: a small file system in the place of ``folder``."""
+        """Mount a small file system over ``folder``, which a test then fills."""
         owner = folder.stat()
         options = f"size={size},uid={owner.st_uid},gid={owner.st_gid},mode=0755"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
@@ -394,14 +399,14 @@ class Host:
 
 
 def text_from(path: Path, start: int) -> str:
-    """What a file holds from a byte on."""
+    """The text of a file from byte ``start``."""
     with path.open("rb") as file:
         file.seek(start)
         return file.read().decode("utf-8", "replace")
 
 
 def links_of(pid: int) -> list[str]:
-    """What the descriptors of a process are."""
+    """The targets of the descriptors of a process."""
     found = []
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -411,7 +416,8 @@ def links_of(pid: int) -> list[str]:
 
 
 def busy(host: Host) -> list[str]:
-    """What in the sandboxes is not an idle worker: strays, and whoever holds the pipe of an invocation."""
+    """Processes in sandboxes that are no idle workers: strays, and holders of an invocation's
+    pipe."""
     names = []
     for sandbox in host.sandboxes():
         for process in host.inside(sandbox):
@@ -422,7 +428,7 @@ def busy(host: Host) -> list[str]:
 
 
 def remove(path: Path) -> None:
-    """A folder or a file that a test made or a killed server left."""
+    """Delete a folder or file of a test or of a killed server."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -433,9 +439,9 @@ NUMBERED = re.compile(rb"([0-9a-f]{16}) (\d{10})\n")
 
 
 def check_numbered(body: bytes) -> int:
-    """How many whole lines ``body`` begins with; raises when they are of two runs or one is missing.
+    """Count the complete lines of ``body``; raise if they are of two runs or one is missing.
 
-    The last line may be cut: that is what a broken connection does.
+    The last line may be cut, as on a broken connection.
     """
     lines = NUMBERED.findall(body)
     assert len(lines) * 28 + 28 > len(body), (

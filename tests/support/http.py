@@ -1,24 +1,36 @@
-"""A small HTTP client for black-box tests: it sees what a careful client sees, above all whether a body is whole.
+"""The HTTP client of functional tests, probes, attacks and the benchmark's preparation.
 
-``http.client`` underneath: no retries, no redirects, no decoding, headers exactly as given (also empty ones).
+:class:`Client` sends whole requests of one user and reads whole answers: no retries, no redirects, no
+decoding, headers exactly as given (also empty ones), and an answer says whether its body broke off.
+:class:`RawConnection` sends and reads any part of a request on one socket: requests that stop half-way,
+clients that disconnect, slow readers.
+
+The benchmark's measured requests use :mod:`tests.bench.http` instead, whose docstring has the
+reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
+import socket
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-PIECE_BYTES = 1024 * 1024
+PIECE_BYTES: Final = 1024 * 1024
+RECEIVE_BYTES: Final = 65536
+#: SO_LINGER with no time: closing the socket resets the connection.
+NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers and body; ``is_broken`` when the connection ended before the body did."""
+    """Status, headers and body; ``is_broken`` if the connection ended before the body did."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -33,7 +45,7 @@ class Answer:
 
     @property
     def error(self) -> str | None:
-        """The product's error code."""
+        """The error code of the storlet middleware."""
         return self.headers.get("X-Storlet-Error")
 
     def meta(self, name: str) -> str | None:
@@ -48,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Url:
-    """Host, port and the path below which a client works."""
+    """Host, port and base path of a client's requests."""
 
     host: str
     port: int
@@ -61,8 +73,8 @@ class Url:
         return cls(parts.hostname, parts.port or 80, parts.path.rstrip("/"))
 
 
-def wire(headers: Mapping[str, str]) -> dict[str, str]:
-    """Header values as ``http.client`` wants them: UTF-8 bytes seen as Latin-1."""
+def encoded(headers: Mapping[str, str]) -> dict[str, str]:
+    """Header values as ``http.client`` takes them: UTF-8 bytes decoded as Latin-1."""
     return {key: value.encode().decode("latin-1") for key, value in headers.items()}
 
 
@@ -74,10 +86,10 @@ def open_request(
     body: bytes | Iterable[bytes] | None,
     timeout: float,
 ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """Send a request; an iterable body goes chunked. The caller closes the connection."""
+    """Send a request; an iterable body is sent chunked.  The caller closes the connection."""
     connection = http.client.HTTPConnection(url.host, url.port, timeout=timeout)
     try:
-        connection.request(method, target, body=body, headers=wire(headers), encode_chunked=True)
+        connection.request(method, target, body=body, headers=encoded(headers), encode_chunked=True)
         return connection, connection.getresponse()
     except BaseException:
         connection.close()
@@ -89,7 +101,7 @@ def read_all(response: http.client.HTTPResponse, *, keep: bool) -> tuple[bytes, 
     digest, size, pieces, is_broken = hashlib.md5(usedforsecurity=False), 0, [], False
     while True:
         try:
-            # read1: what had come before a connection is reset must not be lost with it.
+            # read1: bytes received before a connection reset must not be lost.
             piece = response.read1(PIECE_BYTES)
         except http.client.IncompleteRead as error:
             piece, is_broken = error.partial, True
@@ -100,13 +112,14 @@ def read_all(response: http.client.HTTPResponse, *, keep: bool) -> tuple[bytes, 
         if keep:
             pieces.append(piece)
         if not piece or is_broken:
-            # A length that was promised and not delivered does not always raise when the reads are sized.
+            # With sized reads, http.client does not always raise when Content-Length bytes did not
+            # arrive.
             return b"".join(pieces), digest.hexdigest(), size, is_broken or bool(response.length)
 
 
 @dataclass
 class Client:
-    """One user on one account. Paths are ``container/object`` as text; quoting is done here."""
+    """One user on one account.  Paths are ``container/object`` as text; the client quotes them."""
 
     storage_url: str
     token: str
@@ -142,7 +155,7 @@ class Client:
         body: bytes | Iterable[bytes] | None = None,
         timeout: float = 90,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """A request whose answer the test reads itself."""
+        """Send a request; the test reads the answer and closes the connection."""
         sent = {"X-Auth-Token": self.token} if self.token else {}
         return open_request(
             self.version_url,
@@ -164,7 +177,7 @@ class Client:
         timeout: float = 90,
         keep: bool = True,
     ) -> Answer:
-        """A request and its whole answer."""
+        """Send a request and read its whole answer."""
         connection, response = self.open(
             method, path, headers, query=query, body=body, timeout=timeout
         )
@@ -204,21 +217,120 @@ class Client:
         return entries
 
 
-def log_in(auth_url: str, user: str, key: str) -> Client:
-    """A client with a fresh token (TempAuth, version 1)."""
-    url = Url.of(auth_url)
-    connection, response = open_request(
-        url, "GET", url.path, {"X-Auth-User": user, "X-Auth-Key": key}, None, 30
-    )
+def fetch(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    timeout: float = 90,
+) -> Answer:
+    """One request for ``url``, which is sent as it is written."""
+    where = Url.of(url)
+    target = url.partition("//")[2].partition("/")[2]
+    connection, response = open_request(where, method, f"/{target}", headers or {}, body, timeout)
     try:
-        response.read()
-        assert response.status == 200, f"{user} cannot log in at {auth_url}: {response.status}"
-        return Client(response.headers["X-Storage-Url"], response.headers["X-Auth-Token"], user)
+        content, md5, size, is_broken = read_all(response, keep=True)
     finally:
         connection.close()
+    return Answer(response.status, response.headers, content, is_broken, md5, size)
+
+
+def log_in(auth_url: str, user: str, key: str) -> Client:
+    """A client with a new token (TempAuth, version 1)."""
+    answer = fetch(auth_url, {"X-Auth-User": user, "X-Auth-Key": key}, timeout=30)
+    assert answer.status == 200, f"{user} cannot log in at {auth_url}: {answer.status}"
+    return Client(answer.headers["X-Storage-Url"], answer.headers["X-Auth-Token"], user)
 
 
 def pieces_of(data: bytes, size: int = 65536) -> Iterator[bytes]:
-    """A body that is sent chunked."""
+    """``data`` in pieces, for a body that is sent chunked."""
     for start in range(0, len(data), size):
         yield data[start : start + size]
+
+
+class NoAnswer(ConnectionError):
+    """The server closed the connection before the end of an answer's head."""
+
+
+@dataclass
+class RawConnection:
+    """One connection of ``client``'s user to the proxy, on which a test sends any bytes."""
+
+    client: Client
+    seconds: float = 30
+    sock: socket.socket = field(init=False)
+    unread: bytes = b""
+
+    def __post_init__(self) -> None:
+        url = self.client.version_url
+        self.sock = socket.create_connection((url.host, url.port), self.seconds)
+
+    def send_head(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        query: Mapping[str, str] | None = None,
+        version: str = "1.1",
+    ) -> None:
+        """Send the head of a request."""
+        lines = [
+            f"{method} {self.client.target(path, query)} HTTP/{version}",
+            f"Host: {self.client.version_url.host}",
+            f"X-Auth-Token: {self.client.token}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        self.send(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def end_sending(self) -> None:
+        """Half-close: send no more bytes, but still read the answer."""
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def read_head(self) -> tuple[int, dict[str, str]]:
+        """Read status and headers (names in lower case) of the answer."""
+        while b"\r\n\r\n" not in self.unread:
+            piece = self.sock.recv(RECEIVE_BYTES)
+            if not piece:
+                raise NoAnswer(f"closed before the answer: {self.unread!r}")
+            self.unread += piece
+        head, _, self.unread = self.unread.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in lines)
+        return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}
+
+    def read_to_end(self) -> tuple[bytes, str]:
+        """Read until the connection ends; how it ended is ``closed``, ``reset`` or ``silent``
+        (timeout)."""
+        pieces, ending = [self.unread], "closed"
+        self.unread = b""
+        try:
+            while piece := self.sock.recv(RECEIVE_BYTES):
+                pieces.append(piece)
+        except ConnectionResetError:
+            ending = "reset"
+        except TimeoutError:
+            ending = "silent"
+        return b"".join(pieces), ending
+
+    def close(self) -> None:
+        """Disconnect as a client does that exits."""
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Disconnect as a client does that is killed with unread data: the connection is reset."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.sock.close()
+
+
+@contextlib.contextmanager
+def raw_connection(client: Client, seconds: float = 30) -> Iterator[RawConnection]:
+    """A :class:`RawConnection` that is closed at the end of the block."""
+    connection = RawConnection(client, seconds)
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,22 +1,24 @@
-"""An account of a test's own, with the misbehaving storlet and an object in it. No pytest here: ``make attack`` uses it, too."""
+"""An account with the misbehaving storlet and an object.  No pytest here: ``make attack`` uses it,
+too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.functional.client import Client
-from tests.functional.tools import Tool, declaration, prepare_account, unique
-from tests.support.cluster import wait_for
+from tests.support.accounts import prepare_account, unique
+from tests.support.cluster import CHECKOUT
+from tests.support.http import Client
+from tests.support.storlets import Tool, declaration
+from tests.support.waiting import wait_for
 
-SOURCE = Path(__file__).parent / "storlets" / "gremlin.py"
+SOURCE = CHECKOUT / "tests/probe/storlets/gremlin.py"
 CONTENT = b"the plain content of an object, which a storlet may see\n" * 100
 DATA = "data"
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """An account of a test's own. ``path`` is a small object in it."""
+    """A test account; ``path`` is a small object in it."""
 
     client: Client
     path: str = f"{DATA}/plain.txt"
@@ -38,16 +40,17 @@ class Tenant:
         return name
 
     def is_well(self, placement: str = "object") -> bool:
-        """Whether a run works and gives the right bytes."""
+        """True if a run succeeds and returns the right bytes."""
         answer = self.tool(placement).get(self.path)
         return answer.status == 200 and answer.body == self.content and not answer.is_broken
 
     def warm_up(self, placement: str = "object") -> None:
-        """Wait until a run works: short deadlines leave no time for the start of a sandbox beside other work."""
+        """Wait until a run works: short deadlines leave no time for the start of a sandbox beside
+        other work."""
         wait_for(lambda: self.is_well(placement), 60, f"the first run of {self.account}")
 
     def count(self, key: str) -> int:
-        """How often runs signed with ``key`` began."""
+        """Count the runs signed with ``key`` that began."""
         answer = self.tool().get(self.path, "counted", of=key)
         assert (answer.status, answer.is_broken) == (200, False), answer
         assert answer.body, answer
@@ -55,7 +58,8 @@ class Tenant:
 
 
 def make_tenant(admin: Client, account: str = "") -> Tenant:
-    """An account with storlets on, the misbehaving storlet and an object; of a new name unless one is given."""
+    """Create an account with storlets enabled, the misbehaving storlet and an object; a new name
+    unless given."""
     client = admin.on(account or f"AUTH_{unique('probe')}")
     prepare_account(client)
     assert client.put(DATA).status in (201, 202)

@@ -1,0 +1,101 @@
+"""Sessions of pytest as ``make test`` and CI run them, in one process and with workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.aio import checks
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = "def test_good():\n    pass\n"
+SKIPPED = "import pytest\n\n\ndef test_skipped():\n    pytest.skip('not here')\n"
+BAD = "def test_bad():\n    assert 1 == 2, 'one is not two'\n"
+WORKERS = pytest.mark.parametrize(
+    "workers", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one process", "workers"]
+)
+
+
+def session(folder: Path, arguments: list[str], **modules: str) -> tuple[int, str]:
+    """Run test modules with the hooks of ``tests/conftest.py``; exit code and output."""
+    for name, text in modules.items():
+        (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
+    settings = {"CI": "1", "STORLETS_FORBID_SKIPS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "150"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.conftest",
+        *arguments,
+        ".",
+    ]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@WORKERS
+def test_a_session_in_which_all_tests_pass_succeeds(tmp_path: Path, workers: list[str]) -> None:
+    code, output = session(tmp_path, workers, one=GOOD, two=GOOD)
+    assert code == 0, output
+    assert "2 passed" in output.splitlines()[-1]
+
+
+@WORKERS
+def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    code, output = session(tmp_path, workers, one=GOOD, two=SKIPPED)
+    assert code == 1, output
+    assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
+    assert "1 passed, 1 skipped" in output.splitlines()[-1]
+
+
+@WORKERS
+def test_a_failure_fails_the_session_and_is_one_line_in_the_output(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    code, output = session(tmp_path, workers, one=GOOD, two=BAD)
+    assert code == 1, output
+    assert "test_two.py::test_bad failed in call: " in output
+    assert "one is not two" in output
+    assert "1 failed, 1 passed" in output.splitlines()[-1]
+
+
+@WORKERS
+def test_each_module_is_one_line_in_the_output(tmp_path: Path, workers: list[str]) -> None:
+    _, output = session(tmp_path, workers, one=GOOD + GOOD.replace("good", "too"), two=GOOD)
+    lines = [line for line in output.splitlines() if " tests " in line]
+    assert sorted(line.split(" tests ")[0] for line in lines) == ["test_one.py 2", "test_two.py 1"]
+
+
+def test_the_sessions_of_make_test_run_each_test_once() -> None:
+    markers = [session[session.index("-m") + 1] for session in checks.SESSIONS]
+    assert markers == ["not alone", "alone"]
+
+
+@pytest.mark.parametrize(("codes", "result"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1)])
+def test_make_test_runs_all_sessions_and_fails_when_one_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: tuple[int, ...], result: int
+) -> None:
+    commands = []
+
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, codes[len(commands) - 1])
+
+    monkeypatch.setattr(checks.packages, "install", lambda *_: None)
+    monkeypatch.setattr(checks.venv, "tools", lambda _: tmp_path)
+    monkeypatch.setattr(checks.subprocess, "run", run)
+    assert checks.test([]) == result
+    assert [
+        tuple(command[-len(one) :]) for command, one in zip(commands, checks.SESSIONS, strict=True)
+    ] == list(checks.SESSIONS)
