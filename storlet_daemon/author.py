@@ -146,7 +146,9 @@ class _BoundedFile(io.FileIO):
 class StorletOutputFile(io.BufferedWriter):
     """The output: metadata first, at most once; then bytes."""
 
-    def __init__(self, fd: int, metadata_max: int, announce: Callable[[Mapping[str, str]], None]) -> None:
+    def __init__(
+        self, fd: int, metadata_max: int, announce: Callable[[Mapping[str, str]], None]
+    ) -> None:
         """Become the owner of ``fd``. ``announce`` sends the metadata to the filter; called once, before any byte is written."""
         super().__init__(io.FileIO(fd, "w"), WRITE_BYTES)
         room = messages.MESSAGE_MAX - _METADATA_ROOM
@@ -163,10 +165,14 @@ class StorletOutputFile(io.BufferedWriter):
         """
         if self._metadata is not None:
             raise OSError("Sending metadata twice is not allowed")
-        texts = {str(key): _as_text(value) for key, value in dict(metadata).items() if value is not None}
+        texts = {
+            str(key): _as_text(value) for key, value in dict(metadata).items() if value is not None
+        }
         size = len(json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
         if size > self._metadata_max:
-            raise MetadataTooLargeError(f"the metadata has {size} bytes, more than {self._metadata_max}")
+            raise MetadataTooLargeError(
+                f"the metadata has {size} bytes, more than {self._metadata_max}"
+            )
         self._announce(texts)
         self._metadata = dict(metadata)
 
@@ -291,7 +297,11 @@ class LogFile:
         self._is_full = True
         if data:
             os.write(self._fd, data)
-        os.lseek(self._fd, min(os.lseek(self._fd, 0, os.SEEK_CUR), self._limit - len(self._last_line) - 1), os.SEEK_SET)
+        os.lseek(
+            self._fd,
+            min(os.lseek(self._fd, 0, os.SEEK_CUR), self._limit - len(self._last_line) - 1),
+            os.SEEK_SET,
+        )
         os.write(self._fd, b"\n" + self._last_line)
 
 

@@ -180,7 +180,10 @@ def limit_process(open_files: int, file_bytes: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _lower(resource.RLIMIT_CORE, 0)
     soft, _ = resource.getrlimit(resource.RLIMIT_SIGPENDING)
-    _lower(resource.RLIMIT_SIGPENDING, SIGNALS_MAX if soft == resource.RLIM_INFINITY else min(SIGNALS_MAX, soft // 2))
+    _lower(
+        resource.RLIMIT_SIGPENDING,
+        SIGNALS_MAX if soft == resource.RLIM_INFINITY else min(SIGNALS_MAX, soft // 2),
+    )
     if open_files:
         _lower(resource.RLIMIT_NOFILE, max(open_files, OPEN_FILES_MIN))
     if file_bytes:

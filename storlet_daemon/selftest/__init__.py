@@ -51,7 +51,11 @@ FAULT_MAX = 200
 
 def run(facts: Facts, tests: Iterable[SelfTest] = TESTS) -> Mapping[str, str]:
     """The outcome of each test by its name; those that the class may fail are not in it."""
-    return {test.name: outcome(test, facts) for test in tests if not test.unless or test.unless not in facts.allowed}
+    return {
+        test.name: outcome(test, facts)
+        for test in tests
+        if not test.unless or test.unless not in facts.allowed
+    }
 
 
 def outcome(test: SelfTest, facts: Facts) -> str:

@@ -30,7 +30,10 @@ Argument = int | bytes | None
 def call(number: int, *arguments: Argument) -> int:
     """The result of a system call, or minus its errno."""
     ctypes.set_errno(0)
-    words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]
+    words = [
+        ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word)
+        for word in arguments
+    ]
     result: int = _LIBC.syscall(ctypes.c_long(number), *words)
     return result if result >= 0 else -ctypes.get_errno()
 
@@ -130,13 +133,19 @@ _NULL_DEVICE = 0x103
 
 def _machine(_facts: Facts) -> str:
     machine = os.uname().machine
-    return "" if machine in MACHINES else f"the numbers of the system calls of {machine} are not known here"
+    return (
+        ""
+        if machine in MACHINES
+        else f"the numbers of the system calls of {machine} are not known here"
+    )
 
 
 def _unshare(_facts: Facts) -> str:
     number = _UNSHARE.number()
     faults = [
-        f"{name}: {fault}" for name, flag in _NAMESPACES.items() if number and (fault := refused(call(number, flag)))
+        f"{name}: {fault}"
+        for name, flag in _NAMESPACES.items()
+        if number and (fault := refused(call(number, flag)))
     ]
     return ", ".join(faults)
 
@@ -163,11 +172,17 @@ def _mknod(_facts: Facts) -> str:
     if not number:
         return ""
     with own_folder() as folder:
-        return refused(call(number, _HERE, f"{folder}/null".encode(), _CHARACTER_DEVICE, _NULL_DEVICE))
+        return refused(
+            call(number, _HERE, f"{folder}/null".encode(), _CHARACTER_DEVICE, _NULL_DEVICE)
+        )
 
 
 _OTHERS: tuple[tuple[str, Callable[[Facts], str], str], ...] = (
-    ("unshare", _unshare, "a namespace of its own, in which it would be root and reach more of the kernel"),
+    (
+        "unshare",
+        _unshare,
+        "a namespace of its own, in which it would be root and reach more of the kernel",
+    ),
     ("clone-user", _clone, "a child in a namespace of its own, in which it would be root"),
     ("clone3", _clone3, "namespaces by flags that no filter can see"),
     ("mknod", _mknod, "a device file of the host's disk"),

@@ -52,7 +52,11 @@ def _write(facts: Facts) -> str:
 
 
 def _reopen(facts: Facts) -> str:
-    paths = (_path(facts), f"/dev/fd/{facts.descriptor}", f"/proc/thread-self/fd/{facts.descriptor}")
+    paths = (
+        _path(facts),
+        f"/dev/fd/{facts.descriptor}",
+        f"/proc/thread-self/fd/{facts.descriptor}",
+    )
     real = os.readlink(_path(facts))
     flags = {
         "for writing": os.O_WRONLY,
@@ -121,7 +125,11 @@ TESTS = (
     SelfTest("donated-reads", "a test that tests nothing", _reads),
     SelfTest("donated-write", _OBJECT, _write),
     SelfTest("donated-reopen", _OBJECT + ", by a second open through /proc", _reopen),
-    SelfTest("donated-attributes", "Swift's metadata of the object, with what is secret in it", _attributes),
+    SelfTest(
+        "donated-attributes",
+        "Swift's metadata of the object, with what is secret in it",
+        _attributes,
+    ),
     SelfTest("donated-change", "owner, mode, times or another name of the object's file", _change),
     SelfTest("donated-neighbours", "other objects", _neighbours),
 )

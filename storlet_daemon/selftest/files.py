@@ -64,8 +64,12 @@ def _root(_facts: Facts) -> str:
 def _mounts(facts: Facts) -> str:
     allowed = {*SPECIAL_MOUNTS, *facts.writable}
     # One file of a device over another (/proc/kcore is /dev/null) changes nothing.
-    writable = [path for path, options in mounts().items() if "ro" not in options and path not in allowed]
-    return listed([f"{path} is mounted for writing" for path in writable if not _is_character_device(path)])
+    writable = [
+        path for path, options in mounts().items() if "ro" not in options and path not in allowed
+    ]
+    return listed(
+        [f"{path} is mounted for writing" for path in writable if not _is_character_device(path)]
+    )
 
 
 def _is_character_device(path: str) -> bool:
@@ -79,7 +83,9 @@ def _scratch(_facts: Facts) -> str:
     options = mounts().get(SCRATCH)
     if options is None:
         return f"{SCRATCH} is not a mount of its own"
-    return listed([f"{SCRATCH} has no {name}" for name in ("nosuid", "nodev") if name not in options])
+    return listed(
+        [f"{SCRATCH} has no {name}" for name in ("nosuid", "nodev") if name not in options]
+    )
 
 
 def _shared_memory(_facts: Facts) -> str:
@@ -146,9 +152,13 @@ def _sockets(facts: Facts) -> str:
     """Those that one knows, and all that are there."""
     found = [path for path in SOCKETS if os.path.exists(path)]
     for entry, path in _walk(("/proc", "/sys", *facts.writable)):
-        if not (entry.is_symlink() or entry.is_dir() or entry.is_file()) and stat.S_ISSOCK(os.lstat(path).st_mode):
+        if not (entry.is_symlink() or entry.is_dir() or entry.is_file()) and stat.S_ISSOCK(
+            os.lstat(path).st_mode
+        ):
             found.append(path)
-    reached = [f"{path} answers" if _answers(path) else f"{path} is there" for path in dict.fromkeys(found)]
+    reached = [
+        f"{path} answers" if _answers(path) else f"{path} is there" for path in dict.fromkeys(found)
+    ]
     return listed(reached)
 
 
@@ -170,7 +180,9 @@ def _devices(facts: Facts) -> str:
         if entry.is_symlink() or entry.is_dir() or entry.is_file():
             continue
         mode = os.lstat(path).st_mode
-        if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not (path.startswith("/dev/") and entry.name in DEVICES)):
+        if stat.S_ISBLK(mode) or (
+            stat.S_ISCHR(mode) and not (path.startswith("/dev/") and entry.name in DEVICES)
+        ):
             found.append(path)
     return listed(found)
 
@@ -184,12 +196,21 @@ def _settings(_facts: Facts) -> str:
     """The whole of /proc/sys and /sys, as far as the time goes."""
     end = time.monotonic() + WALK_SECONDS / 2
     found = []
-    for top in ("/proc/sys", "/sys/fs", "/sys/kernel", "/sys/module", "/sys/devices/system", "/sys"):
+    for top in (
+        "/proc/sys",
+        "/sys/fs",
+        "/sys/kernel",
+        "/sys/module",
+        "/sys/devices/system",
+        "/sys",
+    ):
         for folder, _folders, files in os.walk(top):
             if time.monotonic() > end:
                 break
             paths = (f"{folder}/{name}" for name in files)
-            found += [path for path in paths if os.access(path, os.W_OK) and opens(path, os.O_WRONLY)]
+            found += [
+                path for path in paths if os.access(path, os.W_OK) and opens(path, os.O_WRONLY)
+            ]
     return f"can be written to: {listed(sorted(set(found)))}" if found else ""
 
 
@@ -204,12 +225,18 @@ def _control_groups(_facts: Facts) -> str:
         else:
             os.rmdir(name)
             found.append(f"{folder}/")
-        found += [path for path in (f"{folder}/{file}" for file in files) if opens(path, os.O_WRONLY)]
+        found += [
+            path for path in (f"{folder}/{file}" for file in files) if opens(path, os.O_WRONLY)
+        ]
     return f"can be written to: {listed(found)}" if found else ""
 
 
 def _secrets(_facts: Facts) -> str:
-    found = [path for path in SECRETS if opens(path, os.O_RDONLY) and not os.path.samefile(path, "/dev/null")]
+    found = [
+        path
+        for path in SECRETS
+        if opens(path, os.O_RDONLY) and not os.path.samefile(path, "/dev/null")
+    ]
     for path in SECRET_FOLDERS:
         try:
             names = os.listdir(path)
@@ -222,10 +249,16 @@ def _secrets(_facts: Facts) -> str:
 
 TESTS = (
     SelfTest("root-read-only", "a filled disk; code left for the tenant's next storlet", _root),
-    SelfTest("mounts-read-only", "changing code, the control directory or paths of the host", _mounts),
+    SelfTest(
+        "mounts-read-only", "changing code, the control directory or paths of the host", _mounts
+    ),
     SelfTest("scratch-options", "device files and setuid files in the scratch", _scratch),
     SelfTest("scratch-shared-memory", "a second scratch beside the first", _shared_memory),
-    SelfTest("files-not-writable", "anything that outlives the sandbox or reaches another storlet", _writable),
+    SelfTest(
+        "files-not-writable",
+        "anything that outlives the sandbox or reaches another storlet",
+        _writable,
+    ),
     SelfTest("files-not-setuid", "privileges through files of the image", _setuid),
     SelfTest("files-no-sockets", "Docker, which is root; the host's log and services", _sockets),
     SelfTest("files-no-devices", "the host's disks and memory", _devices),

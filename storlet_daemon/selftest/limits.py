@@ -33,7 +33,9 @@ def _processes(facts: Facts) -> str:
             try:
                 pid = os.fork()
             except OSError as error:
-                return "" if error.errno == errno.EAGAIN else f"fork: {os.strerror(error.errno or 0)}"
+                return (
+                    "" if error.errno == errno.EAGAIN else f"fork: {os.strerror(error.errno or 0)}"
+                )
             if pid == 0:
                 os.close(end)
                 os.read(ready, 1)
@@ -68,7 +70,10 @@ def _memory(facts: Facts) -> str:
 
 def _hold(size: int) -> None:
     """Touch ``size`` bytes, as the first that the kernel should take when there are no more."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
+    ):
         file.write("1000")
     pieces = [
         mmap.mmap(-1, _PIECE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
@@ -121,7 +126,11 @@ def _scratch(facts: Facts) -> str:
             while written <= limit:
                 written += file.write(block)
         except OSError as error:
-            return "" if error.errno in (errno.ENOSPC, errno.ENOMEM) else f"write: {os.strerror(error.errno or 0)}"
+            return (
+                ""
+                if error.errno in (errno.ENOSPC, errno.ENOMEM)
+                else f"write: {os.strerror(error.errno or 0)}"
+            )
     return f"{SCRATCH} took {written} bytes, the limit is {limit}"
 
 
@@ -169,8 +178,16 @@ TESTS = (
     SelfTest("limit-raise", "limits that the limited process takes off", _raise),
     SelfTest("limit-core", "core files", _core),
     SelfTest("limit-scratch", "memory and disk filled through the scratch", _scratch),
-    SelfTest("limit-scratch-inodes", "the kernel's memory filled with empty files", _scratch_inodes),
-    SelfTest("limit-oom-score", "Swift as the kernel's victim when the host is out of memory", _oom_score),
-    SelfTest("limit-oom-score-kept", "a process that takes itself out of the list of victims", _oom_score_kept),
+    SelfTest(
+        "limit-scratch-inodes", "the kernel's memory filled with empty files", _scratch_inodes
+    ),
+    SelfTest(
+        "limit-oom-score", "Swift as the kernel's victim when the host is out of memory", _oom_score
+    ),
+    SelfTest(
+        "limit-oom-score-kept",
+        "a process that takes itself out of the list of victims",
+        _oom_score_kept,
+    ),
     SelfTest("limit-priority", "Swift's share of the CPUs", _priority),
 )

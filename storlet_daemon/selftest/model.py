@@ -29,7 +29,12 @@ class Facts:
     @property
     def writable(self) -> tuple[str, ...]:
         """Mounts that may be written to, the scratch first."""
-        return (SCRATCH, *sorted(name.removeprefix(WRITABLE) for name in self.allowed if name.startswith(WRITABLE)))
+        return (
+            SCRATCH,
+            *sorted(
+                name.removeprefix(WRITABLE) for name in self.allowed if name.startswith(WRITABLE)
+            ),
+        )
 
 
 @dataclass(frozen=True)

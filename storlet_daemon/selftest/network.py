@@ -15,12 +15,30 @@ ELSEWHERE = ("192.0.2.1", "2001:db8::1")
 """Addresses for documentation: nobody has them, but a host with a way out would send to them."""
 _SECONDS = 0.3
 _UP = 1
-_FAMILIES = {"key": 15, "rds": 21, "can": 29, "tipc": 30, "bluetooth": 31, "xdp": 44, "qipcrtr": 42, "ib": 27}
-_REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT, errno.ENOSYS)
+_FAMILIES = {
+    "key": 15,
+    "rds": 21,
+    "can": 29,
+    "tipc": 30,
+    "bluetooth": 31,
+    "xdp": 44,
+    "qipcrtr": 42,
+    "ib": 27,
+}
+_REFUSALS = (
+    errno.EPERM,
+    errno.EACCES,
+    errno.EAFNOSUPPORT,
+    errno.EPROTONOSUPPORT,
+    errno.ESOCKTNOSUPPORT,
+    errno.ENOSYS,
+)
 
 
 def _interfaces(_facts: Facts) -> str:
-    names = [line.partition(":")[0].strip() for line in read("/proc/net/dev").splitlines() if ":" in line]
+    names = [
+        line.partition(":")[0].strip() for line in read("/proc/net/dev").splitlines() if ":" in line
+    ]
     return listed([f"interface {name} is up" for name in names if name != "lo" and _is_up(name)])
 
 
@@ -51,7 +69,9 @@ def _metadata(_facts: Facts) -> str:
 
 
 def _elsewhere(_facts: Facts) -> str:
-    return listed([fault for address in ELSEWHERE if (fault := _connect(address, 443, socket.SOCK_DGRAM))])
+    return listed(
+        [fault for address in ELSEWHERE if (fault := _connect(address, 443, socket.SOCK_DGRAM))]
+    )
 
 
 def _names(_facts: Facts) -> str:
@@ -69,7 +89,9 @@ def _names(_facts: Facts) -> str:
 
 
 def _abstract(_facts: Facts) -> str:
-    paths = [line.split()[7] for line in read("/proc/net/unix").splitlines()[1:] if len(line.split()) > 7]
+    paths = [
+        line.split()[7] for line in read("/proc/net/unix").splitlines()[1:] if len(line.split()) > 7
+    ]
     return listed([f"socket {path} is in reach" for path in paths if path.startswith("@")])
 
 
@@ -78,7 +100,9 @@ def _family(number: int, kind: int) -> Callable[[Facts], str]:
         try:
             socket.socket(number, kind).close()
         except OSError as error:
-            return "" if error.errno in _REFUSALS else f"not refused: {os.strerror(error.errno or 0)}"
+            return (
+                "" if error.errno in _REFUSALS else f"not refused: {os.strerror(error.errno or 0)}"
+            )
         return "the kernel made one"
 
     return attempt
@@ -86,7 +110,11 @@ def _family(number: int, kind: int) -> Callable[[Facts], str]:
 
 def _rare_families(facts: Facts) -> str:
     kinds = (socket.SOCK_RAW, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)
-    found = [name for name, number in _FAMILIES.items() if any(not _is_refused(number, kind) for kind in kinds)]
+    found = [
+        name
+        for name, number in _FAMILIES.items()
+        if any(not _is_refused(number, kind) for kind in kinds)
+    ]
     return f"the kernel made one of {listed(found, 8)}" if found else ""
 
 
@@ -103,11 +131,22 @@ _KERNEL = "parts of the kernel that no storlet needs"
 
 TESTS = (
     SelfTest("network-interfaces", _LOCAL, _interfaces, unless=NETWORK),
-    SelfTest("network-metadata", "the secrets that a cloud gives its machines", _metadata, unless=NETWORK),
+    SelfTest(
+        "network-metadata", "the secrets that a cloud gives its machines", _metadata, unless=NETWORK
+    ),
     SelfTest("network-out", "carrying data away", _elsewhere, unless=NETWORK),
-    SelfTest("network-names", "carrying data away in names that are asked for", _names, unless=NETWORK),
-    SelfTest("network-abstract-sockets", "services of the host that listen without a path", _abstract),
-    SelfTest("socket-netlink", "the host's network set-up; " + _KERNEL, _family(16, socket.SOCK_RAW), unless=NETWORK),
+    SelfTest(
+        "network-names", "carrying data away in names that are asked for", _names, unless=NETWORK
+    ),
+    SelfTest(
+        "network-abstract-sockets", "services of the host that listen without a path", _abstract
+    ),
+    SelfTest(
+        "socket-netlink",
+        "the host's network set-up; " + _KERNEL,
+        _family(16, socket.SOCK_RAW),
+        unless=NETWORK,
+    ),
     SelfTest("socket-packet", "other people's packets", _family(17, socket.SOCK_RAW)),
     SelfTest("socket-raw", "forged packets", _family(int(socket.AF_INET), socket.SOCK_RAW)),
     SelfTest("socket-vsock", "the machine below a virtual one", _family(40, socket.SOCK_STREAM)),

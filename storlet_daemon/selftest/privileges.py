@@ -14,13 +14,18 @@ _FILTERED = "2"
 def status() -> dict[str, str]:
     """``/proc/self/status``."""
     return {
-        key: value.strip() for key, _, value in (line.partition(":") for line in read("/proc/self/status").splitlines())
+        key: value.strip()
+        for key, _, value in (
+            line.partition(":") for line in read("/proc/self/status").splitlines()
+        )
     }
 
 
 def _capabilities(_facts: Facts) -> str:
     now = status()
-    return listed([f"{key} is {now.get(key)}" for key in _CAPABILITIES if int(now.get(key, "1"), 16)], 5)
+    return listed(
+        [f"{key} is {now.get(key)}" for key in _CAPABILITIES if int(now.get(key, "1"), 16)], 5
+    )
 
 
 def _no_new_privileges(_facts: Facts) -> str:

@@ -28,7 +28,9 @@ _WRONG_STATES = ("T", "t", "Z", "X")
 
 def _host(facts: Facts) -> str:
     if facts.supervisor != 1:
-        return f"the supervisor is process {facts.supervisor}, not 1: processes of others are in sight"
+        return (
+            f"the supervisor is process {facts.supervisor}, not 1: processes of others are in sight"
+        )
     pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     strangers = [pid for pid in pids if pid != 1 and _uid(pid) not in (os.getuid(), None)]
     return f"processes of other users are in sight: {strangers[:5]}" if strangers else ""
@@ -74,7 +76,12 @@ def _trace(facts: Facts) -> str:
     pid = facts.supervisor
     attempts = (
         ("ptrace", refused(call(_PTRACE.number(), _SEIZE, pid, 0, 0)) if _PTRACE.number() else ""),
-        ("process_vm_readv", refused(call(_READ_MEMORY.number(), pid, 0, 0, 0, 0, 0)) if _READ_MEMORY.number() else ""),
+        (
+            "process_vm_readv",
+            refused(call(_READ_MEMORY.number(), pid, 0, 0, 0, 0, 0))
+            if _READ_MEMORY.number()
+            else "",
+        ),
     )
     return listed([f"{name}: {fault}" for name, fault in attempts if fault])
 
