@@ -1,4 +1,4 @@
-"""The kernel's counters of this sandbox and of each worker group: memory kills, forks, scratch space.
+"""The kernel's counters of this sandbox and of each worker group: kills, forks, scratch space.
 
 A sandbox sees its own control groups at ``/sys/fs/cgroup``: one tree (version 2) or one per
 controller (version 1). Those of a worker group are a directory below each, made by sandboxd; the

@@ -29,7 +29,7 @@ class _Deferred(ModuleType):
 
 @contextlib.contextmanager
 def deferred(name: str) -> Iterator[None]:
-    """Give modules imported in this context a stand-in for ``name``; later imports get the module."""
+    """Give imports in this context a stand-in for ``name``; later ones get the module itself."""
     if name in sys.modules:
         yield
         return

@@ -4,7 +4,7 @@
 ``table``    the rows: ``LANGUAGES``; everything that depends on a language reads them
 ``language`` what a row is, and what a runtime does: ``Language``, ``Runtime``, ``ImagePaths``
 ``python``   starts Python workers (the worker itself is the package ``storlet_daemon.worker``)
-``java``     starts Java workers (the worker itself is the Maven module below ``storlet_daemon/java``)
+``java``     starts Java workers (the worker itself is built from ``storlet_daemon/java``)
 ============ ===================================================================================
 
 To add a language, add its row and a folder with its runtime, and install its interpreter in the

@@ -81,8 +81,7 @@ class Policing:
     def _police_group(self) -> None:
         """Kill idle workers if the control group counts more CPU time than the workers may use.
 
-        Skipped if a worker was loading, exited, or was not there at the last sample: the CPU time of
-        those is unknown.
+        Skipped if the workers changed since the last sample: their CPU time is unknown.
         """
         state = self._state
         workers = state.workers.values()

@@ -43,7 +43,7 @@ class JavaRuntime:
         self._library = paths.get(language.paths["library"])
 
     def missing(self, load: Load) -> str | None:
-        """A JVM must be installed; its version is the image's, authors choose it for Python only."""
+        """A JVM must be installed; authors cannot choose its version."""
         if os.access(self._java, os.X_OK):
             return None
         return "java is not in this sandbox"

@@ -56,7 +56,8 @@ class PythonRuntime:
         interpreter = self._interpreter(load)
         arguments = (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)
         words = [str(word) for word in arguments]
-        os.execv(interpreter, [interpreter, "-B", _DAEMON, "worker", *words])  # noqa: S606  no shell is wanted
+        command = [interpreter, "-B", _DAEMON, "worker", *words]
+        os.execv(interpreter, command)  # noqa: S606  no shell is wanted
 
     def _is_own(self, load: Load) -> bool:
         return load.language_version in (None, "3", _OWN)
