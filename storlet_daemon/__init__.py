@@ -1,18 +1,27 @@
-"""Everything that runs inside a sandbox; Python's standard library and nothing else.
+"""Everything that runs inside a sandbox, with Python's standard library only.
 
-============== ======================================================================================
-``protocol``   the messages between filter, sandbox and node daemon; imported by both sides
-``supervisor`` process 1 of a sandbox: the control connection, signals and the clock
-``groups``     the resident workers of each storlet version: started, cancelled, replaced, retired
-``budget``     how many workers fit into a sandbox
-``launch``     a worker is forked, with a descriptor table of its own
-``poller``     one epoll, and a function for each descriptor in it
-``runtimes``   a file and a table row per language: what it takes to start a worker
-``worker``     one resident Python worker: load once, run many, report the outcome of each
-``author``     what the author of a Python storlet sees
-``kernel``     the few kernel facilities that Python's library does not wrap
-``deferred``   modules that an idle sandbox does not hold, because nothing needed them yet
-============== ======================================================================================
+====================== ============================================================================
+``protocol``           the messages between filter, sandbox and node daemon; both sides import it
+``supervisor``         process 1 of a sandbox: dispatches commands, signals and the clock
+``control_connection`` the supervisor's connection to the node daemon
+``worker_group``       the workers of one storlet version: started, cancelled, replaced, retired
+``worker``             one resident Python worker: load once, run many times, report each run
+``runtimes``           the table of languages, and how the workers of each are started
+``author``             the classes that the author of a Python storlet uses
+``launch``             fork a worker with a descriptor table of its own
+``budget``             how many workers fit into a sandbox
+``idle``               CPU use of workers that report to be idle
+``sweeper``            kill the processes that dead workers have left
+``scratch``            empty the scratch space
+``assignment``         make a spare sandbox a tenant's: drop all privileges
+``attempts``           run the self-test in a child process
+``selftest``           the tests that try to break out of a sandbox
+``inspection``         the files that show the actual limits and mounts of the sandbox
+``control_groups``     the kernel's counters of the sandbox and of each worker group
+``poller``             one epoll, with a handler per descriptor
+``kernel``             kernel interfaces that Python's library does not have
+``deferred``           modules that are imported on first use, to keep an idle sandbox small
+====================== ============================================================================
 
-Importing this package does nothing.
+Importing this package has no side effects.
 """

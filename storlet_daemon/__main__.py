@@ -1,9 +1,10 @@
-"""Process 1 of a sandbox: ``python3 -B storlet_daemon``. Or, started by it, a worker under another Python version.
+"""Process 1 of a sandbox, or a worker under another Python version.
 
 ::
 
-    python3 -B storlet_daemon [--control PATH] [--code-root DIR] [--python-dir DIR] [--java PATH] [--java-home-dir DIR]
-    python3.x -B storlet_daemon worker LISTENING CHANNEL MAIN FILE EXECUTION_PATH RUNS_PER_WORKER CONTROL_GROUP
+    python3 -B storlet_daemon [--control PATH] [--code-root DIR] [--python-dir DIR] ...
+    python3.x -B storlet_daemon worker LISTENING CHANNEL MAIN FILE EXECUTION_PATH \\
+        RUNS_PER_WORKER CONTROL_GROUP
 """
 
 from __future__ import annotations
@@ -11,54 +12,45 @@ from __future__ import annotations
 import os
 import sys
 
-# The folder is run, not imported: its parent is what makes the package importable, and the folder itself must not be on
-# the path, where its modules would hide a storlet's.
+# The folder is run, not imported: its parent is what makes the package importable. The folder
+# itself must not be on the path, where its modules would hide a storlet's.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 sys.path.insert(0, os.path.dirname(_HERE))
 
 DEFAULT_CONTROL = "/run/storlets/control.sock"
 
-# What is imported here stays, in every idle sandbox (docs/decisions/0022). Of ``inspect`` with all that comes with it, the
-# first import of ``dataclasses`` is in need of the name only.
+# Every idle sandbox keeps the modules imported here in memory (docs/decisions/0022). The first
+# import of ``dataclasses`` needs only the name of ``inspect``, which is large.
 from storlet_daemon.deferred import deferred  # noqa: E402  not importable before the path is set
 
 with deferred("inspect"):
-    from storlet_daemon.runtimes import Places
+    from storlet_daemon.runtimes.language import ImagePaths
 
 
 def _supervise(arguments: list[str]) -> int:
-    from storlet_daemon.supervisor import Supervisor  # noqa: PLC0415  a worker under another Python version is none
+    from storlet_daemon.supervisor import Supervisor  # noqa: PLC0415  a worker does not need it
 
-    control, places = _chosen(arguments) if arguments else (DEFAULT_CONTROL, Places())
-    return Supervisor(control, places).run()
+    control, paths = _parsed(arguments) if arguments else (DEFAULT_CONTROL, ImagePaths())
+    return Supervisor(control, paths).run()
 
 
-def _chosen(arguments: list[str]) -> tuple[str, Places]:
-    """Where things are on a host, where tests have them; an image has them where they belong."""
-    import argparse  # noqa: PLC0415  see above
+def _parsed(arguments: list[str]) -> tuple[str, ImagePaths]:
+    """The options by which tests on a host give other paths than those of an image."""
+    import argparse  # noqa: PLC0415  an image uses no options
 
-    places = Places()
-    parser = argparse.ArgumentParser(
-        prog="storlet_daemon", description="Supervisor of one sandbox."
-    )
-    parser.add_argument(
-        "--control", default=DEFAULT_CONTROL, help="the node daemon's socket (%(default)s)"
-    )
-    parser.add_argument(
-        "--code-root", default=places.code_root, help="a folder per storlet version (%(default)s)"
-    )
-    parser.add_argument(
-        "--python-dir", default=places.python_dir, help="where python3.x are (%(default)s)"
-    )
-    parser.add_argument("--java", default=places.java, help="the java launcher (%(default)s)")
-    parser.add_argument(
-        "--java-home-dir", default=places.java_dir, help="our jars and library (%(default)s)"
-    )
-    chosen = parser.parse_args(arguments)
-    return chosen.control, Places(
-        chosen.code_root, chosen.python_dir, chosen.java, chosen.java_home_dir
-    )
+    from storlet_daemon.runtimes.table import path_options  # noqa: PLC0415  likewise
+
+    parser = argparse.ArgumentParser(prog="storlet_daemon", description="Supervisor of a sandbox.")
+    control_help = "the node daemon's socket (%(default)s)"
+    parser.add_argument("--control", default=DEFAULT_CONTROL, help=control_help)
+    for option in path_options():
+        option_help = f"{option.help} (%(default)s)"
+        parser.add_argument(
+            f"--{option.name}", dest=option.name, default=option.default, help=option_help
+        )
+    chosen = vars(parser.parse_args(arguments))
+    return chosen.pop("control"), ImagePaths(chosen)
 
 
 def _work(arguments: list[str]) -> int:
@@ -66,16 +58,15 @@ def _work(arguments: list[str]) -> int:
     from storlet_daemon.worker import run_loop  # noqa: PLC0415
     from storlet_daemon.worker.config import WorkerConfig  # noqa: PLC0415
 
-    # A new program can be looked into again; see launch.py.
+    # Executing a new program makes its memory readable again; see launch.py.
     kernel.hide_memory()
     listening, channel, main, file, path, runs, control_group = arguments
-    run_loop.serve(
-        WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
-    )
+    config = WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
+    run_loop.serve(config)
 
 
 def main(arguments: list[str]) -> int:
-    """Be the supervisor, or with the word ``worker`` a worker."""
+    """Run the supervisor, or after the word ``worker`` a worker."""
     if arguments[:1] == ["worker"]:
         return _work(arguments[1:])
     return _supervise(arguments)

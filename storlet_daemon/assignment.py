@@ -1,10 +1,11 @@
-"""How a pre-warmed sandbox becomes its tenant's: the supervisor gives up root for good.
+"""Assign a spare sandbox to its tenant: the supervisor gives up root for good.
 
-A spare sandbox runs as root with three capabilities (``sandboxd/hardening.py``), and nothing but our own code has ever run in
-it. ``become`` uses each of them for the last time: SETPCAP to empty the bounding set, SETGID and SETUID to become the tenant's
-user. Then the kernel is asked what is left, and anything at all is an error, after which the node daemon ends the sandbox.
+A spare sandbox runs as root with three capabilities (``sandboxd/hardening.py``); only our own code
+has run in it. ``become`` uses each capability for the last time: SETPCAP to empty the bounding set,
+SETGID and SETUID to become the tenant's user. Then it reads the process's status back from the
+kernel. Any remaining privilege is an error, after which the node daemon ends the sandbox.
 
-This is for process 1 before it has any child: a child would keep what it was born with.
+Process 1 calls this before it has any child: a child would keep its privileges.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class NotAssigned(OSError):
-    """Something of root's would be left, or is: the process must end."""
+    """Some privilege of root remains or would remain: the process must exit."""
 
     def __init__(self, why: str) -> None:
         """``why`` is one line."""
@@ -34,7 +35,10 @@ class NotAssigned(OSError):
 
 
 def become(uid: int, gid: int) -> None:
-    """Be this user with no privilege and no way back. Raises ``OSError``; then this process must end."""
+    """Become this user irrevocably, without any privilege.
+
+    Raises ``OSError``; then this process must exit.
+    """
     if uid <= 0 or gid <= 0:
         raise NotAssigned(f"uid {uid} and gid {gid} are not a tenant's")
     if len(os.listdir("/proc/self/task")) != 1:
@@ -45,14 +49,14 @@ def become(uid: int, gid: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     _clear_capabilities()
-    kernel.hide_memory()  # a change of uid may undo it
+    kernel.hide_memory()  # a change of the uid may undo it
     left = faults(_status(), uid, gid)
     if left:
         raise NotAssigned("; ".join(left))
 
 
 def faults(status: dict[str, str], uid: int, gid: int) -> list[str]:
-    """What ``/proc/self/status`` shows that a tenant's process must not have."""
+    """The privileges in ``/proc/self/status`` that a tenant's process must not have."""
     found = []
     for name, wanted in (("Uid", uid), ("Gid", gid)):
         if status.get(name, "").split() != [str(wanted)] * 4:
@@ -74,7 +78,7 @@ def _drop_bounding_set() -> None:
         try:
             _prctl(_PR_CAPBSET_DROP, capability)
         except OSError as error:
-            if error.errno == errno.EINVAL and capability > 0:  # this kernel has no more
+            if error.errno == errno.EINVAL and capability > 0:  # the last capability of this kernel
                 return
             raise
 

@@ -1,4 +1,4 @@
-"""The supervisor's side of a self-test: a child that runs it, and its report as it comes."""
+"""The supervisor's side of a self-test: start a child that runs it, and read its result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
 
 SECONDS = 40
-"""A child that has not ended by then is killed by the kernel; the tests together are far below."""
+"""The kernel kills a child that runs for longer; all tests together take far less."""
 
 Report = Callable[[messages.Message], None]
 
 
 class Attempts:
-    """Self-tests under way; ``report`` takes the answer to each. One thread, the supervisor's."""
+    """Running self-tests; ``report`` sends the answer to each."""
 
     def __init__(self, poller: Poller, report: Report) -> None:
         self._poller = poller
@@ -30,34 +30,34 @@ class Attempts:
 
     @property
     def pids(self) -> Collection[int]:
-        """Children that belong to a self-test: not to be swept away."""
+        """Children that run a self-test, which a sweep must not kill."""
         return self._pids.values()
 
     def begin(self, command: messages.Check, descriptors: Descriptors) -> None:
-        """Start the child; its copy of the donated file is its own, ours is closed."""
-        ear, mouth = os.pipe()
+        """Start the child. It inherits the donated file; the supervisor closes its own copy."""
+        reading, writing = os.pipe()
         with descriptors:
             pid = os.fork()
             if pid == 0:
-                _be_the_child(command, descriptors.filenos()[0], mouth)
-        os.close(mouth)
-        os.set_blocking(ear, False)
-        self._pids[ear], self._texts[ear] = pid, b""
-        self._poller.watch(ear, select.EPOLLIN, lambda: self._read(ear, command.request))
+                _run_in_child(command, descriptors.filenos()[0], writing)
+        os.close(writing)
+        os.set_blocking(reading, False)
+        self._pids[reading], self._texts[reading] = pid, b""
+        self._poller.watch(reading, select.EPOLLIN, lambda: self._read(reading, command.request))
 
-    def _read(self, ear: int, request: int) -> None:
+    def _read(self, reading: int, request: int) -> None:
         try:
-            data = os.read(ear, messages.MESSAGE_MAX)
+            data = os.read(reading, messages.MESSAGE_MAX)
         except BlockingIOError:
             return
-        self._texts[ear] += data
+        self._texts[reading] += data
         if data:
             return
-        self._poller.forget(ear)
-        os.close(ear)
-        text = self._texts.pop(ear)
-        # Its end is reaped with all others'; what it left behind goes with it.
-        kernel.kill_group(self._pids.pop(ear))
+        self._poller.forget(reading)
+        os.close(reading)
+        text = self._texts.pop(reading)
+        # The child is reaped like all others; the processes that it left are killed here.
+        kernel.kill_group(self._pids.pop(reading))
         self._report(_answer(request, text))
 
 
@@ -68,9 +68,9 @@ def _answer(request: int, text: bytes) -> messages.Message:
         return messages.Refused(request, "the self-test ended without a result")
 
 
-def _be_the_child(command: messages.Check, donated: int, mouth: int) -> None:
+def _run_in_child(command: messages.Check, donated: int, writing: int) -> None:
     try:
-        # Only here: process 1 has no use for the tests but in the one sandbox of a class that is made for them.
+        # Imported here only: process 1 needs the tests in one sandbox of each trust class.
         from storlet_daemon import selftest  # noqa: PLC0415
         from storlet_daemon.selftest.model import Facts  # noqa: PLC0415
 
@@ -78,13 +78,13 @@ def _be_the_child(command: messages.Check, donated: int, mouth: int) -> None:
         os.setpgid(0, 0)
         kernel.unblock_all()
         supervisor = os.getppid()
-        _close_all_but({0, 1, 2, donated, mouth})
+        _close_all_but({0, 1, 2, donated, writing})
         facts = Facts(donated, supervisor, frozenset(command.allowed), command.limits)
         os.set_inheritable(donated, True)
         kernel.show_memory()
         data = json.dumps(selftest.run(facts)).encode()
         while data:
-            data = data[os.write(mouth, data) :]
+            data = data[os.write(writing, data) :]
     finally:
         os._exit(0)
 
@@ -95,4 +95,4 @@ def _close_all_but(kept: set[int]) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the one that the listing itself had
+                continue  # the descriptor of the listing itself

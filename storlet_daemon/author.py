@@ -1,4 +1,6 @@
-"""What the author of a Python storlet sees: inputs, an output, a logger. Nothing else of this package is meant for authors.
+"""The author's interface of a Python storlet: inputs, an output, a logger.
+
+Nothing else of this package is meant for authors.
 
 ::
 
@@ -12,11 +14,12 @@
             for line in source:
                 target.write(line.upper())
 
-Modules written for OpenStack Storlets run as they are. Beyond what those could do: iteration gives lines, there are ``readinto``,
-``read1`` and ``peek``, and a storlet that writes without ``set_metadata`` has empty metadata.
+Modules written for OpenStack Storlets run unchanged. In addition, iteration gives lines, there are
+``readinto``, ``read1`` and ``peek``, and a storlet that writes without ``set_metadata`` has empty
+metadata.
 
-Inputs and outputs are Python's own buffered files, so that their work is done in C and ``csv``, ``gzip`` and the like take
-them. Text: ``codecs.getreader("utf-8")(in_files[0])``.
+Inputs and outputs are Python's own buffered files, so their work is done in C, and ``csv``,
+``gzip`` and similar modules accept them. For text use ``codecs.getreader("utf-8")(in_files[0])``.
 """
 
 from __future__ import annotations
@@ -37,18 +40,18 @@ if TYPE_CHECKING:
     from typing import Self  # new in 3.11; the worker runs under older versions too
 
 READ_BYTES = 256 * 1024
-"""Read-ahead of an input, and the size that pipes should have: the fastest of those measured."""
+"""Read-ahead of an input, and the capacity of pipes: the fastest of those measured."""
 WRITE_BYTES = 64 * 1024
-"""Small writes are gathered up to this size; a larger one goes straight into the pipe, without a copy."""
+"""Smaller writes are buffered up to this size; a larger one is written without a copy."""
 FLUSH_SECONDS = 0.1
-"""A write that comes later than this after the last one went out goes out at once: slow output must not look like none."""
+"""A write later than this after the last flush is flushed at once, so slow output arrives."""
 
 _METADATA_ROOM = 1024
-"""What is left of a message for all but the metadata."""
+"""Bytes of a message for everything but the metadata."""
 
 
 class MetadataTooLargeError(OSError):
-    """``set_metadata`` was given more than the sandbox's limit."""
+    """The metadata exceeds the sandbox's limit."""
 
 
 def _unsupported(what: str) -> NoReturn:
@@ -56,10 +59,13 @@ def _unsupported(what: str) -> NoReturn:
 
 
 class StorletInputFile(io.BufferedReader):
-    """An input: bytes by ``read``, ``readline``, ``readlines``, ``readinto`` or line by line in a loop, and its metadata."""
+    """An input: bytes and metadata.
+
+    Read it by ``read``, ``readline``, ``readlines``, ``readinto``, or line by line in a loop.
+    """
 
     def __init__(self, metadata: Mapping[str, str], fd: int) -> None:
-        """Become the owner of ``fd``."""
+        """Take ownership of ``fd``."""
         super().__init__(self._raw(fd), READ_BYTES)
         self._metadata = dict(metadata)
 
@@ -75,11 +81,11 @@ class StorletInputFile(io.BufferedReader):
         return self.__next__()
 
     def seekable(self) -> bool:
-        """Never: an input is a stream, whatever is behind it."""
+        """Always False: an input is a stream, whatever its source."""
         return False
 
     def close(self) -> None:
-        """Close the input; may be repeated. (The inherited one would ask ``flush`` first.)"""
+        """Close the input; idempotent. (The inherited method would call ``flush`` first.)"""
         self.raw.close()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
@@ -104,10 +110,16 @@ class StorletInputFile(io.BufferedReader):
 
 
 class StorletRangeInputFile(StorletInputFile):
-    """Some bytes of a file as an input: from ``start`` to ``end``, both inclusive; to the end of the file without ``end``."""
+    """A range of a file as an input.
+
+    From ``start`` to ``end``, both inclusive; without ``end`` to the end of the file.
+    """
 
     def __init__(self, metadata: Mapping[str, str], fd: int, start: int, end: int | None) -> None:
-        """Become the owner of ``fd``; ``OSError`` when it cannot seek, and then ``fd`` is still the caller's."""
+        """Take ownership of ``fd``.
+
+        Raises ``OSError`` if it cannot seek; then the caller still owns it.
+        """
         os.lseek(fd, start, os.SEEK_SET)
         self._bytes = None if end is None else end - start + 1
         super().__init__(metadata, fd)
@@ -117,7 +129,7 @@ class StorletRangeInputFile(StorletInputFile):
 
 
 class _BoundedFile(io.FileIO):
-    """A file that ends after so many bytes, wherever it ends on disk."""
+    """A file that ends after ``count`` bytes, wherever it ends on disk."""
 
     def __init__(self, fd: int, count: int) -> None:
         super().__init__(fd)
@@ -144,53 +156,58 @@ class _BoundedFile(io.FileIO):
 
 
 class StorletOutputFile(io.BufferedWriter):
-    """The output: metadata first, at most once; then bytes."""
+    """The output: metadata first, at most once, then bytes."""
 
     def __init__(
-        self, fd: int, metadata_max: int, announce: Callable[[Mapping[str, str]], None]
+        self, fd: int, metadata_max: int, send_metadata: Callable[[Mapping[str, str]], None]
     ) -> None:
-        """Become the owner of ``fd``. ``announce`` sends the metadata to the filter; called once, before any byte is written."""
+        """Take ownership of ``fd``.
+
+        ``send_metadata`` sends the metadata to the filter; it is called once, before any byte is
+        written.
+        """
         super().__init__(io.FileIO(fd, "w"), WRITE_BYTES)
         room = messages.MESSAGE_MAX - _METADATA_ROOM
         self._metadata_max = min(metadata_max or room, room)
-        self._announce = announce
+        self._send_metadata = send_metadata
         self._metadata: dict[str, Any] | None = None
         self._flush_at = 0.0
-        _widen(fd)
+        _enlarge(fd)
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Set the metadata, before anything is written. ``OSError`` when it was set, or something was written, already.
+        """Set the metadata, before anything is written.
 
-        Numbers become text, as do truth values; lists and dictionaries become JSON; a key whose value is ``None`` is left out.
+        Raises ``OSError`` if it was set or something was written already. Numbers and truth values
+        become text; lists and dictionaries become JSON; a key whose value is None is left out.
         """
         if self._metadata is not None:
             raise OSError("Sending metadata twice is not allowed")
         texts = {
-            str(key): _as_text(value) for key, value in dict(metadata).items() if value is not None
+            str(key): _to_text(value) for key, value in dict(metadata).items() if value is not None
         }
         size = len(json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
         if size > self._metadata_max:
             raise MetadataTooLargeError(
                 f"the metadata has {size} bytes, more than {self._metadata_max}"
             )
-        self._announce(texts)
+        self._send_metadata(texts)
         self._metadata = dict(metadata)
 
     def get_metadata(self) -> dict[str, Any]:
-        """A copy of what was set; ``OSError`` before that."""
+        """A copy of the metadata; ``OSError`` if it was not set."""
         if self._metadata is None:
             raise OSError("Metadata is not set yet")
         return dict(self._metadata)
 
-    def _settle_metadata(self) -> None:
+    def _ensure_metadata(self) -> None:
         if self._metadata is None:
-            self._announce({})
+            self._send_metadata({})
             self._metadata = {}
 
     def write(self, data: Any, /) -> int:
-        """Write bytes; without metadata so far, it is empty from now on."""
+        """Write bytes. If no metadata was set before, it is empty from now on."""
         if self._metadata is None:
-            self._settle_metadata()
+            self._ensure_metadata()
         count = super().write(data)
         now = time.monotonic()
         if now >= self._flush_at:
@@ -199,33 +216,33 @@ class StorletOutputFile(io.BufferedWriter):
         return count
 
     def writelines(self, lines: Iterable[Any], /) -> None:
-        """Write each item of ``lines``; nothing is put between them."""
+        """Write each item of ``lines`` without separators."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Let out what was gathered."""
+        """Write all buffered bytes."""
         super().flush()
 
     def fileno(self) -> int:
-        """The number of the descriptor, for a child process to write to. Settles the metadata, lets out what was gathered."""
+        """The descriptor, for a child process to write to. Sends the metadata and flushes first."""
         if not self.closed:
-            self._settle_metadata()
+            self._ensure_metadata()
             super().flush()
         return super().fileno()
 
     def close(self) -> None:
-        """End the output; may be repeated. Metadata that was not set is empty."""
+        """Close the output; idempotent. Metadata that was not set is empty."""
         if not self.closed:
-            self._settle_metadata()
+            self._ensure_metadata()
         super().close()
 
     def abandon(self) -> None:
-        """Close without letting out what was gathered: the run has failed."""
+        """Close without flushing: the run has failed."""
         self.raw.close()
 
     def seekable(self) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
@@ -249,27 +266,30 @@ class StorletOutputFile(io.BufferedWriter):
         _unsupported("an output cannot be read")
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
-        value.encode("utf-8")  # half of a surrogate pair is an error here, where its author sees it
+        value.encode("utf-8")  # fails here, where its author sees it, on half of a surrogate pair
         return value
     if isinstance(value, (int, float)):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
 
 
-def _widen(fd: int) -> None:
-    """Make a pipe hold ``READ_BYTES``, unless it does; the system may refuse, and then it is slower."""
+def _enlarge(fd: int) -> None:
+    """Enlarge a pipe to ``READ_BYTES``; if the kernel refuses, it is only slower."""
     with contextlib.suppress(OSError):
         if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < READ_BYTES:
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, READ_BYTES)
 
 
 class LogFile:
-    """The invocation's log: a file of fixed size that fills from its start. Never raises: a log must not fail a storlet."""
+    """The invocation's log: a file of fixed size that is filled from its start.
+
+    Never raises: a log must not fail a storlet.
+    """
 
     def __init__(self, fd: int, limit: int) -> None:
-        """``fd`` stays the caller's."""
+        """The caller keeps the ownership of ``fd``."""
         self._fd = fd
         self._limit = limit
         self._last_line = f"log truncated at {limit} bytes\n".encode()
@@ -280,11 +300,11 @@ class LogFile:
         return self._fd
 
     def write(self, data: bytes) -> None:
-        """Add ``data``; what does not fit is left out, and the last line says so."""
+        """Append ``data``; cut it at the limit, and note that in the last line."""
         if self._is_full:
             return
         try:
-            # Asked each time: child processes write to the same file.
+            # Read each time, because child processes write to the same file.
             room = self._limit - len(self._last_line) - 1 - os.lseek(self._fd, 0, os.SEEK_CUR)
             if len(data) <= room:
                 os.write(self._fd, data)
@@ -306,10 +326,13 @@ class LogFile:
 
 
 class StorletLogger:
-    """Lines for the invocation's log, ``<Main> LEVEL: message``; they go nowhere when the request asked for none."""
+    """Lines for the invocation's log: ``<Main> LEVEL: message``.
+
+    They are discarded if the request did not request a log.
+    """
 
     def __init__(self, storlet_name: str, log: LogFile | None) -> None:
-        """``storlet_name`` begins each line."""
+        """Each line begins with ``storlet_name``."""
         self.storlet_name = storlet_name
         self._log = log
 
@@ -332,16 +355,16 @@ class StorletLogger:
         self._add("ERROR", msg, args)
 
     def exception(self, msg: object, *args: object) -> None:
-        """Add a line of level ERROR, and the traceback of the exception that is being handled."""
-        self._add("ERROR", f"{_filled(msg, args)}\n{traceback.format_exc().rstrip()}", ())
+        """Add a line of level ERROR, with the traceback of the current exception."""
+        self._add("ERROR", f"{_formatted(msg, args)}\n{traceback.format_exc().rstrip()}", ())
 
     @property
     def closed(self) -> bool:
-        """Whether lines go nowhere from now on."""
+        """True if lines are discarded from now on."""
         return self._log is None
 
     def close(self) -> None:
-        """Write no more."""
+        """Discard all further lines."""
         self._log = None
 
     def __enter__(self) -> Self:
@@ -352,11 +375,11 @@ class StorletLogger:
 
     def _add(self, level: str, msg: object, args: tuple[object, ...]) -> None:
         if self._log is not None:
-            line = f"{self.storlet_name} {level}: {_filled(msg, args)}\n"
+            line = f"{self.storlet_name} {level}: {_formatted(msg, args)}\n"
             self._log.write(line.encode("utf-8", "backslashreplace"))
 
 
-def _filled(msg: object, args: tuple[object, ...]) -> str:
+def _formatted(msg: object, args: tuple[object, ...]) -> str:
     text = str(msg)
     if not args:
         return text

@@ -1,8 +1,9 @@
-"""What the kernel has counted for this sandbox, and for each worker group below it: memory kills, refused forks, scratch.
+"""The kernel's counters of this sandbox and of each worker group: kills, forks, scratch space.
 
-A container sees its own control groups at ``/sys/fs/cgroup``: one tree (version 2) or one per controller (version 1). A
-worker group's are a directory below each, made by sandboxd; the name comes with ``placed``. What cannot be read counts as
-nothing: the limits hold without this, only the words for what happened are poorer.
+A sandbox sees its own control groups at ``/sys/fs/cgroup``: one tree (version 2) or one per
+controller (version 1). Those of a worker group are a directory below each, made by sandboxd; the
+message ``placed`` brings its name. A counter that cannot be read counts as 0: the limits hold all
+the same, only the error texts are less precise.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ class ControlGroup:
     """The sandbox's own control groups, or with a ``directory`` those of a worker group."""
 
     def __init__(self, directory: str = "", root: str = ROOT) -> None:
-        """Nothing is read before it is asked for."""
+        """Nothing is read before a method is called."""
         self._root = root
         self._directory = directory
 
     def kills(self) -> int:
-        """Processes of this group that the kernel has killed for memory."""
+        """The number of processes of this group that the kernel has killed for memory."""
         return self._value(_KILLS, "oom_kill")
 
     def has_been_full(self, limit: int) -> bool:
-        """Whether this group has ever had no memory left of its own ``limit``.
+        """True if this group has ever used up its own memory ``limit``.
 
-        Version 1 does not say so (its ``failcnt`` stays 0 on newer kernels), only what the most was that was ever used.
+        Version 1 has no such event (its ``failcnt`` stays 0 on newer kernels), only the peak use.
         """
         return self._value(_FULL, "oom") > 0 or self._value(_MOST, "") > limit - _NEARLY_BYTES
 
     def refused_forks(self) -> int:
-        """Processes and threads that this group was not given."""
+        """The number of processes and threads that the kernel has refused to this group."""
         return self._value(_REFUSED_FORKS, "max")
 
     def scratch_bytes(self) -> int:
-        """Memory that is held as files: the scratch space, memory files, shared memory."""
+        """Memory held by files: the scratch space, memory files, shared memory."""
         return self._value(_SCRATCH, "shmem")
 
     def cpu_seconds(self) -> float:
-        """Processor time of all processes that were ever in this group, also of those that nobody has waited for."""
+        """CPU time of all processes that were ever in this group, including unreaped ones."""
         microseconds = self._value((("", "cpu.stat"),), "usage_usec")
         return microseconds / 1e6 or self._value((("cpuacct", "cpuacct.usage"),), "") / 1e9
 
@@ -63,7 +64,7 @@ class ControlGroup:
 
 
 def _read_value(path: str, key: str) -> int | None:
-    """The number behind ``key`` in a file of lines ``key number``, or the only thing in it."""
+    """The number after ``key`` in a file of lines ``key number``, or the file's only number."""
     try:
         with open(path, encoding="ascii") as lines:
             for line in lines:
@@ -78,15 +79,15 @@ def _read_value(path: str, key: str) -> int | None:
 
 
 class Counter:
-    """Whether a count of the kernel's has grown since it was last asked."""
+    """Detects growth of one of the kernel's counters."""
 
     def __init__(self, count: Callable[[], int]) -> None:
-        """Remember the count as it is now."""
+        """Remember the current count."""
         self._count = count
         self._seen = count()
 
     def has_grown(self) -> bool:
-        """Since the last time this was asked."""
+        """True if the count has grown since the last call."""
         count = self._count()
         grown = count > self._seen
         self._seen = count

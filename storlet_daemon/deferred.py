@@ -1,7 +1,8 @@
-"""A module that is imported only when something of it is used: memory that an idle sandbox does not hold.
+"""Import a module on first use, so that an idle sandbox does not hold it in memory.
 
-For a module that another one imports at its head and hardly ever uses. The standard library's own way to do this
-(``importlib.util.LazyLoader``) does not help there: an ``import`` of a module that waits makes it load.
+This is for a module that another one imports at its top and hardly ever uses. The standard
+library's ``importlib.util.LazyLoader`` does not help there: an ``import`` statement for a lazy
+module loads it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from types import ModuleType
 
 
 class _Deferred(ModuleType):
-    """Stands for the module of its name, which it asks for every name that is wanted."""
+    """Stands in for the module of its name; imports it when an attribute is read."""
 
     def __getattr__(self, name: str) -> object:
         self.withdraw()
         return getattr(importlib.import_module(self.__name__), name)
 
     def withdraw(self) -> None:
-        """Let the next import find the module itself."""
+        """Remove the stand-in, so that the next import finds the module itself."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
 
 
 @contextlib.contextmanager
 def deferred(name: str) -> Iterator[None]:
-    """What is imported meanwhile gets a stand-in for the module ``name``; who imports it later gets the module itself."""
+    """Give imports in this context a stand-in for ``name``; later ones get the module itself."""
     if name in sys.modules:
         yield
         return

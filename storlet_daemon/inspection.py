@@ -1,7 +1,7 @@
-"""What a sandbox has become, told by its own kernel: the files by which the node daemon checks its limits and its mounts.
+"""The files that show the actual limits and mounts of a sandbox, as its own kernel reports them.
 
-The supervisor reads them for ``inspect`` (``PROTOCOL.rst``), before there is any code of a tenant in the sandbox; what they
-must say is the business of ``storlet_middleware/sandboxd/readback.py``.
+The supervisor reads them for ``inspect`` (``PROTOCOL.rst``), before any code of a tenant is in the
+sandbox. ``storlet_middleware/sandboxd/readback.py`` checks their content.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FILES = (
     "/proc/self/cgroup",
     "/proc/self/attr/current",
     "/proc/net/dev",
-    # Masked: they are there, and empty.
+    # Masked: these exist and are empty.
     "/proc/interrupts",
     "/proc/diskstats",
-    # Control groups version 2, then version 1: a sandbox sees its own at the top.
+    # Control groups version 2, then version 1: a sandbox sees its own at the root.
     *(f"{CGROUP}/{name}" for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max")),
     f"{CGROUP}/memory/memory.limit_in_bytes",
     f"{CGROUP}/memory/memory.memsw.limit_in_bytes",
@@ -29,11 +29,11 @@ FILES = (
     f"{CGROUP}/cpu/cpu.cfs_period_us",
 )
 TOTAL_MAX = 60 * 1024
-"""As JSON, in one message of 64 KiB."""
+"""Bytes of the JSON, which has to fit into one message of 64 KiB."""
 
 
 def read() -> dict[str, str]:
-    """The content by path. A file that is not there, cannot be read or has no room is left out, never cut."""
+    """The content by path. A file that cannot be read or does not fit is left out, never cut."""
     found: dict[str, str] = {}
     room = TOTAL_MAX
     for path in FILES:

@@ -1,7 +1,7 @@
-"""The few kernel facilities that Python's library does not wrap: signals as a descriptor, prctl, limits, process trees.
+"""Kernel interfaces that Python's library lacks: signal descriptors, prctl, limits, processes.
 
-All of them are for process 1 of a sandbox, which must neither be blinded nor be fooled by the processes it runs: they have
-its uid, may send it any signal, and may leave children behind in any way.
+Process 1 of a sandbox uses them. The processes that it runs have its uid, may send it any signal
+and may leave children behind in any way; it must neither miss nor be deceived by them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what is freed, up to 2 MiB at the end of its heap, and have blocks from 1 MiB on come and go alone.
+    """Have the C library keep up to 2 MiB of freed memory, and map blocks of 1 MiB and more.
 
-    By itself glibc gives back what is more than twice the largest block, and so asks for the same buffers in each run anew:
-    a page fault for each 4 KiB.  Where the C library has no such choice, it does as it likes.
+    By default glibc returns freed memory above twice the largest block to the kernel, and requests
+    the same buffers again in each run: a page fault for each 4 KiB. Other C libraries keep their
+    own behaviour.
     """
     mallopt = getattr(_LIBC, "mallopt", None)
     if mallopt is not None:
@@ -45,28 +46,34 @@ def keep_freed_memory() -> None:
 
 
 def hide_memory() -> None:
-    """Let no other process of this uid trace this one, read its memory or open its descriptors through /proc."""
+    """Prevent other processes of this uid from reading this one.
+
+    They cannot trace it, read its memory or open its descriptors through /proc.
+    """
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def show_memory() -> None:
-    """Undo ``hide_memory``, which a forked child inherits and which takes its own /proc files away from it."""
+    """Undo ``hide_memory``.
+
+    A forked child inherits it and cannot use its own /proc files.
+    """
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, as process 1 is for all."""
+    """Become the parent of every descendant whose own parent exits, as process 1 is for all."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_name(name: str) -> None:
-    """What ``ps`` shows for this process; cut to 15 bytes."""
+    """Set the process name that ``ps`` shows; cut to 15 bytes."""
     _prctl(_PR_SET_NAME, name.encode("utf-8", "replace")[:15])
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal that arrived; ``code`` says by which call, and what ``sender`` is worth."""
+    """A signal that arrived. ``code`` is the call that sent it; see ``is_from_outside``."""
 
     number: int
     sender: int
@@ -74,11 +81,12 @@ class Signal:
 
     @property
     def is_from_outside(self) -> bool:
-        """Whether somebody outside of this pid namespace has sent it with ``kill``.
+        """True if a process outside of this pid namespace has sent it with ``kill``.
 
-        A number of 0 alone says nothing: ``rt_sigqueueinfo`` takes any sender that it is told, with codes below 0, and a
-        descriptor that signals its owner (``F_SETSIG``) has none, with codes above. Code 0 is the kernel's word for ``kill``.
-        It also stands for a signal whose details had no room, which only ``limit_process`` rules out.
+        A sender of 0 alone proves nothing. ``rt_sigqueueinfo`` accepts any sender, with codes below
+        0. A descriptor that signals its owner (``F_SETSIG``) has none, with codes above 0. Code 0
+        is the kernel's code for ``kill``. The kernel also uses it for a signal whose details it
+        could not store; only ``limit_process`` rules that out.
         """
         return self.sender == 0 and self.code == _SI_USER
 
@@ -92,8 +100,9 @@ _SIGSET_BYTES = 128
 class SignalQueue:
     """Signals read from a descriptor instead of handlers, with their sender.
 
-    The sender matters: a storlet can signal process 1, and only a SIGTERM from outside may end the sandbox. The numbers
-    given stay blocked in this process; a child must unblock them (``unblock_all``).
+    The sender matters: a storlet can signal process 1, and only a SIGTERM from outside may end the
+    sandbox. The given signals stay blocked in this process; a child must unblock them
+    (``unblock_all``).
     """
 
     def __init__(self, numbers: Iterable[int]) -> None:
@@ -110,11 +119,11 @@ class SignalQueue:
             raise OSError(error, os.strerror(error))
 
     def fileno(self) -> int:
-        """The descriptor: readable when a signal waits."""
+        """The descriptor; readable when a signal is pending."""
         return self._fd
 
     def read(self) -> Iterator[Signal]:
-        """The signals that wait. Several of one number may have become one, as ever."""
+        """The pending signals. Several of one number may be merged into one."""
         while True:
             try:
                 data = os.read(self._fd, _SIGINFO_BYTES * 16)
@@ -126,35 +135,35 @@ class SignalQueue:
 
 
 def unblock_all() -> None:
-    """Let every signal through again: a child must not inherit what its parent blocks."""
+    """Unblock every signal: a child must not inherit its parent's mask."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-_OFFER = 300
+_SCORE_OFFSET = 300
 
 
 class Expendable:
-    """When the sandbox is out of memory the kernel shall take a child that was made inside ``with``, not process 1.
+    """Makes the kernel kill a child made inside ``with`` before process 1, if memory runs out.
 
-    A child inherits this at its birth. It could say so itself only if it let other processes of its user look into it for
-    that moment. Made before ``hide_memory``, which takes the file away.
+    A child inherits its score at its birth. It could set it only if it let other processes of its
+    user inspect it for that moment. Create this before ``hide_memory``, which closes the file.
     """
 
     def __init__(self, path: str = "/proc/self/oom_score_adj") -> None:
-        """Open the file for good."""
+        """Open the score's file; it stays open."""
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             self._own = int(os.pread(self._fd, 16, 0))
         except OSError:
-            # Not worth more: a sandbox whose process 1 is taken is started anew.
+            # Not essential: a sandbox whose process 1 is killed is started anew.
             self._fd = -1
 
     def __enter__(self) -> None:
-        """From here on children are to be taken first."""
-        self._write(min(self._own + _OFFER, 1000) if self._fd >= 0 else 0)
+        """Raise the score that new children inherit."""
+        self._write(min(self._own + _SCORE_OFFSET, 1000) if self._fd >= 0 else 0)
 
     def __exit__(self, *exc_info: object) -> None:
-        """This process itself is not."""
+        """Restore the score of this process."""
         self._write(self._own if self._fd >= 0 else 0)
 
     def _write(self, score: int) -> None:
@@ -164,18 +173,26 @@ class Expendable:
 
 
 OPEN_FILES_MIN = 64
-"""A worker with fewer could not take an invocation: 32 descriptors may come with one, a JVM holds some twenty."""
+"""A worker with fewer could not accept an invocation, which may bring 32 descriptors.
+
+A JVM itself holds some twenty.
+"""
 FILE_BYTES_MIN = 1 << 20
-"""The log of an invocation is a file too, and has its own limit."""
+"""Needed because the log of an invocation is a file too, with its own limit."""
 SIGNALS_MAX = 1024
-"""Signals that wait for storlets, of a whole user id. Process 1 has the limit that it was born with, and must have more:
-with all places taken, the kernel delivers ``tkill`` to it without a sender, as if it came from outside."""
+"""Pending signals of the storlets, per user id.
+
+Process 1 keeps its initial limit, which must be higher: at the limit, the kernel delivers ``tkill``
+to it without a sender, as if it came from outside.
+"""
 
 
 def limit_process(open_files: int, file_bytes: int) -> None:
-    """Bound what each process, from here on with its children, may have open and how long a file it may write; 0: no bound.
+    """Limit the open files and the file length of this process and its children; 0: no limit.
 
-    Beyond it a write fails with EFBIG: the signal that would end the process is ignored. There are no core files in any case. The number of processes is not limited here: the kernel counts those of a uid, not of a group.
+    A write beyond the length fails with EFBIG: the signal that would end the process is ignored.
+    Core files are disabled in any case. The number of processes is not limited here, because the
+    kernel counts processes per uid and not per group.
     """
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _lower(resource.RLIMIT_CORE, 0)
@@ -198,7 +215,7 @@ def _lower(kind: int, limit: int) -> None:
 
 
 def strays(root: int, keep: Collection[int]) -> list[int]:
-    """Live descendants of ``root`` that are neither in ``keep`` nor descend from one of those; zombies are left out."""
+    """Live descendants of ``root``, except ``keep`` and their descendants, and zombies."""
     children: dict[int, list[tuple[int, bool]]] = {}
     for one in processes():
         children.setdefault(one.parent, []).append((one.pid, one.is_zombie))
@@ -216,7 +233,7 @@ def strays(root: int, keep: Collection[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Process:
-    """A line of ``ps``: ``cpu_seconds`` with the children that it has waited for."""
+    """One process; ``cpu_seconds`` includes the children that it has reaped."""
 
     pid: int
     parent: int
@@ -228,7 +245,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def processes() -> Iterator[Process]:
-    """All processes that can be seen from here."""
+    """All processes that are visible in this pid namespace."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             one = process(int(entry))
@@ -237,10 +254,10 @@ def processes() -> Iterator[Process]:
 
 
 def process(pid: int) -> Process | None:
-    """One process; ``None`` when it is gone."""
+    """One process; None if it does not exist any more."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold anything, parentheses too; what follows the last one is ours to read.
+            # The name in parentheses may contain parentheses; the fields follow the last one.
             fields = file.read().rpartition(b")")[2].split()
         ticks = sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
         return Process(pid, int(fields[1]), fields[0] in (b"Z", b"X"), ticks / _TICKS_PER_SECOND)
@@ -249,14 +266,14 @@ def process(pid: int) -> Process | None:
 
 
 def kill(pid: int, number: int) -> None:
-    """Signal a process that may be gone already. Never 0 or below: that would name whole groups."""
+    """Signal a process that may have exited. Never 0 or below: that would mean whole groups."""
     if pid > 1:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def kill_group(leader: int) -> None:
-    """SIGKILL the process group of ``leader``; the kernel does it as one step, so that no fork escapes."""
+    """SIGKILL the process group of ``leader``, in one step of the kernel, so no fork escapes."""
     if leader > 1:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)

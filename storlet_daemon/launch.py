@@ -1,12 +1,12 @@
-"""Fork a worker out of the supervisor, with a descriptor table of its own and nothing of its parent's.
+"""Fork a worker from the supervisor, with a descriptor table of its own.
 
-What the child must not have: the control connection, other storlets' listening sockets, other workers' channels. Python's
-objects for them live on in the child's memory, in frames that never return, so that none of their destructors can close a
-number that meanwhile means something else; ``os._exit`` is the only way out.
+The child must not have the control connection, other storlets' listening sockets, or other workers'
+channels. Python's objects for them stay alive in the child's memory, in frames that never return,
+so no destructor can close a number that has been reused. ``os._exit`` is the only way out.
 
-The child waits before it becomes a worker, so that no code of a tenant runs before the process is in its control groups.
-The one message that lets it go (``let_go``) is the only one that the supervisor ever sends over the channel; it is read here,
-and a worker never sees it.
+The child waits before it becomes a worker, so that no code of a tenant runs before the process is
+in its control groups. ``release`` sends the message that ends the wait. It is the only message that
+the supervisor ever sends over the channel; it is read here, so a worker never sees it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import NoReturn
 from storlet_daemon import kernel
 from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
 from storlet_daemon.protocol.messages import Resources
-from storlet_daemon.runtimes import CHANNEL, LISTENING
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING
 
 OUTPUT_MAX = 64 * 1024
-"""Bytes of what a worker may print while it loads; more is an error to it, and costs no memory."""
+"""Bytes that a worker may print while it loads; further writes fail and use no memory."""
 _SPARE = 16
-"""Above every number that a worker's table starts with."""
+"""Above every descriptor number that a worker starts with."""
 _GO = b"go"
 _GO_MAX = 4096
 WORKING_DIRECTORY = "/tmp"  # noqa: S108  the sandbox's own scratch space
@@ -39,7 +39,7 @@ UMASK = 0o022
 
 @dataclass
 class Launched:
-    """A new worker process: its channel and the memory file of what it prints belong to the caller."""
+    """A new worker process. The caller owns its channel and the memory file of its output."""
 
     pid: int
     channel: socket.socket
@@ -47,16 +47,17 @@ class Launched:
 
 
 BecomeWorker = Callable[[str], NoReturn]
-"""Turns the child into a worker; is told the directory of its control groups, empty when it has none of its own."""
+"""Turns the child into a worker. The argument is the directory of its control groups, or empty."""
 
 
 def launch(
     listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker
 ) -> Launched:
-    """Fork; once let go, the child runs ``become_worker`` with descriptors in order.
+    """Fork; after its release the child runs ``become_worker`` with its descriptors in order.
 
-    ``OSError`` when there is no process to be had. The child inherits ``hide_memory``: other storlets of the tenant have the
-    same uid, and could reach its memory and descriptors in /proc otherwise.
+    Raises ``OSError`` if no process can be created. The child inherits ``hide_memory``: other
+    storlets of the tenant have the same uid and could otherwise reach its memory and descriptors in
+    /proc.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output = -1
@@ -80,14 +81,14 @@ def launch(
     return Launched(pid, ours, output)
 
 
-def let_go(channel: socket.socket, directory: str) -> None:
-    """Tell a child that it may become a worker now, in the control groups ``directory``. One that is dead hears nothing."""
+def release(channel: socket.socket, directory: str) -> None:
+    """Let a child become a worker, in the control groups ``directory``; ignore a dead child."""
     with contextlib.suppress(OSError):
         channel.send(_GO + directory.encode(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
 
 def read_output(output: int) -> str:
-    """What the worker has printed so far, for its author to read."""
+    """The output of the worker so far, for the storlet's author."""
     try:
         length = os.lseek(output, 0, os.SEEK_CUR)
         return os.pread(output, min(length, OUTPUT_MAX), 0).decode("utf-8", "replace").strip("\0")
@@ -99,7 +100,7 @@ def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
     kernel.limit_process(limits.open_files, limits.scratch_bytes)
     message = os.read(CHANNEL, _GO_MAX)
     if not message.startswith(_GO):
-        # The supervisor is gone, or does not want this worker any more.
+        # The supervisor has exited, or does not need this worker any more.
         os._exit(0)
     become_worker(message[len(_GO) :].decode())
 
@@ -107,7 +108,7 @@ def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
 def _child(
     sockets: list[int], output: int, name: str, become_worker: Callable[[], NoReturn]
 ) -> NoReturn:
-    """Never returns and never raises, whatever happens: above are the supervisor's frames."""
+    """Never returns and never raises: the frames above belong to the supervisor."""
     try:
         os.setsid()
         kernel.unblock_all()
@@ -118,7 +119,7 @@ def _child(
         os.chdir(WORKING_DIRECTORY)
         gc.freeze()
         become_worker()
-    except BaseException:  # noqa: BLE001  it must not get to the supervisor's frames
+    except BaseException:  # noqa: BLE001  it must not reach the supervisor's frames
         _print(traceback.format_exc())
     finally:
         os._exit(1)
@@ -130,11 +131,11 @@ def _print(text: str) -> None:
 
 
 def _arrange(sockets: list[int], output: int) -> None:
-    """0: /dev/null, 1 and 2: the memory file, then the sockets; everything else is closed."""
+    """0: /dev/null, 1 and 2: the memory file, then the sockets; closes everything else."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     listening, channel = sockets
     wanted = {0: null, 1: output, 2: output, LISTENING: listening, CHANNEL: channel}
-    # The sources may have the numbers of the targets, so all move out of the way first.
+    # A source may have the number of a target, so all sources move to higher numbers first.
     sources = {
         target: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for target, fd in wanted.items()
     }

@@ -1,4 +1,4 @@
-"""One epoll and a function for each descriptor in it: all that a single-threaded supervisor needs of an event loop."""
+"""One epoll with a handler per descriptor: the event loop of a single-threaded supervisor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ Handler = Callable[[], None]
 
 
 class Poller:
-    """Call a handler when its descriptor is ready.
+    """Calls a handler when its descriptor is ready.
 
-    A handler must stand being called without need: within one round an earlier handler may have closed a descriptor, and a
-    new one may have got its number.
+    A handler must accept spurious calls: within one round an earlier handler may have closed a
+    descriptor, and a new one may have its number.
+
+    ``since`` is a moment before which nothing happened that the current handlers find (monotonic
+    seconds): the beginning of a batch, or the return of the last wait.
     """
 
     def __init__(self) -> None:
@@ -21,28 +24,30 @@ class Poller:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self.since = time.monotonic()
-        """Since when nobody could hear what handlers find now: the beginning of a nap, else just now (monotonic seconds)."""
 
     def watch(self, fd: int, events: int, handler: Handler) -> None:
-        """Call ``handler`` whenever ``events`` (or a hang-up) are there; the descriptor is not watched yet."""
+        """Call ``handler`` on ``events`` or a hang-up of ``fd``, which is not watched yet."""
         self._epoll.register(fd, events)
         self._handlers[fd] = handler
 
     def forget(self, fd: int) -> None:
-        """Stop watching; must come before ``fd`` is closed, because a duplicate elsewhere would keep it in the epoll."""
+        """Stop watching ``fd``, before it is closed.
+
+        A duplicate elsewhere would keep a closed descriptor in the epoll.
+        """
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def wait(self, timeout_seconds: float) -> None:
-        """Wait until something is ready or the time is over, and call the handlers of what is ready."""
+        """Wait until a descriptor is ready or the timeout is over, and call the handlers."""
         ready = self._epoll.poll(timeout_seconds)
         self.since = time.monotonic()
         self._call(ready)
 
-    def nap(self, seconds: float, urgent: Iterable[int]) -> None:
-        """Heed nothing but ``urgent`` descriptors for so long; then call the handlers of all that is ready, without waiting.
+    def wait_batched(self, seconds: float, urgent: Iterable[int]) -> None:
+        """Wait for ``urgent`` descriptors only; then call the handlers of all that are ready.
 
-        What comes often costs less when it is read together: to wake up is most of it.
+        Frequent events cost less if they are read together: most of the cost is the wake-up.
         """
         self.since = time.monotonic()
         alarm = select.poll()

@@ -1,7 +1,8 @@
-"""Empty the scratch space of a sandbox, without being held up by what storlets have left there.
+"""Empty the scratch space of a sandbox without blocking on its contents.
 
-What is there is first moved aside, which is quick and leaves no moment in which a storlet that starts meanwhile could lose
-a file of its own; then a child removes it: there may be a million files, or folders deeper than any recursion.
+The contents are first renamed into a hidden folder. That is quick and atomic for each entry, so a
+storlet that starts meanwhile cannot lose a file of its own. Then a child removes the folder: it may
+hold a million files, or folders nested deeper than any recursion can follow.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ _PREFIX = ".cleared-"
 _REMOVE = 'chmod -R u+rwX -- "$1"; exec rm -rf -- "$1"'
 
 
-def begin_to_clear(place: str) -> int:
-    """The child that removes what is in ``place``. The caller reaps it. ``OSError`` when there is none to be had."""
-    names = os.listdir(place)
-    aside = _folder(place, names)
+def begin_to_clear(path: str) -> int:
+    """Start a child that removes the contents of ``path``; return its pid.
+
+    The caller reaps it. Raises ``OSError`` if the child cannot be started.
+    """
+    names = os.listdir(path)
+    aside = _hidden_folder(path, names)
     for name in names:
-        _move(os.path.join(place, name), os.path.join(aside, name))
+        _move(os.path.join(path, name), os.path.join(aside, name))
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(OSError):
@@ -27,15 +31,15 @@ def begin_to_clear(place: str) -> int:
     return pid
 
 
-def _folder(place: str, names: list[str]) -> str:
-    aside = os.path.join(place, _PREFIX + os.urandom(8).hex())
+def _hidden_folder(path: str, names: list[str]) -> str:
+    aside = os.path.join(path, _PREFIX + os.urandom(8).hex())
     try:
         os.mkdir(aside, 0o700)
     except OSError:
-        # So full that there is not even a folder to be had: one file goes first.
+        # Too full for another folder: remove one file first.
         for name in names:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(place, name))
+                os.unlink(os.path.join(path, name))
                 break
         os.mkdir(aside, 0o700)
     return aside
@@ -44,6 +48,6 @@ def _folder(place: str, names: list[str]) -> str:
 def _move(path: str, to: str) -> None:
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
-            # A folder that may not be written to cannot be moved.
+            # A folder without write permission cannot be moved.
             os.chmod(path, 0o700)
         os.rename(path, to)

@@ -1,9 +1,10 @@
-"""Process 1 of a sandbox: the control connection, signals, the clock, and the worker groups between them.
+"""Process 1 of a sandbox: dispatches commands, signals and the clock to the worker groups.
 
-One thread, one epoll. It is not on the path of an invocation's bytes or of its events; it hears of each invocation twice
-(``begin``, ``end``) and acts only when something goes wrong or when one more worker is needed. If it ends, the
-sandbox ends, so whatever a storlet does must not end it: nothing that workers send is believed, signals from inside are
-not heeded, its memory is closed to them.
+One thread, one epoll. The supervisor is not on the path of an invocation's bytes or events: it
+receives two reports per invocation (``begin``, ``end``) and acts only when something goes wrong or
+when one more worker is needed. If it exits, the sandbox ends, so no storlet may be able to end it:
+reports of workers are not trusted, signals from inside the sandbox are ignored, and no other
+process can read its memory.
 """
 
 from __future__ import annotations
@@ -14,64 +15,60 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 
 from storlet_daemon import assignment, inspection, kernel, scratch
 from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
+from storlet_daemon.control_connection import ControlConnection, log_error
 from storlet_daemon.control_groups import ControlGroup, Counter
-from storlet_daemon.groups import Surroundings, WorkerGroup
-from storlet_daemon.idle import LOOK_SECONDS, cpu_seconds_by_ancestor
+from storlet_daemon.idle import SAMPLE_SECONDS, cpu_seconds_by_ancestor
 from storlet_daemon.launch import WORKING_DIRECTORY
 from storlet_daemon.poller import Poller
-from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_daemon.runtimes import Places
-from storlet_daemon.runtimes.table import table
+from storlet_daemon.runtimes.language import ImagePaths
+from storlet_daemon.runtimes.table import runtimes
+from storlet_daemon.sweeper import Sweeper
+from storlet_daemon.worker_group.group import WorkerGroup
+from storlet_daemon.worker_group.group_state import GroupState, SupervisorHooks
 
-RECONNECT_SECONDS = 0.1
-NAP_SECONDS = 0.005
-"""After it was told of an invocation's begin or end, the supervisor lets so much time pass before it reads what else workers say."""
-SWEEP_SECONDS = 0.005
-"""Between two looks for processes that dead workers have left."""
-SWEEPS_MAX = 100
-"""So many looks in a row that find something mean a fork bomb that outruns them."""
+BATCH_SECONDS = 0.005
+"""After the begin or end of an invocation, reports are collected this long and read together."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Supervisor:
     """See the module. ``run`` returns when the sandbox is to end."""
 
-    def __init__(self, control_path: str, places: Places) -> None:
+    def __init__(self, control_path: str, paths: ImagePaths) -> None:
         """Nothing happens before ``run``."""
-        self._control_path = control_path
         self._poller = Poller()
-        self._runtimes = table(places)
-        self._around = Surroundings(
-            self._poller,
-            places,
-            Counter(ControlGroup().kills),
-            self._sweep_soon,
-            self._make_room,
-            kernel.Expendable(),
-            self._place,
-            self._clear_scratch,
-            self._invocations_heard,
+        self._runtimes = runtimes(paths)
+        self._control = ControlConnection(
+            control_path, self._poller, self._send_hello, self._execute
+        )
+        self._sweeper = Sweeper(self._kept)
+        self._hooks = SupervisorHooks(
+            poller=self._poller,
+            paths=paths,
+            memory_kills=Counter(ControlGroup().kills),
+            sweep=self._sweeper.request,
+            make_room=self._make_room,
+            expendable=kernel.Expendable(),
+            place=self._control.request_placement,
+            clear_scratch=self._clear_scratch,
+            invocation_changed=self._invocation_changed,
         )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []
-        self._control: socket.socket | None = None
-        self._connect_at = 0.0
-        self._sweep_at = math.inf
-        self._sweeps = 0
-        self._look_at = math.inf
+        self._sample_at = math.inf
         self._is_scratch_full = False
         self._cleaner = 0
         self._is_ending = False
-        self._hears_invocations = False
+        self._has_new_reports = False
         self._budget = Budget.of_this_sandbox()
-        self._attempts = Attempts(self._poller, self._answer)
+        self._attempts = Attempts(self._poller, self._control.send)
 
     def run(self) -> int:
         """Serve until a signal from outside the sandbox ends it. Returns the exit code."""
@@ -84,95 +81,66 @@ class Supervisor:
         try:
             while not self._is_ending:
                 seconds = self._tick()
-                if self._hears_invocations:
-                    # More of them are likely to follow soon, and none of them waits for this process.
-                    self._hears_invocations = False
-                    self._poller.nap(NAP_SECONDS, self._urgent())
+                if self._has_new_reports:
+                    # More reports are likely to follow soon, and no client waits for this process.
+                    self._has_new_reports = False
+                    self._poller.wait_batched(BATCH_SECONDS, self._urgent())
                 else:
                     self._poller.wait(seconds)
         finally:
             self._end()
         return 0
 
-    def _invocations_heard(self) -> None:
-        self._hears_invocations = True
+    def _all_groups(self) -> tuple[WorkerGroup, ...]:
+        return (*self._groups.values(), *self._leaving)
+
+    def _invocation_changed(self) -> None:
+        self._has_new_reports = True
 
     def _urgent(self) -> list[int]:
-        """What somebody waits for: commands, the end of processes, and connections for which a worker has to be started."""
-        control = None if self._control is None else self._control.fileno()
-        fds = [self._signals.fileno(), control, *(group.awaited for group in self._groups.values())]
+        """Descriptors that must not wait for a batch.
+
+        These are commands, exits of processes, and connections that need one more worker.
+        """
+        awaited = (group.awaited for group in self._groups.values())
+        fds = [self._signals.fileno(), self._control.fileno(), *awaited]
         return [fd for fd in fds if fd is not None]
 
     def _tick(self) -> float:
-        """Do what is due; answer how long to wait at most (seconds, -1 for ever)."""
+        """Do what is due; return how long to wait at most (seconds, -1 without a limit)."""
         now = time.monotonic()
-        if self._control is None and self._connect_at <= now:
-            self._connect(now)
-        if self._sweep_at <= now:
-            self._sweep(now)
-        if self._look_at <= now:
-            self._look_at_idle(now)
+        if self._control.due <= now:
+            self._control.connect()
+        if self._sweeper.due <= now:
+            self._sweeper.sweep()
+        if self._sample_at <= now:
+            self._police_idle(now)
         if self._is_scratch_full:
             self._begin_to_clear()
-        first = (
-            self._sweep_at if self._control is not None else min(self._sweep_at, self._connect_at)
-        )
-        for group in (*self._groups.values(), *self._leaving):
+        first = min(self._sweeper.due, self._control.due)
+        for group in self._all_groups():
             if group.due <= now:
                 group.tick(now)
             first = min(first, group.due)
-            if group.workers and self._look_at == math.inf:
-                self._look_at = now + LOOK_SECONDS
-        first = min(first, self._look_at)
+            if group.workers and self._sample_at == math.inf:
+                self._sample_at = now + SAMPLE_SECONDS
+        first = min(first, self._sample_at)
         return -1 if first == math.inf else max(first - now, 0)
 
     def _end(self) -> None:
-        for group in (*self._groups.values(), *self._leaving):
-            group.kill_all()
+        for group in self._all_groups():
+            group.state.kill_all()
         for pid in kernel.strays(os.getpid(), ()):
             kernel.kill(pid, signal.SIGKILL)
 
-    # -- control connection
+    # -- commands
 
-    def _connect(self, now: float) -> None:
-        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        try:
-            control.connect(self._control_path)
-        except OSError:
-            control.close()
-            self._connect_at = now + RECONNECT_SECONDS
-            return
-        self._control = control
-        self._poller.watch(control.fileno(), select.EPOLLIN, self._read_commands)
-        self._answer(messages.Hello(os.getpid(), tuple(self._groups)))
-        for group in (*self._groups.values(), *self._leaving):
+    def _send_hello(self) -> None:
+        self._control.send(messages.Hello(os.getpid(), tuple(self._groups)))
+        for group in self._all_groups():
             group.announce()
 
-    def _disconnect(self) -> None:
-        if self._control is not None:
-            self._poller.forget(self._control.fileno())
-            self._control.close()
-            self._control = None
-            self._connect_at = time.monotonic() + RECONNECT_SECONDS
-
-    def _read_commands(self) -> None:
-        while self._control is not None:
-            try:
-                received = framing.receive(self._control)
-                if received is None:
-                    self._disconnect()
-                    return
-                with received.descriptors as descriptors:
-                    self._obey(received.message(messages.CONTROL_COMMANDS), descriptors)
-            except BlockingIOError:
-                return
-            except messages.ProtocolError as error:
-                _complain(f"control connection: {error}")
-                self._disconnect()
-            except OSError:
-                self._disconnect()
-
-    def _obey(self, command: messages.Message, descriptors: Descriptors) -> None:
+    def _execute(self, command: messages.Message, descriptors: Descriptors) -> None:
         if isinstance(command, messages.Load):
             self._load(command, descriptors)
         elif isinstance(command, messages.Unload):
@@ -184,10 +152,10 @@ class Supervisor:
         elif isinstance(command, messages.Assign):
             self._assign(command)
         elif isinstance(command, messages.Inspect):
-            self._answer(messages.Inspected(command.request, inspection.read()))
+            self._control.send(messages.Inspected(command.request, inspection.read()))
         elif isinstance(command, messages.AskStatus):
             groups = tuple(group.status() for group in self._groups.values())
-            self._answer(messages.GroupStatus(command.request, groups))
+            self._control.send(messages.GroupStatus(command.request, groups))
         elif isinstance(command, messages.Check):
             self._attempts.begin(command, descriptors)
 
@@ -195,29 +163,24 @@ class Supervisor:
         runtime = self._runtimes.get(command.language)
         if runtime is None:
             known = ", ".join(sorted(self._runtimes))
-            self._answer(
-                messages.Refused(
-                    command.request, f"language {command.language} is not known here, only {known}"
-                )
-            )
+            reason = f"language {command.language} is not supported here, only {known}"
+            self._control.send(messages.Refused(command.request, reason))
             return
         try:
             listening = socket.socket(fileno=descriptors.filenos()[0])
         except OSError as error:
-            self._answer(
-                messages.Refused(command.request, f"the descriptor is not a socket: {error}")
-            )
+            reason = f"the descriptor is not a socket: {error}"
+            self._control.send(messages.Refused(command.request, reason))
             return
         descriptors.take(0)
         group = self._groups.get(command.version)
         if group is None:
-            group = self._groups[command.version] = WorkerGroup(
-                command, listening, runtime, self._around
-            )
+            group = WorkerGroup(command, listening, runtime, self._hooks)
+            self._groups[command.version] = group
             group.begin()
         else:
             group.replace(command, listening)
-        self._answer(messages.Loaded(command.request))
+        self._control.send(messages.Loaded(command.request))
 
     def _unload(self, command: messages.Unload) -> None:
         group = self._groups.pop(command.version, None)
@@ -225,45 +188,23 @@ class Supervisor:
             group.leave()
             if group.workers:
                 self._leaving.append(group)
-        self._answer(messages.Unloaded(command.request))
+        self._control.send(messages.Unloaded(command.request))
 
     def _assign(self, command: messages.Assign) -> None:
-        """Become a tenant's user. Half of it is worse than nothing: then this sandbox ends."""
+        """Become a tenant's user. After a partial change the sandbox is unsafe and ends."""
         if self._groups or self._leaving:
-            self._answer(messages.Refused(command.request, "the sandbox has worker groups already"))
+            reason = "the sandbox has worker groups already"
+            self._control.send(messages.Refused(command.request, reason))
             return
         try:
             assignment.become(command.uid, command.gid)
         except OSError as error:
-            _complain(f"cannot become {command.uid}:{command.gid}: {error}")
-            self._answer(
-                messages.Refused(command.request, f"cannot become this user: {error.strerror}")
-            )
+            log_error(f"cannot become {command.uid}:{command.gid}: {error}")
+            reason = f"cannot become this user: {error.strerror}"
+            self._control.send(messages.Refused(command.request, reason))
             self._is_ending = True
             return
-        self._answer(messages.Assigned(command.request))
-
-    def _place(self, place: messages.Place) -> bool:
-        """Ask for it; whether anybody was there to hear."""
-        if self._control is None:
-            return False
-        try:
-            framing.send(self._control, place)
-        except BlockingIOError:
-            # It reads too slowly just now; going on unplaced is better than a lost connection.
-            return False
-        except OSError:
-            self._disconnect()
-            return False
-        return True
-
-    def _answer(self, message: messages.Message) -> None:
-        """Send to the node daemon; one that does not read its socket is as good as gone."""
-        if self._control is not None:
-            try:
-                framing.send(self._control, message)
-            except OSError:
-                self._disconnect()
+        self._control.send(messages.Assigned(command.request))
 
     # -- processes
 
@@ -294,65 +235,56 @@ class Supervisor:
                     self._leaving.remove(group)
 
     def _group_of(self, pid: int) -> WorkerGroup | None:
-        for group in (*self._groups.values(), *self._leaving):
+        for group in self._all_groups():
             if pid in group.workers:
                 return group
         return None
 
-    def _make_room(self, asking: WorkerGroup) -> bool:
-        """Whether one more worker of ``asking`` fits; when not, the group that was idle for longest rests."""
-        groups = (*self._groups.values(), *self._leaving)
-        costs = [group.runtime.cost for group in groups for _ in group.workers]
-        # A sandbox too small for a single worker has to try, or it would never say what is wrong.
-        if not costs or self._budget.holds([*costs, asking.runtime.cost]):
+    def _kept(self) -> set[int]:
+        workers = {pid for group in self._all_groups() for pid in group.workers}
+        return {*workers, *self._attempts.pids, self._cleaner}
+
+    def _make_room(self, requester: GroupState) -> bool:
+        """Return True if one more worker of ``requester`` fits.
+
+        Else the group that has been idle for longest retires its idle workers.
+        """
+        groups = self._all_groups()
+        costs = [group.state.runtime.cost for group in groups for _ in group.workers]
+        # In a sandbox too small for one worker the attempt is made anyway: it gives the error.
+        if not costs or self._budget.holds([*costs, requester.runtime.cost]):
             return True
-        others = [group for group in groups if group is not asking and group.idle_since < math.inf]
+        others = [group for group in groups if group.state is not requester]
+        others = [group for group in others if group.idle_since < math.inf]
         if others:
             min(others, key=lambda group: group.idle_since).rest()
         return False
 
-    def _look_at_idle(self, now: float) -> None:
-        """See that nobody computes who says that he does nothing. No worker, no look."""
-        groups = [group for group in (*self._groups.values(), *self._leaving) if group.workers]
-        self._look_at = now + LOOK_SECONDS if groups else math.inf
+    def _police_idle(self, now: float) -> None:
+        """Sample the CPU time of all workers and replace those that use it while idle.
+
+        No sample is scheduled while there are no workers.
+        """
+        groups = [group for group in self._all_groups() if group.workers]
+        self._sample_at = now + SAMPLE_SECONDS if groups else math.inf
         pids = [pid for group in groups for pid in group.workers]
         cpu_seconds = cpu_seconds_by_ancestor(kernel.processes(), pids)
         for group in groups:
-            group.look_at_idle(cpu_seconds)
+            group.police_idle(cpu_seconds)
+
+    # -- scratch space
 
     def _clear_scratch(self) -> None:
-        # Outside of a sandbox it would be everybody's.
+        # Outside of a sandbox, /tmp is shared with the whole machine.
         self._is_scratch_full = os.getpid() == 1
 
     def _begin_to_clear(self) -> None:
-        """Empty the scratch space when nothing runs that may be using it: files there have no owner among storlets."""
-        if self._cleaner or any(group.works for group in (*self._groups.values(), *self._leaving)):
+        """Empty the scratch space once nothing runs that may be using it.
+
+        Files there have no owner among the storlets.
+        """
+        if self._cleaner or any(group.is_active for group in self._all_groups()):
             return
         self._is_scratch_full = False
         with contextlib.suppress(OSError):
             self._cleaner = scratch.begin_to_clear(WORKING_DIRECTORY)
-
-    def _sweep_soon(self) -> None:
-        self._sweep_at = 0.0
-
-    def _sweep(self, now: float) -> None:
-        """Kill what dead workers have left to this process, until a look finds nothing."""
-        keep = {pid for group in (*self._groups.values(), *self._leaving) for pid in group.workers}
-        keep.update((*self._attempts.pids, self._cleaner))
-        found = kernel.strays(os.getpid(), keep)
-        for pid in found:
-            kernel.kill(pid, signal.SIGKILL)
-        self._sweeps = self._sweeps + 1 if found else 0
-        self._sweep_at = now + SWEEP_SECONDS if found else math.inf
-        if self._sweeps > SWEEPS_MAX and os.getpid() == 1:
-            # Something forks faster than it can be found. As process 1 this reaches every process of the sandbox in one
-            # step, and nothing else; the workers are started anew. (Anywhere but in a sandbox it would be a disaster.)
-            os.kill(-1, signal.SIGKILL)
-            self._sweeps = 0
-
-
-def _complain(text: str) -> None:
-    """To the operator: the sandbox's own log."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"storlet_daemon: {messages.one_line(text)}\n")
-        sys.stderr.flush()

@@ -81,6 +81,6 @@ def sealed_memory(name: str, size: int) -> int:
 
 
 def close_quietly(fd: int) -> None:
-    """Close ``fd`` and ignore errors: it may be closed already, or its last write may have failed."""
+    """Close ``fd`` and ignore errors: it may be closed already, or its last write may fail."""
     with contextlib.suppress(OSError):
         os.close(fd)

@@ -77,7 +77,7 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
-    """The JSON object in ``data``; ``ProtocolError`` for anything else, or if the record was cut."""
+    """The JSON object in ``data``; ``ProtocolError`` for anything else or a cut record."""
     if is_cut:
         raise ProtocolError(
             [f"more than {MESSAGE_MAX} bytes or {DESCRIPTORS_MAX} descriptors in a message"]

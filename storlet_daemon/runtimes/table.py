@@ -1,14 +1,73 @@
-"""The languages that a sandbox runs, each once."""
+"""The languages that a sandbox runs, one row each.
+
+Importing the table imports no runtime, so that processes beside Swift can read it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from storlet_daemon.runtimes import Places, Runtime
-from storlet_daemon.runtimes.java import JavaRuntime
-from storlet_daemon.runtimes.python import PythonRuntime
+from storlet_daemon.budget import MIB, Cost
+from storlet_daemon.protocol.messages import Resources
+from storlet_daemon.runtimes.language import CODE_ROOT, ImagePaths, Language, PathOption, Runtime
 
 
-def table(places: Places) -> Mapping[str, Runtime]:
-    """The runtime of each language, by the name that storlets give it."""
-    return {"python": PythonRuntime(places), "java": JavaRuntime(places)}
+def _python(language: Language, paths: ImagePaths) -> Runtime:
+    from storlet_daemon.runtimes.python.runtime import PythonRuntime  # noqa: PLC0415  see above
+
+    return PythonRuntime(language, paths)
+
+
+def _java(language: Language, paths: ImagePaths) -> Runtime:
+    from storlet_daemon.runtimes.java.runtime import JavaRuntime  # noqa: PLC0415  see above
+
+    return JavaRuntime(language, paths)
+
+
+LANGUAGES: tuple[Language, ...] = (
+    Language(
+        name="python",
+        title="Python",
+        versions=("3.11",),
+        workers_max=8,
+        file_name=re.compile(r".*\.py", re.DOTALL),
+        file_rule="a Python storlet is a .py file",
+        main=re.compile(r"[^\W\d]\w*\.[^\W\d]\w*"),
+        main_rule="module.Class, with the module of the storlet's file",
+        worker_cost=Cost(tasks=2, memory_bytes=16 * MIB),
+        worker_share=Cost(tasks=4, memory_bytes=32 * MIB),
+        paths={"interpreters": PathOption("python-dir", "/usr/bin", "where python3.x are")},
+        runtime=_python,
+    ),
+    Language(
+        name="java",
+        title="Java",
+        versions=("17",),
+        workers_max=4,
+        file_name=re.compile(r"(?=.*-).*\..*", re.DOTALL),
+        file_rule="a Java storlet is named <name>-<version>.jar",
+        main=re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*"),
+        main_rule="the full name of a class",
+        worker_cost=Cost(tasks=20, memory_bytes=48 * MIB),
+        worker_share=Cost(tasks=32, memory_bytes=128 * MIB),
+        paths={
+            "java": PathOption("java", "/usr/bin/java", "the java launcher"),
+            "library": PathOption(
+                "java-home-dir", "/usr/local/lib/storlets/java", "the worker's jars and library"
+            ),
+        },
+        runtime=_java,
+        least_limits=Resources(memory_bytes=64 * MIB, processes=48, scratch_bytes=1 * MIB),
+    ),
+)
+
+
+def path_options() -> list[PathOption]:
+    """Every path of the image that can be changed."""
+    return [CODE_ROOT, *(option for row in LANGUAGES for option in row.paths.values())]
+
+
+def runtimes(paths: ImagePaths) -> Mapping[str, Runtime]:
+    """The runtime of each language, by the name that manifests use."""
+    return {row.name: row.runtime(row, paths) for row in LANGUAGES}

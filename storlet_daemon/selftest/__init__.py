@@ -1,19 +1,20 @@
-"""Tries to break out of a sandbox and to break its limits, from inside one, and says what held.
+"""Tries to break out of a sandbox and to exceed its limits, from inside, and reports what held.
 
-The node daemon asks for it (``Check``) in a sandbox that was made for this and is removed afterwards; no tenant's code is
-near.  :data:`TESTS` is the list, in the order in which it runs:
+The node daemon requests it (``Check``) in a sandbox that is made for this and removed afterwards,
+and that never holds code of a tenant. :data:`TESTS` lists the tests in the order in which they run:
 
 ``calls``       system calls that no storlet needs
-``privileges``  who the processes are, whom they can become
+``privileges``  the users of the processes, and the users that they cannot become
 ``network``     every way out by a socket
 ``files``       what can be written, read and reached by a path
-``donated``     a file of root's, opened for reading, as an object is given to a storlet
+``donated``     a file of root's, open for reading, as an object is given to a storlet
 ``processes``   the supervisor and the host's processes
-``limits``      each limit reached on purpose
+``limits``      each limit, reached on purpose
 
-Each test runs in a process of its own, for a bounded time: one that crashes, hangs or is killed says so and the others go
-on.  To add one, write a function that answers "" or a line, and add a row; its name is what operators see and may accept
-(``[sandbox] accept_failures``), so it stays what it is.
+Each test runs in a process of its own, for a bounded time. A test that crashes, hangs or is killed
+is reported, and the others continue. To add one, write a function that returns "" or a line, and
+add a row. Operators see its name and may accept its failure (``[sandbox] accept_failures``), so a
+name never changes.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ TESTS: tuple[SelfTest, ...] = (
     *limits.TESTS,
 )
 OUTSIDE = {
-    "sandbox-as-configured": "a sandbox that came up weaker than its configuration says",
+    "sandbox-as-configured": "a sandbox that is weaker than its configuration",
     "sandbox-survives": "a tenant's code that ends the sandbox of all its storlets",
-    "donated-unchanged": "an object that is another one after a storlet has had it",
+    "donated-unchanged": "an object that a storlet has changed",
 }
-"""What the node daemon sees from outside, by name, and what it is against."""
+"""Faults that the node daemon detects from outside: name, and what it protects against."""
 FAULT_MAX = 200
-"""Characters of one fault: all of them together have to fit into one message."""
+"""Characters of one fault: all faults together have to fit into one message."""
 
 
 def run(facts: Facts, tests: Iterable[SelfTest] = TESTS) -> Mapping[str, str]:
-    """The outcome of each test by its name; those that the class may fail are not in it."""
+    """The outcome of each test by its name, without those that the trust class may fail."""
     return {
         test.name: outcome(test, facts)
         for test in tests
@@ -60,48 +61,48 @@ def run(facts: Facts, tests: Iterable[SelfTest] = TESTS) -> Mapping[str, str]:
 
 def outcome(test: SelfTest, facts: Facts) -> str:
     """The outcome of one test, which runs in a child."""
-    ear, mouth = os.pipe()
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(ear)
-        _be_the_test(test, facts, mouth)
-    os.close(mouth)
-    with contextlib.suppress(OSError):  # it has done so itself, or has ended
+        os.close(reading)
+        _run_in_child(test, facts, writing)
+    os.close(writing)
+    with contextlib.suppress(OSError):  # the child has done so itself, or has exited
         os.setpgid(pid, pid)
     try:
-        said = _hear(ear, test.seconds)
+        result = _read_result(reading, test.seconds)
     finally:
-        os.close(ear)
+        os.close(reading)
         kernel.kill_group(pid)
         _, status = os.waitpid(pid, 0)
-    if said:
-        return said[1:]
-    # A filter may kill instead of refusing.
+    if result:
+        return result[1:]
+    # A seccomp filter may kill the process instead of refusing the call.
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSYS:
         return ""
-    if said is None:
+    if result is None:
         return f"the test did not end within {test.seconds:g} seconds"
     return f"the test was ended: {os.waitstatus_to_exitcode(status)}"
 
 
-def _be_the_test(test: SelfTest, facts: Facts, mouth: int) -> None:
+def _run_in_child(test: SelfTest, facts: Facts, writing: int) -> None:
     try:
         os.setpgid(0, 0)
         try:
-            said = test.attempt(facts)
-        except Exception as error:  # noqa: BLE001  a test that fails has not shown that the sandbox holds
-            said = f"the test failed: {type(error).__name__}: {error}"
-        os.write(mouth, f".{one_line(said)[:FAULT_MAX]}".encode("utf-8", "replace"))
+            result = test.attempt(facts)
+        except Exception as error:  # noqa: BLE001  a test that fails proves nothing
+            result = f"the test failed: {type(error).__name__}: {error}"
+        os.write(writing, f".{one_line(result)[:FAULT_MAX]}".encode("utf-8", "replace"))
     finally:
         os._exit(0)
 
 
-def _hear(ear: int, seconds: float) -> str | None:
-    """What the child says: "" when it ends without a word, ``None`` when it does neither in time."""
+def _read_result(reading: int, seconds: float) -> str | None:
+    """The child's result: "" if it exits without one, None at the timeout."""
     end = time.monotonic() + seconds
     poll = select.poll()
-    poll.register(ear, select.POLLIN)
+    poll.register(reading, select.POLLIN)
     while (left := end - time.monotonic()) > 0:
         if poll.poll(left * 1000):
-            return os.read(ear, 4096).decode("utf-8", "replace")
+            return os.read(reading, 4096).decode("utf-8", "replace")
     return None

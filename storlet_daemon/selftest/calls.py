@@ -1,9 +1,10 @@
-"""System calls that no storlet needs, tried by number so that nothing between us and the kernel can refuse them for it.
+"""System calls that no storlet needs, called by number so that only the kernel can refuse them.
 
-The arguments are such that a kernel which does look at them does no harm and answers anything but the refusals below:
-``EINVAL`` for flags that do not exist, ``EBADF`` for descriptor -1, ``EFAULT`` for no address.  So an answer that is no
-refusal says that the filter let the call through, whether or not it would have worked with better arguments.  A kernel
-that checks for privileges first says ``EPERM`` by itself; hostile code gets no further there either.
+The arguments make a kernel that executes the call do no harm and return any error but the refusals
+below: ``EINVAL`` for flags that do not exist, ``EBADF`` for descriptor -1, ``EFAULT`` for no
+address. So a result that is no refusal shows that the filter let the call through, whether or not
+it would have worked with better arguments. A kernel that checks privileges first returns ``EPERM``
+by itself; hostile code gets no further there either.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from storlet_daemon.selftest.model import Facts, SelfTest, own_folder
 REFUSALS = frozenset({errno.EPERM, errno.ENOSYS, errno.EACCES})
 MACHINES = ("x86_64", "aarch64")
 
-# PyDLL keeps the interpreter's lock over the call: after a bare clone the child could not get it back.
+# PyDLL keeps the interpreter's lock: after a bare clone the child could not reacquire it.
 _LIBC = ctypes.PyDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
 
@@ -67,33 +68,44 @@ _NO_FLAGS = 0x7FFF0000
 """Flags that do not exist in any of the calls below."""
 
 CALLS = (
-    Call("mount", (165, 40), (b"none", b"/tmp", b"tmpfs", 0, None), "hiding and replacing files, mounting the host's disks"),
+    Call("mount", (165, 40), (b"none", b"/tmp", b"tmpfs", 0, None),
+         "hiding and replacing files, mounting the host's disks"),
     Call("umount2", (166, 39), (b"/", 0x100), "uncovering what a mount hides"),
     Call("pivot_root", (155, 41), (b"/nowhere", b"/nowhere"), "another root"),
     Call("chroot", (161, 51), (b"/",), "leaving the root by a second one"),
     Call("open_tree", (428, 428), (-1, b"", 0x1000), "detached mounts"),
-    Call("move_mount", (429, 429), (-1, b"", -1, b"", 0), "moving detached mounts to where they are seen"),
+    Call("move_mount", (429, 429), (-1, b"", -1, b"", 0),
+         "moving detached mounts to where they are seen"),
     Call("fsopen", (430, 430), (b"tmpfs", _NO_FLAGS), "the newer way to mount"),
     Call("fsmount", (432, 432), (-1, 0, 0), "mounts made the newer way"),
     Call("fspick", (433, 433), (-1, b"/", _NO_FLAGS), "changing mounts that are there"),
-    Call("mount_setattr", (442, 442), (-1, b"", 0x1000, None, 0), "making a read-only mount writable"),
-    Call("open_by_handle_at", (304, 265), (-1, None, 0), "opening files by inode, past every mount (Shocker)"),
+    Call("mount_setattr", (442, 442), (-1, b"", 0x1000, None, 0),
+         "making a read-only mount writable"),
+    Call("open_by_handle_at", (304, 265), (-1, None, 0),
+         "opening files by inode, past every mount (Shocker)"),
     Call("ptrace", (101, 117), (0, 0, 0, 0), "reading and steering other processes"),
     Call("process_vm_readv", (310, 270), (-1, 0, 0, 0, 0, 0), "reading other processes' memory"),
     Call("process_vm_writev", (311, 271), (-1, 0, 0, 0, 0, 0), "writing it"),
     Call("pidfd_getfd", (438, 438), (-1, 0, 0), "taking descriptors out of other processes"),
     Call("kcmp", (312, 272), (-1, -1, 0, 0, 0), "learning about other processes' kernel objects"),
-    Call("userfaultfd", (323, 282), (_NO_FLAGS,), "stopping the kernel in the middle of a copy, to win races in it"),
+    Call("userfaultfd", (323, 282), (_NO_FLAGS,),
+         "stopping the kernel in the middle of a copy, to win races in it"),
     Call("bpf", (321, 280), (9999, None, 0), "programs in the kernel"),
-    Call("io_uring_setup", (425, 425), (0, None), "a large and young part of the kernel, past this very filter"),
+    Call("io_uring_setup", (425, 425), (0, None),
+         "a large and young part of the kernel, past this very filter"),
     Call("io_uring_enter", (426, 426), (-1, 0, 0, 0, None, 0), "what io_uring_setup is kept from"),
     Call("io_uring_register", (427, 427), (-1, 9999, None, 0), "what io_uring_setup is kept from"),
-    Call("keyctl", (250, 219), (9999, 0, 0, 0, 0), "the kernel's keys, which no namespace keeps apart"),
-    Call("add_key", (248, 217), (None, None, None, 0, 0), "the kernel's keys, which no namespace keeps apart"),
-    Call("request_key", (249, 218), (None, None, None, 0), "programs that the kernel starts to ask for a key"),
-    Call("perf_event_open", (298, 241), (None, 0, -1, -1, 0), "watching other processes and the kernel"),
+    Call("keyctl", (250, 219), (9999, 0, 0, 0, 0),
+         "the kernel's keys, which no namespace keeps apart"),
+    Call("add_key", (248, 217), (None, None, None, 0, 0),
+         "the kernel's keys, which no namespace keeps apart"),
+    Call("request_key", (249, 218), (None, None, None, 0),
+         "programs that the kernel starts to ask for a key"),
+    Call("perf_event_open", (298, 241), (None, 0, -1, -1, 0),
+         "watching other processes and the kernel"),
     Call("setns", (308, 268), (-1, 0), "joining namespaces of others"),
-    Call("personality", (135, 92), (0x0040000,), "memory without random addresses, other kernels' rules"),
+    Call("personality", (135, 92), (0x0040000,),
+         "memory without random addresses, other kernels' rules"),
     Call("kexec_load", (246, 104), (0, 0, None, _NO_FLAGS), "another kernel"),
     Call("kexec_file_load", (320, 294), (-1, -1, 0, None, _NO_FLAGS), "another kernel"),
     Call("init_module", (175, 105), (None, 0, None), "code in the kernel"),
@@ -162,7 +174,8 @@ def _clone(_facts: Facts) -> str:
 
 
 def _clone3(_facts: Facts) -> str:
-    # Its flags are in memory, where a filter cannot look: so it must not be there at all. This size is too small for any.
+    # Its flags are in memory, where a filter cannot read them, so the call must not exist at all.
+    # This size is too small for any flags.
     number = _CLONE3.number()
     return refused(call(number, None, 8)) if number else ""
 

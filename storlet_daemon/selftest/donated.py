@@ -1,6 +1,6 @@
-"""The donated descriptor: a file of root's, opened for reading, in the hands of somebody who may not open it.
+"""The donated descriptor: a file of root's, open for reading, in a process that may not open it.
 
-On an object node this is the object itself. What must hold: the bytes can be read, and nothing else.
+On an object node this is the object itself. The process must be able to read it, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ XATTR = "user.storlets.selftest"
 
 
 def _done(attempts: dict[str, Callable[[], object]]) -> str:
-    """Which of the attempts the kernel allowed."""
+    """The attempts that the kernel allowed."""
     done = []
     for name, attempt in attempts.items():
         with contextlib.suppress(OSError, ValueError):
@@ -31,7 +31,7 @@ def _path(facts: Facts) -> str:
 
 
 def _reads(facts: Facts) -> str:
-    """Without this the others would pass for a descriptor that is of no use."""
+    """Needed because the other tests would pass for a useless descriptor."""
     try:
         return "" if os.pread(facts.descriptor, 1, 0) else "the file is empty"
     except OSError as error:
@@ -107,7 +107,7 @@ def _neighbours(facts: Facts) -> str:
             "itself by name": lambda: os.close(os.open("", os.O_RDONLY, dir_fd=fd)),
             f"{_path(facts)}/..": lambda: os.close(os.open(f"{_path(facts)}/..", os.O_RDONLY)),
             "fchdir": lambda: os.fchdir(fd),
-            # The name that the kernel shows is the host's; here there must be nothing of it.
+            # The kernel shows the host's name, which must not exist here.
             folder: lambda: _listed_elsewhere(folder),
         }
     )
@@ -122,7 +122,7 @@ def _listed_elsewhere(folder: str) -> None:
 _OBJECT = "changing the object past Swift"
 
 TESTS = (
-    SelfTest("donated-reads", "a test that tests nothing", _reads),
+    SelfTest("donated-reads", "a test without meaning", _reads),
     SelfTest("donated-write", _OBJECT, _write),
     SelfTest("donated-reopen", _OBJECT + ", by a second open through /proc", _reopen),
     SelfTest(

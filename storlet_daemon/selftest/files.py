@@ -10,15 +10,30 @@ from collections.abc import Iterator
 
 from storlet_daemon.selftest.model import SCRATCH, Facts, SelfTest, listed, opens, read
 
-#: Writable by design: a megabyte of semaphores, queues that a limit of 0 forbids, what belongs to each process, terminals
-#: of which there are none; folders of root's, whose files have tests of their own.
-SPECIAL_MOUNTS = ("/dev", "/dev/shm", "/dev/mqueue", "/dev/pts", "/proc", "/sys/fs/cgroup")  # noqa: S108  the sandbox's own
+#: Writable by design: a megabyte of semaphores, queues that a limit of 0 forbids, the files of each
+#: process, terminals that do not exist; folders of root's, whose files have tests of their own.
+SPECIAL_MOUNTS = (
+    "/dev",
+    "/dev/shm",  # noqa: S108  the sandbox's own
+    "/dev/mqueue",
+    "/dev/pts",
+    "/proc",
+    "/sys/fs/cgroup",
+)
 SHARED_MEMORY_BYTES = 1 << 20
 WALK_SECONDS = 1.2
 DEVICES = frozenset({"null", "zero", "full", "random", "urandom", "tty", "ptmx"})
-SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/dev/log", "/run/systemd/journal/socket",
-           "/run/dbus/system_bus_socket", "/run/storlets/sandboxd.sock", "/run/podman/podman.sock")  # fmt: skip
-#: What changes the whole host when it is written to.
+SOCKETS = (
+    "/var/run/docker.sock",
+    "/run/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/dev/log",
+    "/run/systemd/journal/socket",
+    "/run/dbus/system_bus_socket",
+    "/run/storlets/sandboxd.sock",
+    "/run/podman/podman.sock",
+)
+#: Files that change the whole host when they are written.
 KERNEL_FILES = (
     "/proc/sysrq-trigger",
     "/proc/sys/kernel/core_pattern",
@@ -35,11 +50,31 @@ KERNEL_FILES = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/power/state",
 )
-#: What tells of the host or of the kernel's memory when it is read.
-SECRETS = ("/proc/kcore", "/proc/kmsg", "/proc/kpageflags", "/dev/kmsg", "/dev/mem", "/dev/port", "/proc/timer_list",
-           "/proc/sched_debug", "/etc/shadow", "/etc/gshadow", "/proc/1/environ")  # fmt: skip
-SECRET_FOLDERS = ("/root", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/proc/acpi", "/proc/scsi",
-                  "/var/lib/docker", "/srv/node", "/etc/swift")  # fmt: skip
+#: Files that reveal the host or the kernel's memory.
+SECRETS = (
+    "/proc/kcore",
+    "/proc/kmsg",
+    "/proc/kpageflags",
+    "/dev/kmsg",
+    "/dev/mem",
+    "/dev/port",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/proc/1/environ",
+)
+SECRET_FOLDERS = (
+    "/root",
+    "/sys/firmware",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/var/lib/docker",
+    "/srv/node",
+    "/etc/swift",
+)
 
 
 def mounts() -> dict[str, frozenset[str]]:
@@ -98,7 +133,7 @@ def _shared_memory(_facts: Facts) -> str:
 
 
 def _walk(skip: tuple[str, ...]) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Every entry of the file system outside of ``skip``, until the time is over."""
+    """Every entry of the file system outside of ``skip``, until the deadline."""
     end = time.monotonic() + WALK_SECONDS
     todo = ["/"]
     while todo and time.monotonic() < end:
@@ -115,10 +150,10 @@ def _walk(skip: tuple[str, ...]) -> Iterator[tuple[os.DirEntry[str], str]]:
 
 
 def _writable(facts: Facts) -> str:
-    """A file made in each folder that looks writable, and each file that is."""
+    """Try to create a file in each folder, and to open each file, that looks writable."""
     found = [path for path in ("/", "/run/storlets", "/var/lib/storlets") if _can_write(path)]
     for entry, path in _walk(("/proc", "/sys", *SPECIAL_MOUNTS, *facts.writable)):
-        # Most are on a mount for reading only, so the kernel says no at once, without a look at the mode.
+        # Most are on a read-only mount, so the kernel refuses before it checks the mode.
         if not entry.is_symlink() and os.access(path, os.W_OK) and _can_write(path):
             found.append(path)
             if len(found) > 10:
@@ -149,7 +184,7 @@ def _setuid(facts: Facts) -> str:
 
 
 def _sockets(facts: Facts) -> str:
-    """Those that one knows, and all that are there."""
+    """The well-known sockets, and all that exist."""
     found = [path for path in SOCKETS if os.path.exists(path)]
     for entry, path in _walk(("/proc", "/sys", *facts.writable)):
         if not (entry.is_symlink() or entry.is_dir() or entry.is_file()) and stat.S_ISSOCK(
@@ -193,7 +228,7 @@ def _kernel_files(_facts: Facts) -> str:
 
 
 def _settings(_facts: Facts) -> str:
-    """The whole of /proc/sys and /sys, as far as the time goes."""
+    """All of /proc/sys and /sys, until the deadline."""
     end = time.monotonic() + WALK_SECONDS / 2
     found = []
     for top in (

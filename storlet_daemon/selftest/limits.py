@@ -17,12 +17,12 @@ _BEYOND_BYTES = 32 << 20
 _PIECE_BYTES = 8 << 20
 _BEYOND = 16
 _INODES_MAX = 20_000
-#: What the host gives a sandbox for its place in the kernel's list of victims, see sandboxd's hardening table.
+#: The score that sandboxd's hardening table sets; the kernel kills higher scores first.
 _OOM_SCORE = 500
 
 
 def _processes(facts: Facts) -> str:
-    """Children that only wait, until the kernel says no."""
+    """Start waiting children until the kernel refuses."""
     limit = facts.limits.processes
     if not limit:
         return "there is no limit"
@@ -152,7 +152,10 @@ def _oom_score(_facts: Facts) -> str:
 
 
 def _oom_score_kept(_facts: Facts) -> str:
-    """The kernel keeps a floor when root has set the score; not where root's own CAP_SYS_RESOURCE was taken away."""
+    """The kernel keeps a minimum if root has set the score.
+
+    It does not if root itself lacked CAP_SYS_RESOURCE.
+    """
     kernel.show_memory()
     with contextlib.suppress(OSError):
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
@@ -175,7 +178,7 @@ TESTS = (
     SelfTest("limit-processes", "fork bombs", _processes, seconds=10),
     SelfTest("limit-memory", "memory bombs", _memory, seconds=10),
     SelfTest("limit-open-files", "a full table of open files", _open_files),
-    SelfTest("limit-raise", "limits that the limited process takes off", _raise),
+    SelfTest("limit-raise", "limits that the limited process raises", _raise),
     SelfTest("limit-core", "core files", _core),
     SelfTest("limit-scratch", "memory and disk filled through the scratch", _scratch),
     SelfTest(
@@ -186,7 +189,7 @@ TESTS = (
     ),
     SelfTest(
         "limit-oom-score-kept",
-        "a process that takes itself out of the list of victims",
+        "a process that exempts itself from the kernel's choice",
         _oom_score_kept,
     ),
     SelfTest("limit-priority", "Swift's share of the CPUs", _priority),

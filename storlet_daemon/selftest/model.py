@@ -1,4 +1,4 @@
-"""What a self-test is, and what all of them know and use."""
+"""What a self-test is, and what all of them use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from storlet_daemon.protocol.messages import Resources
 
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own
 NETWORK = "network"
-"""What a class may have, as ``Check.allowed`` names it."""
+"""A permission of a trust class, as ``Check.allowed`` names it."""
 WRITABLE = "write:"
-"""Likewise, before the path of a writable mount."""
+"""The prefix of a permission, before the path of a writable mount."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The sandbox as it should be: ``supervisor`` is the process that started the test, ``descriptor`` a donated file."""
+    """The expected sandbox.
+
+    ``supervisor`` is the process that started the test, ``descriptor`` a donated file.
+    """
 
     descriptor: int
     supervisor: int
@@ -39,22 +42,22 @@ class Facts:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """One row: ``attempt`` answers "" when the sandbox held, else what happened, in a line.
+    """One row: ``attempt`` returns "" if the sandbox held, else what happened, in a line.
 
-    It runs in a process of its own, which is killed after ``seconds`` together with all that it has started. It is left out
-    for a class that may have ``unless``.
+    It runs in a process of its own, which is killed after ``seconds`` with all its children. It is
+    skipped for a trust class that has the permission ``unless``.
     """
 
     name: str
     against: str
     attempt: Callable[[Facts], str]
     unless: str = ""
-    # A test takes milliseconds. This is for a node whose cores are all busy, and must not close a class there.
+    # A test takes milliseconds. A node whose cores are all busy must not fail it by the timeout.
     seconds: float = 5.0
 
 
 def listed(found: list[str], most: int = 3) -> str:
-    """The first few of ``found``, and how many more there are; "" for none."""
+    """The first few of ``found``, and the number of the others; "" for none."""
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more
 
@@ -71,7 +74,7 @@ def own_folder() -> Iterator[str]:
 
 
 def opens(path: str, flags: int) -> bool:
-    """Whether the kernel opens ``path`` so; nothing is read or written."""
+    """True if the kernel opens ``path`` with ``flags``; nothing is read or written."""
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -81,7 +84,7 @@ def opens(path: str, flags: int) -> bool:
 
 
 def read(path: str) -> str:
-    """A small file of /proc; "" when it is not to be read."""
+    """A small file of /proc; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)

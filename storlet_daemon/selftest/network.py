@@ -10,9 +10,9 @@ from collections.abc import Callable
 from storlet_daemon.selftest.model import NETWORK, Facts, SelfTest, listed, read
 
 METADATA = "169.254.169.254"
-"""Where clouds answer with the machine's secrets."""
+"""The address at which clouds serve the machine's secrets."""
 ELSEWHERE = ("192.0.2.1", "2001:db8::1")
-"""Addresses for documentation: nobody has them, but a host with a way out would send to them."""
+"""Addresses reserved for documentation; a host with a route out would send to them."""
 _SECONDS = 0.3
 _UP = 1
 _FAMILIES = {
@@ -48,7 +48,7 @@ def _is_up(name: str) -> bool:
 
 
 def _connect(address: str, port: int, kind: socket.SocketKind) -> str:
-    """ "" when not even a packet leaves; what happened else."""
+    """ "" if no packet leaves; else what happened."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, kind) as probe:
@@ -135,9 +135,7 @@ TESTS = (
         "network-metadata", "the secrets that a cloud gives its machines", _metadata, unless=NETWORK
     ),
     SelfTest("network-out", "carrying data away", _elsewhere, unless=NETWORK),
-    SelfTest(
-        "network-names", "carrying data away in names that are asked for", _names, unless=NETWORK
-    ),
+    SelfTest("network-names", "carrying data away in DNS queries", _names, unless=NETWORK),
     SelfTest(
         "network-abstract-sockets", "services of the host that listen without a path", _abstract
     ),

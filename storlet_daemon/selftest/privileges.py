@@ -1,4 +1,4 @@
-"""Who the sandbox's processes are, and whom they cannot become."""
+"""The users of the sandbox's processes, and the users that they cannot become."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other processes: the supervisor, which is process 1 here, and the host's, which must not be seen."""
+"""Other processes: the supervisor, which is process 1, and the host's, which must be hidden."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 from storlet_daemon.selftest.calls import Call, call, refused
 from storlet_daemon.selftest.model import Facts, SelfTest, listed, opens, read
 
-#: Files of a process that give away its memory, its descriptors or what it sees.
+#: Files of a process that reveal its memory, its descriptors or its view of the system.
 _CLOSED = ("mem", "maps", "environ", "auxv", "io", "syscall", "stack", "pagemap", "personality")
 _LINKS = ("root", "cwd", "exe", "ns/mnt")
 _PTRACE = Call("ptrace", (101, 117), (), "")
@@ -45,7 +45,7 @@ def _uid(pid: int) -> int | None:
 
 def _memory(facts: Facts) -> str:
     place = f"/proc/{facts.supervisor}"
-    # Some of these open for everybody and say nothing: what counts is whether they are read.
+    # Some can be opened by every user and are empty, so the test is whether they can be read.
     found = [name for name in _CLOSED if _reads(f"{place}/{name}")]
     for name in _LINKS:
         with contextlib.suppress(OSError):
@@ -89,19 +89,22 @@ def _trace(facts: Facts) -> str:
 def _signals(facts: Facts) -> str:
     if facts.supervisor != 1:
         return f"not tried: the supervisor is process {facts.supervisor}, not 1"
-    # Its child's end is the one signal that it heeds, and this process makes enough of those.
+    # SIGCHLD is the one signal that it handles, and this process causes enough of those.
     for number in sorted(set(signal.valid_signals()) - {signal.SIGCHLD}):
         with contextlib.suppress(OSError):
             os.kill(1, number)
     for number in (signal.SIGTERM, signal.SIGINT):
-        _pretend(number)
+        _send_forged(number)
     time.sleep(0.02)
     state = read("/proc/1/stat").rpartition(")")[2].split()[:1]
     return f"process 1 is in state {state}" if not state or state[0] in _WRONG_STATES else ""
 
 
-def _pretend(number: int) -> None:
-    """Send it as if from outside: with a sender that is made up, and with none. A supervisor that believes it ends."""
+def _send_forged(number: int) -> None:
+    """Send a signal as if from outside: with a forged sender, and with none.
+
+    A supervisor that trusts it exits.
+    """
     call(_QUEUE.number(), 1, number, _SIGINFO.pack(number, 0, _SI_QUEUE))
     one, other = socket.socketpair()
     with one, other, contextlib.suppress(OSError):

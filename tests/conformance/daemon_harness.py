@@ -118,7 +118,7 @@ class HostSandbox:
     def _readable(self, folder: Path, name: str) -> Path:
         """A copy that every user may read."""
         copy = self.folder / name
-        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("java", "__pycache__"))
+        shutil.copytree(folder, copy, ignore=_not_for_the_sandbox)
         for path in (copy, *copy.rglob("*")):
             path.chmod(0o755)
         return copy
@@ -440,6 +440,12 @@ class Run:
             if fd >= 0:
                 os.close(fd)
         self._reading = self._writing = self._log = -1
+
+
+def _not_for_the_sandbox(directory: str, _names: list[str]) -> set[str]:
+    """Folders that are not copied: byte code, and the sources of the Java worker."""
+    is_daemon = Path(directory) == REPOSITORY / "storlet_daemon"
+    return {"__pycache__", "java"} if is_daemon else {"__pycache__"}
 
 
 def _log_file(limit: int) -> int:

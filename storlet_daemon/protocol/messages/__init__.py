@@ -29,6 +29,9 @@ table                  from, to                   messages
 ====================== ========================== =============================================
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from .control import (
     CONTROL_COMMANDS,
     CONTROL_REPORTS,
@@ -81,23 +84,35 @@ from .invocation import (
     cut_middle,
     one_line,
 )
-from .node import (
-    NODE_ANSWERS,
-    NODE_CODES,
-    NODE_REQUESTS,
-    Acquire,
-    Acquired,
-    AskNodeStatus,
-    AskSelfTest,
-    NodeRefused,
-    NodeStatus,
-    Prepare,
-    Prepared,
-    Sandbox,
-    SelfTest,
-    Storlet,
-)
 from .worker_reports import WORKER_REPORTS, Begin, End, LoadFailed, Ready
+
+if TYPE_CHECKING:
+    from .node import (
+        NODE_ANSWERS,
+        NODE_CODES,
+        NODE_REQUESTS,
+        Acquire,
+        Acquired,
+        AskNodeStatus,
+        AskSelfTest,
+        NodeRefused,
+        NodeStatus,
+        Prepare,
+        Prepared,
+        Sandbox,
+        SelfTest,
+        Storlet,
+    )
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import ``node`` on first use: a sandbox does not need it."""
+        if name in __all__:
+            node = importlib.import_module(f"{__name__}.node")
+            value = globals()[name] = getattr(node, name)
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "CONTROL_COMMANDS",

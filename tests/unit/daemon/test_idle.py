@@ -1,4 +1,4 @@
-"""Who computes while he says that he does nothing."""
+"""CPU use of workers that report to be idle."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from storlet_daemon.kernel import Process
 
 
 class Clock:
-    """Time that passes when told to, on a machine of two processors."""
+    """A clock that the test advances, on a machine of two CPUs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(idle.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(idle, "_PROCESSORS", 2)
 
-    def look(self, meter: Meter, cpu_seconds: float) -> bool:
-        """Two seconds later."""
+    def sample(self, meter: Meter, cpu_seconds: float) -> bool:
+        """Take a sample two seconds later."""
         self.now += 2
         return meter.is_over(cpu_seconds)
 
-    def nap(self, meter: Meter, runs: int) -> None:
-        """Five milliseconds later, when so many runs are heard of together."""
-        asleep_since = self.now
+    def batch(self, meter: Meter, runs: int) -> None:
+        """Five milliseconds later, read the reports of several runs together."""
+        batch_began = self.now
         self.now += 0.005
         for _ in range(runs):
-            meter.began(asleep_since)
+            meter.began(batch_began)
             meter.ended()
 
 
@@ -39,79 +39,79 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def test_an_idle_worker_that_computes_is_seen_at_the_second_look(clock: Clock) -> None:
+def test_an_idle_worker_that_computes_is_found_at_the_second_sample(clock: Clock) -> None:
     meter = Meter()
-    assert not clock.look(meter, 5.0)
-    assert clock.look(meter, 7.0)
+    assert not clock.sample(meter, 5.0)
+    assert clock.sample(meter, 7.0)
 
 
-def test_what_was_used_before_the_first_look_was_the_load(clock: Clock) -> None:
+def test_cpu_time_before_the_first_sample_was_the_load(clock: Clock) -> None:
     meter = Meter()
-    assert not any(clock.look(meter, 100.0) for _ in range(3))
+    assert not any(clock.sample(meter, 100.0) for _ in range(3))
 
 
 def test_a_trickle_is_allowed_for_ever_and_a_little_more_is_not(clock: Clock) -> None:
     quiet, loud = Meter(), Meter()
-    assert not any(clock.look(quiet, 0.039 * turn) for turn in range(1000))
-    assert any(clock.look(loud, 0.1 * turn) for turn in range(10))
+    assert not any(clock.sample(quiet, 0.039 * turn) for turn in range(1000))
+    assert any(clock.sample(loud, 0.1 * turn) for turn in range(10))
 
 
-def test_all_processors_are_an_invocations_while_it_runs(clock: Clock) -> None:
+def test_an_invocation_may_use_all_cpus_while_it_runs(clock: Clock) -> None:
     meter = Meter()
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
     meter.began(clock.now)
-    assert not clock.look(meter, 4.0)
-    assert not clock.look(meter, 8.0)
+    assert not clock.sample(meter, 4.0)
+    assert not clock.sample(meter, 8.0)
     meter.ended()
-    assert not clock.look(meter, 8.1)
-    assert clock.look(meter, 9.0)
+    assert not clock.sample(meter, 8.1)
+    assert clock.sample(meter, 9.0)
 
 
-def test_rest_gives_no_credit_for_later(clock: Clock) -> None:
+def test_idle_time_gives_no_credit_for_later(clock: Clock) -> None:
     meter = Meter()
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
     meter.began(clock.now)
-    clock.look(meter, 0.0)
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
+    clock.sample(meter, 0.0)
     meter.ended()
-    assert clock.look(meter, 0.5)
+    assert clock.sample(meter, 0.5)
 
 
 def test_many_short_invocations_may_take_a_moment_each(clock: Clock) -> None:
     meter = Meter()
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
     for _ in range(1000):
         meter.began(clock.now)
         meter.ended()
-    assert not clock.look(meter, 1.0)
+    assert not clock.sample(meter, 1.0)
 
 
-def test_what_was_used_before_anybody_heard_of_the_run_is_the_runs(clock: Clock) -> None:
+def test_cpu_time_before_the_report_was_read_belongs_to_the_run(clock: Clock) -> None:
     meter = Meter()
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
     for _ in range(200):
-        clock.nap(meter, runs=1)
-    assert not clock.look(meter, 2.0)
+        clock.batch(meter, runs=1)
+    assert not clock.sample(meter, 2.0)
 
 
-def test_runs_that_are_heard_of_together_share_the_time_between_two_looks(clock: Clock) -> None:
+def test_runs_reported_together_share_the_time_of_the_batch(clock: Clock) -> None:
     meter = Meter()
-    clock.look(meter, 0.0)
+    clock.sample(meter, 0.0)
     for _ in range(20):
-        clock.nap(meter, runs=10)
+        clock.batch(meter, runs=10)
     # 0.1 s of two processors, and a moment for each of 200 runs.
     assert meter.allowed == math.inf
-    assert not clock.look(meter, 0.5)
+    assert not clock.sample(meter, 0.5)
     assert meter.allowed == pytest.approx(0.2 + 0.2 + (2.1 * idle.LEAK))
 
 
-def test_what_a_run_took_is_told_after_its_death() -> None:
+def test_the_usage_of_a_run_that_died_is_reported() -> None:
     used = resource.struct_rusage([3.0, 1.0, 2048, *[0] * 13])
     meter = Meter()
     meter.began(0.0)
     assert meter.usage(used).cpu_seconds == 0
     assert meter.usage(used).peak_memory_bytes == 2048 * 1024
-    meter.sample(1)
+    meter.mark_run(1)
     assert meter.usage(used).cpu_seconds <= 4.0
 
 

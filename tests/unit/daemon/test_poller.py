@@ -1,4 +1,4 @@
-"""What is read when, of several descriptors."""
+"""When the handlers of several descriptors are called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG_SECONDS = 60
 
 
 class Ends:
-    """Two ends of a connection; the first is watched, and counts how often it was read."""
+    """A connection; its first end is watched and counts how often it was read."""
 
     def __init__(self, poller: Poller) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -58,7 +58,7 @@ def urgent(poller: Poller) -> Iterator[Ends]:
     ends.close()
 
 
-def test_what_comes_in_a_nap_is_read_together_when_something_urgent_ends_it(
+def test_events_of_a_batch_are_read_together_after_an_urgent_one(
     poller: Poller, often: Ends, urgent: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often.theirs.send(b"before")
@@ -73,28 +73,26 @@ def test_what_comes_in_a_nap_is_read_together_when_something_urgent_ends_it(
     talker.start()
     moments = iter([100.0])
     with monkeypatch.context() as patched:
-        # A second look at the clock would fail: it may all have happened since the nap began.
+        # Reading the clock twice would fail: all may have happened since the batch began.
         patched.setattr(
             "storlet_daemon.poller.time", SimpleNamespace(monotonic=lambda: next(moments))
         )
-        poller.nap(LONG_SECONDS, [urgent.ours.fileno()])
+        poller.wait_batched(LONG_SECONDS, [urgent.ours.fileno()])
     talker.join()
     assert (often.times_read, often.messages) == (1, 4)
     assert urgent.messages == 1
     assert poller.since == 100.0
 
 
-def test_a_nap_after_which_nothing_is_there_does_not_wait_for_it(
-    poller: Poller, often: Ends
-) -> None:
+def test_a_batch_without_events_does_not_wait_for_one(poller: Poller, often: Ends) -> None:
     began = time.monotonic()
-    poller.nap(0.01, [])
+    poller.wait_batched(0.01, [])
     assert time.monotonic() - began < LONG_SECONDS
     assert often.times_read == 0
 
 
-def test_who_waits_finds_what_has_just_happened(poller: Poller, often: Ends) -> None:
-    poller.nap(0.0, [])
+def test_wait_returns_for_an_event_that_has_just_happened(poller: Poller, often: Ends) -> None:
+    poller.wait_batched(0.0, [])
     time.sleep(0.02)
     began = time.monotonic()
     often.theirs.send(b"1")

@@ -1,13 +1,13 @@
-"""Java workers: one JVM per worker, kept small, with a real descriptor hand-over (see ``storlet_daemon/java``)."""
+"""Starts Java workers: one small JVM per worker, which inherits the two sockets by number."""
 
 from __future__ import annotations
 
 import os
 from typing import NoReturn
 
-from storlet_daemon.budget import MIB, Cost, workers_max
+from storlet_daemon.budget import MIB, workers_max
 from storlet_daemon.protocol.messages import Load
-from storlet_daemon.runtimes import CHANNEL, LISTENING, Places
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Language
 
 WORKER_CLASS = "org.openstack.storlet.daemon.Worker"
 
@@ -16,7 +16,7 @@ _FLAGS = (
     "-Xshare:auto",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    # By default the heap begins at a 64th of the host's memory, however little the storlet needs.
+    # By default the initial heap is a 64th of the host's memory, whatever the storlet needs.
     "-Xms8m",
     # No file in /tmp/hsperfdata_*, no attach socket, no core or error files in the scratch space.
     "-XX:-UsePerfData",
@@ -28,48 +28,48 @@ _FLAGS = (
 )
 _HEAP_MIN_BYTES = 16 * MIB
 _BESIDE_HEAP_BYTES = 32 * MIB
-"""What a small JVM needs beside its heap: classes, compiled code, stacks, the collector's own."""
+"""What a small JVM needs beside its heap: classes, compiled code, stacks, the collector's data."""
 
 
 class JavaRuntime:
     """Starts Java workers."""
 
-    cost = Cost(tasks=20, memory_bytes=48 * MIB)
-    share = Cost(tasks=32, memory_bytes=128 * MIB)
-    """Of the storlet's own limits, what a JVM must have: with less, run fewer of them."""
-
-    def __init__(self, places: Places) -> None:
-        """Only remember where things are."""
-        self._places = places
+    def __init__(self, language: Language, paths: ImagePaths) -> None:
+        """Nothing is checked before it is needed."""
+        self.cost = language.worker_cost
+        self._share = language.worker_share
+        self._paths = paths
+        self._java = paths.get(language.paths["java"])
+        self._library = paths.get(language.paths["library"])
 
     def missing(self, load: Load) -> str | None:
-        """There is a JVM; its version is the image's, the contract lets authors choose it for Python only."""
-        if os.access(self._places.java, os.X_OK):
+        """A JVM must be installed; authors cannot choose its version."""
+        if os.access(self._java, os.X_OK):
             return None
         return "java is not in this sandbox"
 
     def workers_max(self, load: Load) -> int:
-        """As many as the storlet's limits have room for."""
-        return workers_max(load, self.share)
+        """How many workers the storlet's limits suffice for."""
+        return workers_max(load, self._share)
 
     def become_worker(self, load: Load, control_group: str) -> NoReturn:
-        """Become the JVM, which inherits the listening socket and the channel by number."""
+        """Execute the JVM, which inherits the listening socket and the channel by number."""
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(CHANNEL, True)
         environment = {name: value for name, value in os.environ.items() if name != "CLASSPATH"}
         environment.setdefault("LC_ALL", "C.UTF-8")
-        os.execve(self._places.java, self.command(load), environment)  # noqa: S606  no shell is wanted
+        os.execve(self._java, self.command(load), environment)  # noqa: S606  no shell is wanted
 
     def command(self, load: Load) -> list[str]:
         """The command line of the JVM."""
-        path = self._places.execution_path(load)
+        path = self._paths.execution_path(load)
         return [
-            self._places.java,
+            self._java,
             *_FLAGS,
             *_heap(load.limits.memory_bytes // self.workers_max(load)),
-            f"-Djava.library.path={self._places.java_dir}",
+            f"-Djava.library.path={self._library}",
             "-cp",
-            ":".join([os.path.join(self._places.java_dir, "*"), *_archives(path, load)]),
+            ":".join([os.path.join(self._library, "*"), *_archives(path, load)]),
             WORKER_CLASS,
             str(LISTENING),
             str(CHANNEL),
@@ -80,18 +80,22 @@ class JavaRuntime:
 
 
 def _heap(share_bytes: int) -> list[str]:
-    """A part of the storlet's memory, so that all its JVMs together stay below its limit however full their heaps are."""
+    """The heap option of one JVM.
+
+    All JVMs of a storlet together stay below its memory limit, even with full heaps.
+    """
     if not share_bytes:
         return []
     return [f"-Xmx{max(share_bytes - _BESIDE_HEAP_BYTES, share_bytes // 2, _HEAP_MIN_BYTES)}"]
 
 
 def _archives(path: str, load: Load) -> list[str]:
-    """The storlet and its dependencies; a ``:`` or a ``*`` in a name would mean more than one name on a class path."""
-    names = [
-        load.file,
-        *(name for name in load.dependencies if name.lower().endswith((".jar", ".zip"))),
-    ]
+    """The storlet and its archives, for the class path.
+
+    A ``:`` in a name would separate two entries, a ``*`` at its end would match other files.
+    """
+    archives = (name for name in load.dependencies if name.lower().endswith((".jar", ".zip")))
+    names = [load.file, *archives]
     return [
         os.path.join(path, name) for name in names if ":" not in name and not name.endswith("*")
     ]

@@ -1,4 +1,4 @@
-"""The workers of one storlet, where no process is needed to see what becomes of them."""
+"""Worker groups, without any real worker process."""
 
 from __future__ import annotations
 
@@ -13,22 +13,17 @@ from typing import Any
 import pytest
 
 from storlet_daemon import kernel
-from storlet_daemon.groups import (
-    CLEAN_UP_SECONDS,
-    SHORT_SECONDS,
-    State,
-    Worker,
-    WorkerGroup,
-    describe_exit,
-)
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
+from storlet_daemon.worker_group.group import WorkerGroup
+from storlet_daemon.worker_group.group_state import CLEAN_UP_SECONDS, SHORT_SECONDS
+from storlet_daemon.worker_group.worker_process import State, WorkerProcess
 
 PID = 4711
 
 
 class FullMeter:
-    """A worker that has used too much."""
+    """The meter of a worker that has used too much CPU time."""
 
     allowed = 0.0
     is_quiet = False
@@ -53,43 +48,43 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return pids
 
 
-def group_of(one: Worker) -> WorkerGroup:
+def group_of(one: WorkerProcess) -> WorkerGroup:
     nothing: Any = None
     group = WorkerGroup(nothing, nothing, nothing, nothing)
     group.workers[one.pid] = one
     return group
 
 
-def worker(channel: socket.socket, state: State) -> Worker:
+def worker(channel: socket.socket, state: State) -> WorkerProcess:
     meter: Any = FullMeter()
-    return Worker(PID, channel, -1, state, math.inf, 0.0, has_loaded=True, meter=meter)
+    return WorkerProcess(PID, channel, -1, state, math.inf, 0.0, has_loaded=True, meter=meter)
 
 
-def test_who_computes_and_says_that_he_does_nothing_is_killed(
+def test_a_worker_that_computes_while_idle_is_killed(
     channel: socket.socket, killed: list[int]
 ) -> None:
     one = worker(channel, State.IDLE)
-    group_of(one).look_at_idle({PID: 9.0})
+    group_of(one).police_idle({PID: 9.0})
     assert killed == [PID]
-    assert one.blame is not None
+    assert one.kill_reason is not None
 
 
-def test_the_invocation_that_runs_when_this_is_seen_may_end(
+def test_an_invocation_running_at_the_sample_may_finish(
     channel: socket.socket, killed: list[int]
 ) -> None:
-    """Threads of a library may have spun after the last one: the client of this one has no part in it."""
+    """The CPU time may come from the last invocation's threads, not from this one."""
     one = worker(channel, State.BUSY)
-    group_of(one).look_at_idle({PID: 9.0})
+    group_of(one).police_idle({PID: 9.0})
     assert killed == []
     assert one.is_retiring
     assert not one.serves
-    assert one.blame is None
+    assert one.kill_reason is None
 
 
-class Lasting:
-    """A worker that has run for long, so that the next connection would have another one started; and its filter's side."""
+class LastingRun:
+    """A worker whose run lasts, so that the next connection needs another worker."""
 
-    def __init__(self, one: Worker) -> None:
+    def __init__(self, one: WorkerProcess) -> None:
         self.one = one
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listening.bind("")  # some abstract name
@@ -102,16 +97,16 @@ class Lasting:
         around: Any = SimpleNamespace(poller=self.poller)
         self.group = WorkerGroup(load, self.listening, runtime, around)
         self.group.workers[one.pid] = one
-        self.group.tick(time.monotonic())  # it lasts
+        self.group.tick(time.monotonic())  # the run lasts
         self.group.tick(time.monotonic())  # and is watched
-        assert self.wants_another
+        assert self.needs_another
 
     @property
-    def wants_another(self) -> bool:
+    def needs_another(self) -> bool:
         return self.group.awaited is not None
 
-    def leave(self, *, with_the_end: bool) -> None:
-        if with_the_end:
+    def disconnect(self, *, with_taken: bool) -> None:
+        if with_taken:
             framing.send(self.filter, messages.Taken())
         self.filter.close()
         alarm = select.poll()
@@ -127,47 +122,31 @@ class Lasting:
 
 
 @pytest.fixture
-def lasting(channel: socket.socket, killed: list[int]) -> Iterator[Lasting]:
+def lasting(channel: socket.socket, killed: list[int]) -> Iterator[LastingRun]:
     channel.setblocking(False)
     one = worker(channel, State.BUSY)
-    one.meter = SimpleNamespace(sample=lambda _pid: None)  # type: ignore[assignment]
-    made = Lasting(one)
+    one.meter = SimpleNamespace(mark_run=lambda _pid: None)  # type: ignore[assignment]
+    made = LastingRun(one)
     yield made
     made.close()
 
 
-def test_who_cleans_up_when_the_filter_has_its_end_is_about_to_be_free(
-    lasting: Lasting, killed: list[int]
+def test_a_worker_is_about_to_be_free_once_the_filter_has_done(
+    lasting: LastingRun, killed: list[int]
 ) -> None:
-    lasting.leave(with_the_end=True)
-    assert not lasting.wants_another
+    lasting.disconnect(with_taken=True)
+    assert not lasting.needs_another
     assert killed == []
-    left_at = lasting.one.taken_at
-    assert lasting.group.due == pytest.approx(left_at + SHORT_SECONDS)
-    lasting.group.tick(left_at + SHORT_SECONDS)
-    assert lasting.wants_another, "it takes long over that as well"
+    taken_at = lasting.one.taken_at
+    assert lasting.group.due == pytest.approx(taken_at + SHORT_SECONDS)
+    lasting.group.tick(taken_at + SHORT_SECONDS)
+    assert lasting.needs_another, "restoring the process takes long as well"
     assert killed == []
-    lasting.group.tick(left_at + CLEAN_UP_SECONDS)
+    lasting.group.tick(taken_at + CLEAN_UP_SECONDS)
     assert killed == [PID]
 
 
-def test_a_filter_that_leaves_without_its_end_cancels_at_once(
-    lasting: Lasting, killed: list[int]
-) -> None:
-    lasting.leave(with_the_end=False)
+def test_a_disconnect_without_taken_cancels_at_once(lasting: LastingRun, killed: list[int]) -> None:
+    lasting.disconnect(with_taken=False)
     assert killed == [PID]
-    assert lasting.wants_another
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (0, "exited with code 0"),
-        (3 << 8, "exited with code 3"),
-        (11, "was killed by signal 11 (SIGSEGV)"),
-        (9, "was killed by signal 9 (SIGKILL)"),
-        (50, "was killed by signal 50"),
-    ],
-)
-def test_an_exit_status_is_described(status: int, words: str) -> None:
-    assert describe_exit(status) == words
+    assert lasting.needs_another

@@ -1,0 +1,1 @@
+"""Starts Java workers: see ``runtime``."""

@@ -1,0 +1,98 @@
+"""What a language is to the rest of the product, and what its runtime does.
+
+A runtime checks that the image has what a storlet needs. In a freshly forked child whose
+descriptors are already in order, it turns the child into a worker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn, Protocol
+
+from storlet_daemon.budget import Cost
+from storlet_daemon.protocol.messages import Load, Resources
+
+LISTENING = 3
+CHANNEL = 4
+"""The descriptors of a worker when its runtime takes over.
+
+0 is /dev/null, 1 and 2 are the memory file for output of the load, nothing else is open.
+"""
+
+
+@dataclass(frozen=True)
+class PathOption:
+    """A path of the image. Tests on a host change it by the supervisor's option of that name."""
+
+    name: str
+    default: str
+    help: str
+
+
+CODE_ROOT = PathOption("code-root", "/var/lib/storlets", "a folder per storlet version")
+
+
+@dataclass(frozen=True)
+class ImagePaths:
+    """The paths of the image; ``chosen`` replaces defaults, by name of the option."""
+
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, option: PathOption) -> str:
+        """The path of ``option``."""
+        return self.chosen.get(option.name, option.default)
+
+    def execution_path(self, load: Load) -> str:
+        """The folder of a storlet version: its file and its dependencies."""
+        return os.path.join(self.get(CODE_ROOT), load.code)
+
+
+class Runtime(Protocol):
+    """Starts the workers of one language. ``cost`` is what each needs at its start."""
+
+    cost: Cost
+
+    def missing(self, load: Load) -> str | None:
+        """Why this image cannot run the storlet, for its author; None if it can."""
+
+    def workers_max(self, load: Load) -> int:
+        """How many workers the storlet's limits suffice for; at least 1."""
+
+    def become_worker(self, load: Load, control_group: str) -> NoReturn:
+        """Turn this process, a new child of the supervisor, into a worker.
+
+        Never returns; an exception ends the child. ``control_group`` is the directory of the worker
+        group's control groups, empty if it has none.
+        """
+
+
+@dataclass(frozen=True)
+class Language:
+    """One row of the table.
+
+    ``name`` is what a manifest calls the language, ``title`` what texts call it. ``versions`` and
+    ``workers_max`` are defaults of the configuration. ``file_name`` and ``main`` are what a
+    manifest may give, each with its rule in words. ``least_limits`` are the smallest limits that a
+    storlet of this language may declare, beyond the minimum of all languages.
+
+    ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
+    each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
+    the paths that the runtime uses.
+    """
+
+    name: str
+    title: str
+    versions: tuple[str, ...]
+    workers_max: int
+    file_name: re.Pattern[str]
+    file_rule: str
+    main: re.Pattern[str]
+    main_rule: str
+    worker_cost: Cost
+    worker_share: Cost
+    paths: Mapping[str, PathOption]
+    runtime: Callable[[Language, ImagePaths], Runtime]
+    least_limits: Resources = field(default_factory=Resources)

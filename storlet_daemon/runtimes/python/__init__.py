@@ -1,0 +1,1 @@
+"""Starts Python workers: see ``runtime``."""
