@@ -203,3 +203,65 @@ def rules_failed(logger: Stats) -> None:
 def rules_loaded(logger: Stats, seconds: float) -> None:
     """Report rules that were read and compiled."""
     logger.timing(_RULES_LOAD.name, seconds * 1000)
+
+
+# --- sandboxes: the server's name is "storlet-sandboxd" -------------------------------------------
+
+# fmt: off
+_SANDBOX_START = _counter(
+    "storlet.sandbox.starts", "sandboxd", "sandboxes of tenants that were started")
+_SANDBOX_START_TIME = _timer(
+    "storlet.sandbox.start.timing", "sandboxd",
+    "from the need for a sandbox to its readiness, including the wait for a free slot")
+_SANDBOX_RESTART = _counter(
+    "storlet.sandbox.restarts", "sandboxd",
+    "starts that replace a sandbox which was lost or failed, within about two minutes")
+_SANDBOX_FAILURE = _counter(
+    "storlet.sandbox.failures", "sandboxd", "starts and adoptions that failed")
+_SANDBOX_IDLE_STOP = _counter(
+    "storlet.sandbox.idle_stops", "sandboxd", "sandboxes stopped after idle_stop_seconds")
+_SANDBOX_LOST = _counter(
+    "storlet.sandbox.lost", "sandboxd", "running sandboxes that ended by themselves")
+_SANDBOX_EVICTION = _counter(
+    "storlet.sandbox.evictions", "sandboxd",
+    "idle sandboxes stopped because the node had max_per_node")
+_SELF_TEST_FAILURE = _counter(
+    "storlet.sandbox.self_test_failures", "sandboxd",
+    "self-tests that closed a trust class on the node")
+# fmt: on
+
+
+def sandbox_started(stats: Stats, seconds: float) -> None:
+    """Report a tenant's sandbox that is ready ``seconds`` after it was needed."""
+    stats.increment(_SANDBOX_START.name)
+    stats.timing(_SANDBOX_START_TIME.name, seconds * 1000)
+
+
+def sandbox_restarted(stats: Stats) -> None:
+    """Count a start that replaces a sandbox which was lost or failed."""
+    stats.increment(_SANDBOX_RESTART.name)
+
+
+def sandbox_failed(stats: Stats) -> None:
+    """Count a start or adoption that failed."""
+    stats.increment(_SANDBOX_FAILURE.name)
+
+
+def sandbox_idle_stopped(stats: Stats) -> None:
+    """Count a sandbox that was stopped after ``idle_stop_seconds``."""
+    stats.increment(_SANDBOX_IDLE_STOP.name)
+
+
+def sandbox_lost(stats: Stats) -> None:
+    """Count a sandbox that ended by itself."""
+    stats.increment(_SANDBOX_LOST.name)
+
+
+def sandbox_evicted(stats: Stats) -> None:
+    """Count an idle sandbox that was stopped to make room."""
+    stats.increment(_SANDBOX_EVICTION.name)
+
+
+def self_test_failed(stats: Stats) -> None:
+    """Count a self-test that closed its trust class."""
+    stats.increment(_SELF_TEST_FAILURE.name)

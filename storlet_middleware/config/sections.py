@@ -138,6 +138,12 @@ class SandboxSection:
         SECONDS, "5", "grace period between the request to stop a sandbox and its kill")
     idle_stop_seconds: float = option(
         SECONDS, "3600", "an idle sandbox is stopped after this time")
+    log_statsd_host: str = option(
+        TEXT, "", "host that storlet-sandboxd sends its metrics to, in StatsD's format; empty = none")
+    log_statsd_port: int = option(
+        COUNT, "8125", "UDP port of log_statsd_host", least=1)
+    log_statsd_metric_prefix: str = option(
+        TEXT, "", "put before the names of storlet-sandboxd's metrics")
     max_per_node: int = option(
         COUNT, "64",
         "sandboxes at a time; the least recently used idle one is evicted for a new one", least=1)

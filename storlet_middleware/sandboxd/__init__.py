@@ -1,26 +1,55 @@
-"""``storlet-sandboxd``: the one process of a node that owns every sandbox and talks to Docker.
+"""``storlet-sandboxd``: owns every sandbox of a node; the only process that talks to Docker.
 
-``server``     the node's control socket: requests of the filters (prepare, load, status) and their answers
-``pool``       tenants -> sandboxes: started once, evicted, stopped when idle, backed off, adopted, swept
-``sandbox``    one sandbox: its container, its sockets, its groups; from start or adoption to the end
-``gate``       which trust classes may be used: the result of a self-test in a sandbox of each
-``control``    the connection to one supervisor: hello, numbered requests, loss
-``places``     every path on the node that sandboxd makes, with owner and mode
-``plan``       what a sandbox is made from: key, uid, the body of Docker's ``create``; what may be adopted
-``process``    process 1 of a sandbox, killed: its memory is free before Docker has removed the container
-``backoff``    how long to leave a sandbox alone that ends again and again
-``checks``     names that filters send, before they become paths, arguments and labels
-``identity``   (account, trust class) -> uid and gid, persistent, never given to another
-``hardening``  the ordered table of Docker arguments; each row says against what
-``docker``     the only import of docker-py
-``errors``     what can go wrong below the answers to filters
-``keys``, ``threads``, ``wording``   names by hash; blocking calls beside the loop; other people's text in our log
+Requests:
 
-It is not on the path of a warm invocation: filters keep the path of a storlet's socket and connect to it directly.
-When sandboxd dies, running sandboxes go on serving; the next sandboxd adopts them.
+``server``         the node's control socket: requests of the filters (prepare, load, status)
+``pool``           answers them, and connects the parts below
+``checks``         validation of names before they become paths, arguments and labels
 
-One asyncio loop owns all state, so there are no locks between threads; only Docker's blocking calls and ``fsync`` run in
-a few helper threads, and they return values and touch nothing.
+The sandboxes of the node:
+
+``table``          which sandboxes there are: one entry per key, and those that drain
+``starts``         a sandbox for a tenant: a spare that is ready, else a new container
+``spares``         pre-warmed sandboxes: started ahead, assigned once
+``eviction``       idle sandboxes: evicted when the node is full, stopped after a while
+``endings``        lost, failed and retired sandboxes; removals; back-off
+``backoff``        delay before a sandbox that ended repeatedly is started again
+``adoption``       sandboxes that an earlier sandboxd left running
+``sweep``          removal of containers and control groups that no sandbox owns
+``gate``           trust classes are closed until a self-test in a sandbox has passed
+
+One sandbox:
+
+``plan``           what it is made from: key, uid, the body of Docker's ``create``
+``hardening``      the table of Docker arguments; each row names the attack it prevents
+``seccomp``        the system calls that it may make
+``sandbox``        its life, from start or adoption to removal
+``supervisor``     its process 1: hello, connection, pid
+``control``        the protocol of that connection: numbered requests, loss
+``worker_groups``  its loaded storlets: load, publish, unload
+``readback``       what its kernel reports, compared with the plan
+``mounting``       a tenant's code directory, mounted in a running spare
+``process``        process 1, killed before Docker removes the container
+
+The node:
+
+``node``           what all sandboxes share
+``paths``          every path that sandboxd makes; ``sandbox_dirs`` and ``code_dirs``: parts of it
+``filesystem``     directories and listening sockets with a fixed owner and mode
+``lock``           one sandboxd per node
+``identity``       (account, trust class) -> uid and gid, persistent, never reused
+``cgroups``        control groups: totals of the node, limits of single storlets
+``code_space``     eviction of storlet code; ``code_use``: which code is in use
+``docker``         the only import of docker-py
+``statsd``         counters and timers over UDP
+``background``, ``threads``   tasks beside the requests; blocking calls beside the loop
+``errors``, ``wording``       faults below the answers to filters; untrusted text in the log
+
+It is not on the path of a warm invocation: filters keep the path of a storlet's socket and connect
+to it directly.  When sandboxd dies, running sandboxes go on serving; the next sandboxd adopts them.
+
+One asyncio loop owns all state, so there are no locks between threads.  Only blocking calls
+(Docker, ``fsync``, control groups) run in threads; they return values and share no state.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """``storlet-sandboxd``: read the options, take the node's lock, serve until SIGTERM.
 
-Started by systemd or the all-in-one as root, one per node::
+Started as root by systemd or the all-in-one, one per node::
 
     storlet-sandboxd --conf /etc/swift/storlet.conf
-    storlet-sandboxd --conf /etc/swift/storlet.conf --remove-all    # every sandbox of this node and their sockets
+    storlet-sandboxd --conf /etc/swift/storlet.conf --remove-all    # all sandboxes and sockets
 
-SIGTERM and SIGINT end it and leave the sandboxes running: they go on serving, and the next sandboxd adopts them, so an
-upgrade interrupts nothing.  ``--remove-all`` is for taking the product off a node.
+SIGTERM and SIGINT end it and leave the sandboxes running: they go on serving, and the next sandboxd
+adopts them, so an upgrade interrupts nothing.  ``--remove-all`` is for uninstalling.
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ from typing import Final
 from storlet_middleware import config as configuration
 from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
-from storlet_middleware.sandboxd.cgroups import Cgroups
-from storlet_middleware.sandboxd.control import stranger
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.control import peer_fault
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, StartupFault
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, UidRange
-from storlet_middleware.sandboxd.places import Lock, Places
+from storlet_middleware.sandboxd.lock import NodeLock
+from storlet_middleware.sandboxd.node import Node
+from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner, check_node_id
 from storlet_middleware.sandboxd.pool import Pool
-from storlet_middleware.sandboxd.sandbox import Node
 from storlet_middleware.sandboxd.server import Server
+from storlet_middleware.sandboxd.statsd import NoStats, StatsdClient
 from storlet_middleware.sandboxd.threads import Threads
 from storlet_middleware.sandboxd.wording import shown
 
@@ -55,54 +58,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _set_up_logging(options.log_level, to_syslog=options.syslog)
     try:
         config = configuration.load(options.conf)
-        places = _places(config)
+        paths = _paths(config)
         if options.remove_all:
-            return remove_all(config, places, Engine(config.sandbox.docker_url))
-        return serve(config, places)
+            return remove_all(config, paths, Engine(config.sandbox.docker_url))
+        return serve(config, paths)
     except (configuration.ConfigError, SandboxdFault) as error:
-        _tell(error)
+        _complain(error)
         return 1
 
 
-def serve(config: Config, places: Places) -> int:
+def serve(config: Config, paths: NodePaths) -> int:
     """Hold the node's lock and answer until SIGTERM."""
-    lock = Lock(places)
-    places.make_run_dir()
+    lock = NodeLock(paths.lock_file)
+    paths.make_run_dir()
     lock.acquire()
-    places.make()
+    paths.make()
     uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
-    identities = Identities(places.state_dir, Path(config.sandbox.identity_dir), uids)
+    identities = Identities(paths.state_dir, Path(config.sandbox.identity_dir), uids)
     identities.check()
     _raise_open_files()
-    asyncio.run(_serve(config, places, identities))
+    asyncio.run(_serve(config, paths, identities))
     log.info("sandboxd ended")
     logging.shutdown()
-    # A thread may still wait for a hung Docker; it holds nothing that the end of the process does not let go of.
+    # A thread may still wait for a hung Docker; the end of the process releases all that it holds.
     sys.stderr.flush()
     os._exit(0)
 
 
-async def _serve(config: Config, places: Places, identities: Identities) -> None:
+async def _serve(config: Config, paths: NodePaths, identities: Identities) -> None:
     engine = Engine(config.sandbox.docker_url)
-    node = Node(config, engine, places, Threads(), stranger)
-    planner = Planner(config, engine, places, identities)
+    node = Node(config, engine, paths, Threads(), peer_fault, stats=_stats(config))
+    planner = Planner(config, engine, paths, identities)
     pool = Pool(node, planner, Gate(node, planner))
-    server = Server(places.listen_for_requests(), pool)
+    server = Server(paths.listen_for_requests(), pool)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server.open()
     log.info(
         "sandboxd serves socket=%s node=%s image=%s pid=%d",
-        places.request_socket, config.sandbox.node_id, shown(config.sandbox.image), os.getpid(),
+        paths.request_socket, config.sandbox.node_id, shown(config.sandbox.image), os.getpid(),
     )  # fmt: skip
     running = asyncio.create_task(pool.run())
     reported = asyncio.create_task(_prepare_host(node))
     await asyncio.wait(
         {running, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
     )
-    # New callers find no socket and are told so at once, instead of waiting in the backlog of one that ends.
-    places.request_socket.unlink(missing_ok=True)
+    # New callers fail at once, instead of waiting in the backlog of a process that ends.
+    paths.request_socket.unlink(missing_ok=True)
     server.close()
     reported.cancel()
     await pool.close(config.sandbox.stop_deadline_seconds)
@@ -112,7 +115,7 @@ async def _serve(config: Config, places: Places, identities: Identities) -> None
 
 
 async def _prepare_host(node: Node) -> None:
-    """Make the control group above all sandboxes; say once which limits this host cannot enforce: they run without them."""
+    """Make the control group above all sandboxes; log the limits that this host cannot enforce."""
     while True:
         try:
             host = await node.threads.call(node.engine.host)
@@ -132,14 +135,15 @@ async def _prepare_host(node: Node) -> None:
         )
     else:
         parent = hardening.cgroup_parent(node.config.sandbox.node_id, host)
-        for fault in await node.threads.call(Cgroups().make_node, parent, node.config.node):
+        cgroup = NodeCgroup(parent, node.host_cgroups)
+        for fault in await node.threads.call(cgroup.make, node.config.node):
             log.warning("total of all sandboxes not available reason=%s", shown(fault))
 
 
-def remove_all(config: Config, places: Places, engine: Engine) -> int:
-    """Remove every container of this node and the content of ``run_dir``; 1 when Docker could not."""
-    places.make_run_dir()
-    lock = Lock(places)
+def remove_all(config: Config, paths: NodePaths, engine: Engine) -> int:
+    """Remove every container of this node and the content of ``run_dir``; return 1 on failure."""
+    paths.make_run_dir()
+    lock = NodeLock(paths.lock_file)
     lock.acquire()
     try:
         containers = engine.ours(config.sandbox.node_id)
@@ -148,29 +152,30 @@ def remove_all(config: Config, places: Places, engine: Engine) -> int:
             log.info("sandbox removed container=%s", shown(container.name))
         host = engine.host()
         if host.get(hardening.CGROUPS_IN_SIGHT):
-            Cgroups().remove_node(hardening.cgroup_parent(config.sandbox.node_id, host))
+            parent = hardening.cgroup_parent(config.sandbox.node_id, host)
+            NodeCgroup(parent, Hierarchy()).remove()
     except EngineFault as fault:
-        _tell(f"sandboxes of node {config.sandbox.node_id} are not removed: {fault}")
+        _complain(f"sandboxes of node {config.sandbox.node_id} are not removed: {fault}")
         return 1
     finally:
-        places.clear_run_dir()
+        paths.clear_run_dir()
         lock.release()
     return 0
 
 
-def _tell(text: object) -> None:
-    """Say why it ends to whoever started it, also when the log is elsewhere."""
+def _complain(text: object) -> None:
+    """Write the reason of the end to standard error, even when the log is elsewhere."""
     sys.stderr.write(f"storlet-sandboxd: {text}\n")
 
 
 def _raise_open_files() -> None:
-    """Room for every client and sandbox at once; the usual 1,024 are for programs that use select."""
+    """Allow descriptors for all clients and sandboxes; the usual limit of 1,024 is too low."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _places(config: Config) -> Places:
+def _paths(config: Config) -> NodePaths:
     if os.geteuid() != 0:
         raise StartupFault(
             "run it as root: it makes directories for other users and starts containers"
@@ -180,35 +185,51 @@ def _places(config: Config) -> Places:
         gid = grp.getgrnam(config.sandbox.group).gr_gid
     except KeyError:
         raise StartupFault(
-            f"[sandbox] group = {config.sandbox.group}: no such group; it is the one that Swift's servers run in"
+            f"[sandbox] group = {config.sandbox.group}: no such group; want the group that Swift's servers run in"
         ) from None
-    places = Places(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, gid)
-    places.check()
-    return places
+    paths = NodePaths(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, gid)
+    paths.check()
+    return paths
+
+
+def _stats(config: Config) -> NoStats:
+    options = config.sandbox
+    if not options.log_statsd_host:
+        return NoStats()
+    try:
+        return StatsdClient(
+            options.log_statsd_host, options.log_statsd_port, options.log_statsd_metric_prefix
+        )
+    except OSError as error:
+        raise StartupFault(
+            f"[sandbox] log_statsd_host = {options.log_statsd_host}: {error.strerror or error}"
+            " (under systemd, see RestrictAddressFamilies in storlet-sandboxd.service)"
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="storlet-sandboxd",
-        description="Owns the storlet sandboxes of this node; the only process that talks to Docker.",
-        epilog="SIGTERM ends it and leaves the sandboxes running; the next one adopts them.",
+        description="Starts, keeps and removes the storlet sandboxes of this node.",
+        epilog="Run one per node, as root.  SIGTERM ends it and leaves the sandboxes running; the next "
+        "storlet-sandboxd adopts them.",
     )
     parser.add_argument(
         "--conf",
         default=configuration.DEFAULT_PATH,
         metavar="FILE",
-        help="options (default: %(default)s)",
+        help="configuration file (default: %(default)s)",
     )
     parser.add_argument(
         "--remove-all",
         action="store_true",
-        help="remove every sandbox of this node and all sockets, then exit",
+        help="remove all sandboxes and sockets of this node, then exit",
     )
     parser.add_argument(
         "--log-level",
         default="INFO",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="least important lines to log (default: %(default)s)",
+        help="minimum level of logged lines (default: %(default)s)",
     )
     parser.add_argument(
         "--syslog", action="store_true", help=f"log to {SYSLOG_SOCKET} instead of standard error"

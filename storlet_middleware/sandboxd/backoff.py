@@ -1,8 +1,8 @@
-"""How long to leave a sandbox alone that ends again and again.
+"""Exponential back-off before a sandbox that ended is started again.
 
-The first :data:`FREE` ends in a row cost nothing, because whoever is served by the next sandbox should not notice one
-that was killed.  After that the wait doubles from one second to :data:`LONGEST_SECONDS`.  A sandbox that lived for
-:data:`STEADY_SECONDS` has proved itself and the count starts anew.
+The first :data:`FREE` ends in a row cause no delay, so that callers do not notice a killed sandbox.
+After that the delay doubles from one second to :data:`LONGEST_SECONDS`.  The count starts again
+after a sandbox that lived for :data:`STEADY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backoff:
     last_end: float = 0.0
 
     def ended(self, now: float, lived_seconds: float, reason: str) -> None:
-        """Note the end of a sandbox, or of an attempt to start one, that lived so long."""
+        """Count the end of a sandbox, or of an attempt to start one, after ``lived_seconds``."""
         self.ends = 1 if lived_seconds >= STEADY_SECONDS else self.ends + 1
         self.last_reason = reason
         self.last_end = now
@@ -34,9 +34,9 @@ class Backoff:
         self.not_before = now + min(delay, LONGEST_SECONDS)
 
     def wait_seconds(self, now: float) -> float:
-        """How long the next start has to wait."""
+        """How long the next start must wait."""
         return max(0.0, self.not_before - now)
 
     def is_over(self, now: float) -> bool:
-        """Whether the ends are so long ago that they can be forgotten."""
+        """Whether the last end is so long ago that the count can be dropped."""
         return now - self.last_end > 2 * LONGEST_SECONDS

@@ -1,7 +1,7 @@
-"""What a filter may ask for: names that stay names when they become paths, arguments and labels.
+"""Validation of requests: names must be safe in paths, arguments and labels.
 
-The filter checks uploads as well; here everything is checked again, because what passes becomes part of a path of
-root's, and all faults of a request are told at once.
+The filter validates uploads as well; everything is checked again here, because names become parts
+of paths that root opens.  All faults of a request are reported at once.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ ACCOUNT_BYTES: Final = 1024
 NAME_BYTES: Final = 255
 MAIN_BYTES: Final = 1024
 DEPENDENCIES_MAX: Final = 128
-#: All names of a storlet together: the supervisor's message must fit, and it holds a few numbers besides.
+#: All names of a storlet together: they must fit into one message to the supervisor.
 NAMES_BYTES: Final = 24 * 1024
 
 
 def check_account(account: str) -> None:
-    """Raise :class:`BadRequest` for what cannot be an account."""
+    """Raise :class:`BadRequest` for an invalid account name."""
     _refuse(_text_faults("account", account, ACCOUNT_BYTES))
 
 
 def check_storlet(account: str, storlet: messages.Storlet, languages: Iterable[str]) -> None:
-    """Raise :class:`BadRequest` with every fault of a request to load ``storlet``."""
+    """Raise :class:`BadRequest` with all faults of a request to load ``storlet``."""
     faults = _text_faults("account", account, ACCOUNT_BYTES)
     faults += _name_faults("storlet.name", storlet.name, NAME_BYTES)
     faults += _name_faults("storlet.file", storlet.file, NAME_BYTES)
@@ -37,15 +37,15 @@ def check_storlet(account: str, storlet: messages.Storlet, languages: Iterable[s
         faults += _name_faults(f"storlet.dependencies[{position}]", name, NAME_BYTES)
     if len(storlet.dependencies) > DEPENDENCIES_MAX:
         faults.append(
-            f"storlet.dependencies: {len(storlet.dependencies)} of them, more than {DEPENDENCIES_MAX}"
+            f"storlet.dependencies: {len(storlet.dependencies)} names, at most {DEPENDENCIES_MAX}"
         )
     if storlet.language not in languages:
-        faults.append(f"storlet.language is none of {', '.join(languages)}")
+        faults.append(f"storlet.language must be one of {', '.join(languages)}")
     if (
         not faults
         and _size([storlet.main, storlet.file, storlet.name, *storlet.dependencies]) > NAMES_BYTES
     ):
-        faults.append(f"the names have more than {NAMES_BYTES} bytes")
+        faults.append(f"all names together have more than {NAMES_BYTES} bytes")
     _refuse(faults)
 
 
@@ -56,9 +56,9 @@ def _refuse(faults: list[str]) -> None:
 
 def _text_faults(where: str, text: str, limit: int) -> list[str]:
     if not text or len(text.encode("utf-8", "replace")) > limit:
-        return [f"{where} has not between 1 and {limit} bytes"]
+        return [f"{where} must have 1 to {limit} bytes"]
     if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
-        return [f"{where} has control characters"]
+        return [f"{where} contains control characters"]
     return []
 
 

@@ -1,13 +1,15 @@
 """The node's copies of storlet code, kept below ``[sandbox] code_cache_bytes``.
 
-Filters add versions (``storlet_middleware.engine.code_cache``); only sandboxd removes them, because it alone knows which are loaded.  A
-version goes when it is the one used longest ago, when no sandbox has loaded it, and when nobody used it in the last
-:data:`RECENT_SECONDS`: its filter may be about to ask for it.  Used means loaded, and is written down as the time of
-change of the version's folder.
+Filters add storlet versions (``storlet_middleware.engine.code_cache``); only sandboxd evicts them,
+because only sandboxd knows which are loaded.  The least recently used version is evicted first,
+unless a sandbox has loaded it or it was used in the last :data:`RECENT_SECONDS`, when its filter may
+be about to request its load.  A load counts as use, and is recorded as the modification time of the
+version's folder.
 
-The disk is read and cleared in threads, but a version is taken away (renamed) in the loop, which also answers the filters.
-So between the last look at what is in use and the rename nothing can happen, and a filter that comes later is told that the code is missing, and fetches it once more.  What was
-taken has a temporary name that nothing runs, and a crash before it is deleted leaves what the next look clears.
+Threads read and clear the disk, but the loop, which also answers the filters, renames an evicted
+version.  So no request can come between the check of what is in use and the rename; a filter that
+comes later is answered that the code is missing, and fetches it again.  An evicted version has a
+temporary name that nothing runs; after a crash the next eviction deletes it.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from storlet_middleware.sandboxd.threads import Threads
 
 log = logging.getLogger("storlet.sandboxd")
 
-#: Longer than from a filter's look into the directory to its request.
+#: Longer than from a filter's check of the directory to its request.
 RECENT_SECONDS: Final = 60.0
-#: Longer than any fetch, whose owner may still be alive.
+#: Longer than any fetch that may still be running.
 STALE_SECONDS: Final = 3600.0
 TEMPORARY: Final = ".tmp-"
 
@@ -50,7 +52,7 @@ class Copy:
 
     @property
     def is_version(self) -> bool:
-        """Whether it is complete; else it is half a fetch, or half deleted."""
+        """Whether it is complete; else it is a partial fetch or a partial deletion."""
         return _VERSION.fullmatch(self.path.name) is not None
 
 
@@ -64,7 +66,7 @@ class CodeSpace:
         self._known: set[Path] = set()
 
     def note_use(self, path: Path) -> bool:
-        """Remember that a version is used now; whether it is new, so that it is time to :meth:`tidy`."""
+        """Record the use of a version; return True when it is new, so that :meth:`evict` is due."""
         with contextlib.suppress(OSError):
             descriptor = os.open(path, _DIRECTORY)
             try:
@@ -73,8 +75,8 @@ class CodeSpace:
                 os.close(descriptor)
         return path not in self._known
 
-    async def tidy(self, in_use: Callable[[], Collection[Path]]) -> None:
-        """Remove what is too much; ``in_use`` names versions, or whole accounts, that must stay."""
+    async def evict(self, in_use: Callable[[], Collection[Path]]) -> None:
+        """Evict until the limit is met; ``in_use`` returns folders of versions or accounts to keep."""
         copies = await self._threads.call(self.copies)
         self._known = {copy.path for copy in copies}
         gone, left_bytes = self.surplus(copies, in_use())
@@ -90,19 +92,19 @@ class CodeSpace:
             )
 
     def copies(self) -> list[Copy]:
-        """Everything that is there; blocks on the disk."""
+        """All folders of versions; blocks on the disk."""
         found = []
         for account in _folders(self._root):
             for path in _folders(account):
                 if _VERSION.fullmatch(path.name) or path.name.startswith(TEMPORARY):
-                    with contextlib.suppress(OSError):  # it went away meanwhile
+                    with contextlib.suppress(OSError):  # removed meanwhile
                         found.append(Copy(path, path.lstat().st_mtime, _bytes_of(path)))
         return found
 
     def surplus(self, copies: Collection[Copy], in_use: Collection[Path]) -> tuple[list[Copy], int]:
-        """What should go, the one that was used longest ago first, and the bytes that are left then.
+        """The copies to evict, least recently used first, and the bytes that are left after that.
 
-        Stale halves go whatever the limit is.
+        Stale partial copies are always evicted.
         """
         now = time.time()
         gone = [
@@ -122,7 +124,10 @@ class CodeSpace:
 
     @staticmethod
     def take(copy: Copy) -> Path | None:
-        """Take a folder away from whoever would look for it; where it is now.  ``None``: it was used or went away."""
+        """Rename a folder so that filters cannot find it; return its new path.
+
+        ``None``: it was used or removed meanwhile.
+        """
         taken = copy.path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         try:
             if copy.path.lstat().st_mtime != copy.used_at:
@@ -134,7 +139,7 @@ class CodeSpace:
 
     @staticmethod
     def clear(taken: Iterable[Path]) -> None:
-        """Delete what was taken; blocks on the disk."""
+        """Delete renamed folders; blocks on the disk."""
         for path in taken:
             shutil.rmtree(path, ignore_errors=True)  # follows no links
 

@@ -1,8 +1,9 @@
 """The control connection to one supervisor, seen from the node: hello, numbered requests, loss.
 
-The peer runs beside a tenant's code and may be fed by it, so nothing it says is believed beyond the protocol: an answer
-for a request that nobody made is dropped, anything malformed ends the connection, and so does a peer that does not read.
-The end of the connection is the end of the sandbox: process 1 of a container ends with all its processes.
+The peer runs beside a tenant's code, which may control it, so its messages are not trusted: an answer
+without a request is dropped, a malformed message ends the connection, and so does a peer that does
+not read.  The end of the connection is the end of the sandbox, because a container ends with its
+process 1.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from storlet_middleware.sandboxd.identity import Identity
 
 #: A supervisor answers in a millisecond; this allows for a node whose cores are all busy.
 ANSWER_SECONDS: Final = 10.0
-#: A self-test tries many things, some of them until a limit bites; the supervisor ends it after 60 seconds.
+#: A self-test exhausts limits, which takes time; the supervisor ends it after 60 seconds.
 CHECK_SECONDS: Final = 75.0
-#: Messages that are taken off one connection before the others get their turn.
+#: Messages read from one connection before other connections are served.
 BURST: Final = 16
-#: Workers of one sandbox that are being placed at a time; one more is told at once that it was not.
-PLACING_MAX: Final = 32
+#: Concurrent moves of one sandbox's workers into control groups; a further one is refused at once.
+MOVES_MAX: Final = 32
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """The process at the other end of a Unix socket, as the kernel knows it; ``pid`` 0: in a pid namespace out of sight."""
+    """The process at the other end of a Unix socket; ``pid`` 0: its pid namespace is out of sight."""
 
     pid: int
     uid: int
@@ -44,17 +45,17 @@ class Peer:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Who connected."""
+    """The credentials of the connected process, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(data))
 
 
-def stranger(peer: Peer, identity: Identity) -> str:
+def peer_fault(peer: Peer, identity: Identity) -> str:
     """Why ``peer`` cannot be the supervisor of a sandbox of ``identity``; empty when it can.
 
-    The uid is the tenant's, and workers have it too; so the peer must be process 1 of a pid namespace.  A tenant cannot
-    make such a namespace (no capabilities, seccomp).  Where sandboxd runs in a container itself, or the runtime is not the
-    kernel's, the pid is out of sight and the uid has to do.
+    Workers have the tenant's uid, too, so the peer must also be process 1 of a pid namespace.  A
+    tenant cannot make such a namespace (no capabilities, seccomp).  Where sandboxd runs in a
+    container, or the runtime has its own kernel, the pid is out of sight and the uid must suffice.
     """
     if (peer.uid, peer.gid) != (identity.uid, identity.gid):
         return f"uid:gid {peer.uid}:{peer.gid} is not {identity.uid}:{identity.gid}"
@@ -88,28 +89,32 @@ class _Numbered(Protocol):
 
 _A = TypeVar("_A", bound=messages.Message)
 
-#: Puts a worker into its control groups; the directory that the sandbox sees them in, empty when it could not.
-Placer = Callable[[messages.Place], Awaitable[str]]
+#: Moves a worker into its control groups; returns their directory in the sandbox, or "".
+WorkerMover = Callable[[messages.Place], Awaitable[str]]
 
 
-async def nowhere(_place: messages.Place) -> str:
-    """Place nobody: only the sandbox's own limits hold."""
+async def no_cgroups(_place: messages.Place) -> str:
+    """Move no worker: only the sandbox's own limits hold."""
     return ""
 
 
 class ControlLink:
     """One connection; owns the socket.  ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
 
-    ``place`` is called for each worker that the supervisor announces, which waits for the answer for a second.
+    ``move_worker`` is called for each worker that the supervisor announces; the worker waits for
+    the answer up to a second.
     """
 
     def __init__(
-        self, connection: socket.socket, on_lost: Callable[[str], None], place: Placer = nowhere
+        self,
+        connection: socket.socket,
+        on_lost: Callable[[str], None],
+        move_worker: WorkerMover = no_cgroups,
     ) -> None:
         self._connection = connection
         self._on_lost = on_lost
-        self._place = place
-        self._placing: set[asyncio.Task[None]] = set()
+        self._move_worker = move_worker
+        self._moving: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[messages.Message]] = {}
@@ -117,22 +122,22 @@ class ControlLink:
         self._end_reason = ""
 
     def open(self) -> None:
-        """Begin to listen to the supervisor."""
+        """Begin to read the supervisor's messages."""
         self._connection.setblocking(False)
         self._loop.add_reader(self._connection, self._readable)
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection has not ended yet, as far as we were told."""
+        """Whether the connection has not ended."""
         return not self._end_reason
 
     async def load(self, build: Callable[[int], messages.Load], listener: socket.socket) -> None:
-        """Donate the listening socket of a storlet; our copy is closed whatever happens."""
+        """Donate the listening socket of a storlet; our copy is always closed."""
         with listener:
             await self._request(build, messages.Loaded, [listener.fileno()])
 
     async def unload(self, version: str) -> None:
-        """Have a group end when its work is done."""
+        """End a group once its invocations are done."""
         await self._request(lambda number: messages.Unload(number, version), messages.Unloaded)
 
     async def status(self) -> tuple[messages.Group, ...]:
@@ -141,14 +146,14 @@ class ControlLink:
         return tuple(answer.groups)
 
     async def inspect(self) -> dict[str, str]:
-        """What the sandbox has really become: files by path, for a comparison with what was asked for."""
+        """Kernel files of the sandbox by path, for the comparison with its plan (``readback``)."""
         answer = await self._request(messages.Inspect, messages.Inspected)
         return dict(answer.files)
 
     async def check(
         self, descriptor: int, allowed: Sequence[str], limits: messages.Resources
     ) -> dict[str, str]:
-        """Have it try to break out; faults by name of the test.  ``descriptor`` stays the caller's."""
+        """Run the self-test; faults by name.  The caller keeps ``descriptor``."""
         answer = await self._request(
             lambda number: messages.Check(number, allowed, limits),
             messages.Checked,
@@ -159,20 +164,23 @@ class ControlLink:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Callable[[], bool]]:
-        """Whether the supervisor still holds its end, for a thread to ask: while it does, its pid is its own."""
+        """A function for threads that returns whether the supervisor is alive.
+
+        While it holds its end of the connection, its pid cannot belong to another process.
+        """
         if self._end_reason:
             raise SandboxLost(self._end_reason)
         with self._connection.dup() as connection:
             yield lambda: _has_peer(connection)
 
     async def assign(self, identity: Identity) -> None:
-        """Have a pre-warmed supervisor become a tenant's user for good."""
+        """Turn a pre-warmed supervisor into a tenant's user, for good."""
         await self._request(
             lambda number: messages.Assign(number, identity.uid, identity.gid), messages.Assigned
         )
 
     def close(self, reason: str = "sandboxd closed the connection") -> None:
-        """End the connection from our side; requests under way raise :class:`SandboxLost`."""
+        """Close the connection; requests under way raise :class:`SandboxLost`."""
         self._end(reason)
 
     async def _request(
@@ -194,7 +202,7 @@ class ControlLink:
         except BlockingIOError:
             raise SandboxLost("the supervisor does not read its control connection") from None
         except OSError as error:
-            # TimeoutError is one; a broken pipe means that the end was not read yet.
+            # Includes TimeoutError.  A broken pipe: the end of the connection was not read yet.
             raise SandboxLost(f"the supervisor does not answer: {error or 'too late'}") from error
         finally:
             del self._waiting[number]
@@ -211,7 +219,7 @@ class ControlLink:
                 if received is None:
                     self._lose("the supervisor closed its control connection")
                     return
-                self._take(received.message(messages.CONTROL_REPORTS))
+                self._handle(received.message(messages.CONTROL_REPORTS))
             except BlockingIOError:
                 return
             except messages.ProtocolError as error:
@@ -221,30 +229,30 @@ class ControlLink:
                 self._lose(f"the control connection broke: {error.strerror}")
                 return
 
-    def _take(self, message: messages.Hello | messages.Place | _Numbered) -> None:
+    def _handle(self, message: messages.Hello | messages.Place | _Numbered) -> None:
         if isinstance(message, messages.Hello):
             if not self.hello.done():
                 self.hello.set_result(message)
             return
         if isinstance(message, messages.Place):
-            self._begin_to_place(message)
+            self._begin_move(message)
             return
         waiting = self._waiting.get(message.request)
         if waiting is not None and not waiting.done() and isinstance(message, messages.Message):
             waiting.set_result(message)
 
-    def _begin_to_place(self, place: messages.Place) -> None:
-        if len(self._placing) >= PLACING_MAX:
-            self._say_placed(messages.Placed(place.pid))
+    def _begin_move(self, place: messages.Place) -> None:
+        if len(self._moving) >= MOVES_MAX:
+            self._reply_placed(messages.Placed(place.pid))
             return
-        task = self._loop.create_task(self._place_one(place))
-        self._placing.add(task)
-        task.add_done_callback(self._placing.discard)
+        task = self._loop.create_task(self._move(place))
+        self._moving.add(task)
+        task.add_done_callback(self._moving.discard)
 
-    async def _place_one(self, place: messages.Place) -> None:
-        self._say_placed(messages.Placed(place.pid, await self._place(place)))
+    async def _move(self, place: messages.Place) -> None:
+        self._reply_placed(messages.Placed(place.pid, await self._move_worker(place)))
 
-    def _say_placed(self, placed: messages.Placed) -> None:
+    def _reply_placed(self, placed: messages.Placed) -> None:
         if self._end_reason:
             return
         try:
@@ -267,5 +275,5 @@ class ControlLink:
                 waiting.set_exception(SandboxLost(reason))
         if not self.hello.done():
             self.hello.set_exception(SandboxLost(reason))
-            self.hello.exception()  # seen: nobody may be waiting for it any more
+            self.hello.exception()  # retrieved: there may be no waiting task
         return True

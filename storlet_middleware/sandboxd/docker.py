@@ -1,8 +1,8 @@
-"""The engine that runs the sandboxes' containers: the only import of docker-py.
+"""The Docker engine that runs the sandboxes: the only import of docker-py.
 
-Every method blocks, may be called from several threads, and raises only :class:`EngineFault` and its children.  Nothing
-waits longer than :data:`QUICK_SECONDS` (questions) or :data:`SLOW_SECONDS` (changes), and a lost connection is made anew
-at the next call, so a restarted Docker needs nobody's help.
+Every method blocks, may be called from several threads, and raises only :class:`EngineFault` and its
+subclasses.  A query waits at most :data:`QUICK_SECONDS`, a change at most :data:`SLOW_SECONDS`.  The
+next call replaces a lost connection, so no action is needed after a restart of Docker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import docker
 import docker.errors
 import requests
 
-from storlet_middleware.sandboxd import cgroups, hardening
+from storlet_middleware.sandboxd import hardening
+from storlet_middleware.sandboxd.cgroups import hierarchy
 from storlet_middleware.sandboxd.errors import (
     EngineFault,
     EngineUnavailable,
@@ -27,14 +28,14 @@ from storlet_middleware.sandboxd.errors import (
 )
 from storlet_middleware.sandboxd.wording import plain
 
-#: A question that Docker answers from its memory in a millisecond; longer means that it hangs.
+#: Docker answers queries from memory in a millisecond; a timeout means that it hangs.
 QUICK_SECONDS: Final = 3
 SLOW_SECONDS: Final = 30
 LABEL_NODE: Final = "org.storlets"
 LABEL_ACCOUNT: Final = "org.storlets.account"
 LABEL_KEY: Final = "org.storlets.key"
 LABEL_CLASS: Final = "org.storlets.class"
-#: The image by the name that the configuration gives it (``org.storlets.image`` is the image's own label).
+#: The image's name in the configuration (``org.storlets.image`` is the image's own label).
 LABEL_IMAGE: Final = "org.storlets.image-name"
 LABEL_CODE: Final = "org.storlets.code"
 LABEL_CONFIG: Final = "org.storlets.config"
@@ -47,7 +48,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Container:
-    """A container as Docker lists it; ``image_id`` is what it was started from, ``created_at`` seconds since 1970."""
+    """A container as Docker lists it; ``created_at`` in seconds since 1970."""
 
     id: str
     name: str
@@ -58,7 +59,7 @@ class Container:
 
     @property
     def node_id(self) -> str | None:
-        """The node that it belongs to, or ``None`` when it is none of ours."""
+        """The node that it belongs to; ``None``: it is not a sandbox."""
         return self.labels.get(LABEL_NODE)
 
 
@@ -72,24 +73,26 @@ class Engine:
         self._host: dict[str, Any] | None = None
 
     def host(self) -> Mapping[str, Any]:
-        """What Docker says of the host (``/info``), and whether we see its control groups; remembered until the connection
-        is lost."""
+        """Docker's ``/info``, and whether its control groups are in sight.
+
+        Cached until the connection is lost.
+        """
         host = self._host
         if host is None:
-            host = dict(self._ask(lambda client: client.info()))
-            host[hardening.CGROUPS_IN_SIGHT] = cgroups.in_sight(self._url)
+            host = dict(self._query(lambda client: client.info()))
+            host[hardening.CGROUPS_IN_SIGHT] = hierarchy.in_sight(self._url)
             self._host = host
         return host
 
     def image_id(self, image: str) -> str:
         """The id of an image by name; raises :class:`ImageMissing`."""
         try:
-            return str(self._ask(lambda client: client.inspect_image(image))["Id"])
+            return str(self._query(lambda client: client.inspect_image(image))["Id"])
         except _Absent as error:
             raise ImageMissing(f"the sandbox image {plain(image)} is not on this node") from error
 
     def start(self, name: str, body: Mapping[str, Any]) -> str:
-        """Create and start a container; returns its id.  One that does not start is removed again."""
+        """Create and start a container; return its id.  One that does not start is removed."""
         try:
             created = self._change(
                 lambda client: client.create_container_from_config(dict(body), name)
@@ -107,7 +110,7 @@ class Engine:
         return container_id
 
     def remove(self, container_id: str) -> None:
-        """Kill and remove a container and wait until it is gone; one that is gone already is fine."""
+        """Kill and remove a container and wait for its removal.  Idempotent."""
         deadline = time.monotonic() + SLOW_SECONDS
         while True:
             try:
@@ -117,7 +120,7 @@ class Engine:
             except _Absent:
                 return
             except _Conflict as error:
-                # Somebody else removes it at this moment; Docker says so instead of waiting for it.
+                # Another client removes it at this moment; Docker refuses instead of waiting.
                 if time.monotonic() > deadline:
                     raise EngineFault(str(error)) from error
                 time.sleep(_POLL_SECONDS)
@@ -131,7 +134,7 @@ class Engine:
     def find(self, name: str) -> Container | None:
         """The container of that name, if there is one."""
         try:
-            found = self._ask(lambda client: client.inspect_container(name))
+            found = self._query(lambda client: client.inspect_container(name))
         except _Absent:
             return None
         return Container(
@@ -155,13 +158,13 @@ class Engine:
                 image_id=str(entry.get("ImageID")),
                 created_at=float(entry.get("Created") or 0),
             )
-            for entry in self._ask(lambda client: client.containers(all=True, filters=filters))
+            for entry in self._query(lambda client: client.containers(all=True, filters=filters))
         ]
 
     def end_of(self, container_id: str) -> str | None:
-        """How a container ended, for people; ``None`` while it runs."""
+        """How a container ended, as text; ``None`` while it runs."""
         try:
-            state = self._ask(lambda client: client.inspect_container(container_id))["State"]
+            state = self._query(lambda client: client.inspect_container(container_id))["State"]
         except _Absent:
             return "the container was removed"
         if state.get("Running") or state.get("Status") == "created":
@@ -180,21 +183,21 @@ class Engine:
             self._clients.clear()
             self._host = None
         for client in clients:
-            client.close()  # its idle connections; a call of another thread goes on to its own end
+            client.close()  # idle connections only; calls of other threads go on
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, call: Callable[[docker.APIClient], _T]) -> _T:
-        """A question; asked once more on a fresh connection, because a restarted Docker has dropped the old ones."""
+    def _query(self, call: Callable[[docker.APIClient], _T]) -> _T:
+        """Run a query; retry once on a new connection, because a restart of Docker drops the old."""
         try:
             return self._call(call, QUICK_SECONDS)
         except _Silent:
-            raise  # it hangs: to wait once more would double the time for which callers wait
+            raise  # it hangs: a retry would double the time that callers wait
         except EngineUnavailable:
             return self._call(call, QUICK_SECONDS)
 
     def _change(self, call: Callable[[docker.APIClient], _T]) -> _T:
-        """A change; never repeated by itself, because it may have been done although the answer was lost."""
+        """Run a change; never retried, because it may have succeeded although its answer was lost."""
         return self._call(call, SLOW_SECONDS)
 
     def _call(self, call: Callable[[docker.APIClient], _T], seconds: int) -> _T:
@@ -209,7 +212,7 @@ class Engine:
         with self._lock:
             client = self._clients.get(seconds)
         if client is None:
-            # Asks Docker for its version; outside the lock, so that a hung Docker does not queue the callers up.
+            # Queries Docker's version; outside the lock, so that a hung Docker does not queue callers.
             client = docker.APIClient(base_url=self._url, version="auto", timeout=QUICK_SECONDS)
             client.timeout = seconds
             with self._lock:
@@ -220,19 +223,19 @@ class Engine:
         try:
             self.remove(container_id)
         except EngineFault:
-            return  # the pool's sweep finds it by its label
+            return  # the sweep finds it by its label
 
 
 class _Absent(EngineFault):
-    """Docker knows no such thing; never leaves this file."""
+    """Docker does not have the object; never leaves this file."""
 
 
 class _Silent(EngineUnavailable):
-    """Docker is there and does not answer in time; leaves this file as what it is, an :class:`EngineUnavailable`."""
+    """Docker is connected and does not answer in time; callers see an :class:`EngineUnavailable`."""
 
 
 class _Conflict(EngineFault):
-    """Something else is in the way; never leaves this file."""
+    """The request conflicts with the state of an object; never leaves this file."""
 
 
 @contextmanager

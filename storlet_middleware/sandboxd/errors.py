@@ -1,30 +1,30 @@
-"""What can go wrong in sandboxd, below the answers to filters.
+"""The faults of sandboxd, below the answers to filters.
 
 ::
 
     SandboxdFault
-    ├── StartupFault          sandboxd cannot run: another one does, a path or an option is unusable
+    ├── StartupFault          sandboxd cannot run: another one runs, an option is unusable
     ├── IdentityFault         no uid for a tenant
-    ├── PlaceFault            a directory or socket cannot be made, or is not what it must be
-    ├── MountMissing          a directory of the host that a trust class is given is not there
-    ├── MountFault            a directory cannot be shown to a running sandbox
+    ├── PathFault             a directory or socket cannot be made, or has the wrong owner
+    ├── MountMissing          a directory of the host that a trust class mounts does not exist
+    ├── MountFault            a directory cannot be mounted in a running sandbox
     ├── EngineFault           Docker refused
     │   ├── EngineUnavailable   Docker does not answer
-    │   ├── ImageMissing        the sandbox image is not there
+    │   ├── ImageMissing        the sandbox image does not exist
     │   └── NameTaken           a container of that name exists
-    ├── SandboxLost           the supervisor, and with it the sandbox, is gone or does not answer
-    │   └── SandboxWeak         it came up weaker than configured, and must not be used
+    ├── SandboxLost           the sandbox ended, or its supervisor does not answer
+    │   └── SandboxWeak         it is weaker than configured, and must not be used
     └── LoadRefused           a live supervisor refused a storlet
 
-``pool`` turns each into one of the four answers that a filter can get (``storlet_middleware.errors``: bad request, node
-busy, sandbox unavailable, internal); ``__main__`` prints the ones that end the process.
+``pool`` turns each into one of the answers that a filter can get (``storlet_middleware.errors``);
+``__main__`` prints the faults that end the process.
 """
 
 from __future__ import annotations
 
 
 class SandboxdFault(Exception):
-    """Base of all; the text is one line for an operator."""
+    """Base class; the text is one line for an operator."""
 
 
 class StartupFault(SandboxdFault):
@@ -32,23 +32,23 @@ class StartupFault(SandboxdFault):
 
 
 class IdentityFault(SandboxdFault):
-    """No uid can be given; the text says why and what an operator can do."""
+    """No uid is available; the text has the reason and the remedy."""
 
 
-class PlaceFault(SandboxdFault):
-    """A path of ours cannot be made, or somebody else's thing is there."""
+class PathFault(SandboxdFault):
+    """A path of sandboxd cannot be made, or belongs to another user."""
 
 
 class MountMissing(SandboxdFault):
-    """A directory that the configuration gives to a trust class is not on this node."""
+    """A directory that a trust class mounts does not exist on this node."""
 
 
 class MountFault(SandboxdFault):
-    """A directory cannot be mounted in a sandbox that runs already."""
+    """A directory cannot be mounted in a running sandbox."""
 
 
 class EngineFault(SandboxdFault):
-    """Docker refused what we asked."""
+    """Docker refused a request."""
 
 
 class EngineUnavailable(EngineFault):
@@ -56,7 +56,7 @@ class EngineUnavailable(EngineFault):
 
 
 class ImageMissing(EngineFault):
-    """The sandbox image is not on this node."""
+    """The sandbox image does not exist on this node."""
 
 
 class NameTaken(EngineFault):
@@ -64,12 +64,12 @@ class NameTaken(EngineFault):
 
 
 class SandboxLost(SandboxdFault):
-    """The sandbox ended, or its supervisor does not answer any more."""
+    """The sandbox ended, or its supervisor does not answer."""
 
 
 class SandboxWeak(SandboxLost):
-    """What its kernel says of the sandbox is weaker than what was asked for; the text names the rows of the table."""
+    """The sandbox is weaker than configured; the text names rows of ``hardening.TABLE``."""
 
 
 class LoadRefused(SandboxdFault):
-    """The supervisor lives and refused a command."""
+    """A live supervisor refused a command."""

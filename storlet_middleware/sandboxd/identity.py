@@ -1,22 +1,24 @@
-"""Which uid and gid a tenant's sandboxes run as: persistent, and never given to another tenant.
+"""The uid and gid of a tenant's sandboxes: persistent, and never reused for another tenant.
 
-The uid must differ from Swift's: a process that owns an object's file can reopen a donated read-only descriptor for
-writing through ``/proc/self/fd``.  It must differ between tenants, too, so that nothing of one is another's: hence one
-uid for each (account, trust class), keyed by the whole account name and never by a shortened one.  The gid has the same
-number.
+The uid must differ from Swift's: the owner of an object's file can reopen a donated read-only
+descriptor for writing through ``/proc/self/fd``.  It must differ between tenants, too, so that no
+file of one belongs to another: hence one uid per (account, trust class), keyed by the whole account
+name, never by a shortened one.  The gid has the same number.
 
-``<state_dir>/identities.json`` holds every uid ever given::
+``<state_dir>/identities.json`` lists every uid ever allocated::
 
-    {"version": 1, "node": "6f0c...", "identities": [{"account": "AUTH_test", "class": "user", "uid": 200000}, ...]}
+    {"version": 1, "node": "6f0c...",
+     "identities": [{"account": "AUTH_test", "class": "user", "uid": 200000}, ...]}
 
-Entries are never deleted, so a uid is never reused even when an account is.  The file is replaced by rename after an
-``fsync``, under an exclusive ``flock`` of ``identities.lock``, so several processes of one node may allot at the same
-time.  A file that cannot be read stops the allotment: starting over would hand out uids a second time.
+Entries are never deleted, so a uid is never reused, even if an account name is.  The file is
+replaced by rename after an ``fsync``, under an exclusive ``flock`` of ``identities.lock``, so several
+processes of a node can allocate concurrently.  An unreadable file stops allocation: starting over
+would allocate uids twice.
 
-uids are the machine's, and a machine may have several nodes, each with a ``state_dir`` of its own.  So before a uid is
-given it is *claimed*: ``<identity_dir>/<uid>`` is created, which succeeds for one process of the machine and for ever.
-Ranges may overlap then; the claim says whose it is, by the random ``node`` of ``identities.json``, which moves with it.
-See ``docs/decisions/0014-uids-are-claimed.rst``.
+All nodes of a machine share its uids, and each node has its own ``state_dir``.  So a uid is *claimed*
+before it is allocated: ``<identity_dir>/<uid>`` is created, which succeeds once on the machine.  The
+ranges of nodes may therefore overlap.  The claim contains the random ``node`` of the owner's
+``identities.json``.  See ``docs/decisions/0014-uids-are-claimed.rst``.
 """
 
 from __future__ import annotations
@@ -65,15 +67,15 @@ class UidRange:
 
 
 @dataclass(frozen=True)
-class Book:
-    """What ``identities.json`` holds; ``node`` tells the nodes of a machine apart."""
+class Register:
+    """The content of ``identities.json``; ``node`` identifies the node on its machine."""
 
     node: str
     identities: tuple[Identity, ...]
 
 
 class Identities:
-    """Gives out uids of ``uids``, remembered in ``state_dir`` and claimed in ``identity_dir``.
+    """Allocates from the range ``uids``; recorded in ``state_dir``, claimed in ``identity_dir``.
 
     Every method may block on the disk or the lock.
     """
@@ -85,22 +87,25 @@ class Identities:
         self._uids = uids
 
     def identity(self, account: str, trust_class: str) -> Identity:
-        """The identity of (account, trust class), allotted now if it never was; raises :class:`IdentityFault`."""
+        """The identity of (account, trust class), allocated at the first call.
+
+        Raises :class:`IdentityFault`.
+        """
         try:
             with self._locked():
                 self._claims.make()
-                book = self._read()
-                for identity in book.identities:
+                register = self._read()
+                for identity in register.identities:
                     if (identity.account, identity.trust_class) == (account, trust_class):
                         return identity
-                identity = self._claimed(account, trust_class, book)
-                self._write(Book(book.node, (*book.identities, identity)))
+                identity = self._claimed(account, trust_class, register)
+                self._write(Register(register.node, (*register.identities, identity)))
                 return identity
         except OSError as error:
             raise IdentityFault(f"cannot read or write {self._path}: {error}") from error
 
     def check(self) -> None:
-        """Raise :class:`IdentityFault` when the range can never work or a uid that was given is another node's, too."""
+        """Raise :class:`IdentityFault` for an unusable range, or a uid that two nodes have allocated."""
         if self._uids.first < 1 or self._uids.first + self._uids.count > 2**32 - 1:
             raise IdentityFault(
                 f"[sandbox] uid_first = {self._uids.first}, uid_count = {self._uids.count}: not a range of uids; "
@@ -109,37 +114,39 @@ class Identities:
         try:
             with self._locked():
                 self._claims.make()
-                book = self._read()
-                for identity in book.identities:
-                    holder = self._claims.claim(identity, book.node, self._path.parent)
-                    if holder is not None and holder.node != book.node:
+                register = self._read()
+                for identity in register.identities:
+                    holder = self._claims.claim(identity, register.node, self._path.parent)
+                    if holder is not None and holder.node != register.node:
                         raise IdentityFault(
-                            f"uid {identity.uid} is that of {identity.account} here ({self._path}) and was given to a "
-                            f"tenant of the node in {holder.state_dir}, too: give this node another uid_first and remove "
-                            f"the entry"
+                            f"uid {identity.uid} belongs to {identity.account} here "
+                            f"({self._path}) and also to a tenant of the node in "
+                            f"{holder.state_dir}: set another uid_first for this node and remove "
+                            "the entry"
                         )
-                self._write(book)
+                self._write(register)
         except OSError as error:
             raise IdentityFault(
                 f"cannot read or write {self._path} or {self._claims.path}: {error}"
             ) from error
 
-    def _claimed(self, account: str, trust_class: str, book: Book) -> Identity:
-        # Above the highest one ever given, not the lowest free one: the same rule would hold if entries were lost
-        # from the middle of the file.
-        ours = [identity.uid for identity in book.identities if identity.uid in self._uids]
+    def _claimed(self, account: str, trust_class: str, register: Register) -> Identity:
+        # Above the highest uid ever allocated, not the lowest free one: this stays safe even if
+        # entries were lost from the middle of the file.
+        ours = [identity.uid for identity in register.identities if identity.uid in self._uids]
         for uid in range(
             max(ours, default=self._uids.first - 1) + 1, self._uids.first + self._uids.count
         ):
             identity = Identity(account, trust_class, uid)
             if (
                 not _is_on_host(uid)
-                and self._claims.claim(identity, book.node, self._path.parent) is None
+                and self._claims.claim(identity, register.node, self._path.parent) is None
             ):
                 return identity
         raise IdentityFault(
-            f"no uid left: {len(ours)} of the {self._uids.count} from {self._uids.first} are given to tenants of this node, "
-            "the others to other nodes of this machine or to its users; raise [sandbox] uid_count"
+            f"no uid left: of the {self._uids.count} from {self._uids.first}, {len(ours)} belong to "
+            "tenants of this node, the others to other nodes or users of this machine; raise "
+            "[sandbox] uid_count"
         )
 
     @contextlib.contextmanager
@@ -152,28 +159,29 @@ class Identities:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> Book:
+    def _read(self) -> Register:
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return Book(secrets.token_hex(16), ())
+            return Register(secrets.token_hex(16), ())
         try:
-            book = _parsed(text)
+            register = _parsed(text)
         except (ValueError, KeyError, TypeError) as error:
             raise IdentityFault(
-                f"{self._path} is damaged ({error}); restore it from a backup: without it a uid of one tenant could be "
-                "given to another"
+                f"{self._path} is damaged ({error}); restore it from a backup: without it a uid of "
+                "one tenant could be allocated to another"
             ) from error
-        if len({i.uid for i in book.identities}) != len(book.identities):
+        if len({i.uid for i in register.identities}) != len(register.identities):
             raise IdentityFault(f"{self._path} is damaged: a uid is in it twice")
-        return book
+        return register
 
-    def _write(self, book: Book) -> None:
+    def _write(self, register: Register) -> None:
         entries = [
-            {"account": i.account, "class": i.trust_class, "uid": i.uid} for i in book.identities
+            {"account": i.account, "class": i.trust_class, "uid": i.uid}
+            for i in register.identities
         ]
         text = json.dumps(
-            {"version": FORMAT_VERSION, "node": book.node, "identities": entries}, indent=1
+            {"version": FORMAT_VERSION, "node": register.node, "identities": entries}, indent=1
         )
         temporary = self._path.with_name(FILE_NAME + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -184,35 +192,35 @@ class Identities:
         temporary.replace(self._path)
         _sync_directory(
             self._path.parent
-        )  # else a power cut could bring back the older file: a uid would be given twice
+        )  # else a power failure could restore the older file, and a uid be allocated twice
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose a claimed uid is; both are empty when the claim cannot be read, and then it is nobody's for ever."""
+    """The node that claimed a uid; empty when the claim is unreadable: then the uid stays unused."""
 
     node: str
     state_dir: str
 
 
 class Claims:
-    """The uids of one machine that were ever given: a file for each in ``path``, created once."""
+    """The uids of one machine that were ever allocated: one file each in ``path``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def make(self) -> None:
-        """Make the directory, for root only."""
+        """Make the directory, accessible to root only."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
 
     def claim(self, identity: Identity, node: str, state_dir: Path) -> Holder | None:
-        """Claim a uid for good; or whose it is already."""
+        """Claim a uid for good; return ``None``, or the node that holds it already."""
         if (
             self.path / str(identity.uid)
-        ).exists():  # claims are never removed; to see it now saves an fsync for each
+        ).exists():  # saves the fsync below; claims are never removed
             return _holder(self.path / str(identity.uid))
         path, temporary = self.path / str(identity.uid), self.path / f".{secrets.token_hex(8)}"
-        told = {
+        claim = {
             "node": node,
             "state_dir": str(state_dir),
             "account": identity.account,
@@ -221,10 +229,10 @@ class Claims:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(told, file)
+                json.dump(claim, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(temporary, path)  # one of all who try it succeeds, and never half
+            os.link(temporary, path)  # atomic: exactly one process succeeds
         except FileExistsError:
             return _holder(path)
         finally:
@@ -249,14 +257,14 @@ def _sync_directory(path: Path) -> None:
         os.close(directory)
 
 
-def _parsed(text: str) -> Book:
+def _parsed(text: str) -> Register:
     data = json.loads(text)
     if data["version"] != FORMAT_VERSION:
         raise ValueError(f"version {data['version']!r} is not {FORMAT_VERSION}")
     identities = tuple(
         Identity(str(e["account"]), str(e["class"]), int(e["uid"])) for e in data["identities"]
     )
-    return Book(str(data.get("node") or secrets.token_hex(16)), identities)
+    return Register(str(data.get("node") or secrets.token_hex(16)), identities)
 
 
 def _is_on_host(uid: int) -> bool:

@@ -1,11 +1,12 @@
-"""Puts a directory of the host into a running sandbox, read-only: how a pre-warmed sandbox gets its tenant's code.
+"""Mount a directory of the host in a running sandbox, read-only: the tenant's code in a spare.
 
-A bind mount is made as a tree of its own (``open_tree``), its attributes are set (``mount_setattr``), and a thread that has
-entered the sandbox's mount namespace hangs it in (``move_mount``).  The tree is never visible half-done, and the sandbox
-cannot undo it: that takes CAP_SYS_ADMIN, which it has not.
+A bind mount is made as a detached tree (``open_tree``), its attributes are set (``mount_setattr``),
+and a thread that has entered the sandbox's mount namespace attaches it (``move_mount``).  The tree is
+never visible without its attributes, and the sandbox cannot undo it: it lacks CAP_SYS_ADMIN.
 
-The thread is made for this, leaves the file system attributes of the process first (``unshare(CLONE_FS)``) and ends at once:
-whatever else it would open would be the sandbox's.  Nothing of a tenant has run in a spare, so its paths are the image's.
+The thread exists only for this.  It first unshares the file system attributes of the process
+(``unshare(CLONE_FS)``) and ends at once: any other path that it opened would be the sandbox's.  No
+code of a tenant has run in a spare, so its paths are those of the image.
 
 Needs Linux 5.12, CAP_SYS_ADMIN, CAP_SYS_CHROOT and CAP_SYS_PTRACE, and the host's pid namespace.
 """
@@ -41,10 +42,10 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_read_only(source: Path, pid: int, target: str, is_alive: Callable[[], bool]) -> None:
-    """Show ``source`` of the host as ``target`` in the mount namespace of process ``pid``; raises :class:`MountFault`.
+    """Mount ``source`` at ``target`` in the mount namespace of process ``pid``.
 
-    ``is_alive`` says whether the sandbox that had this pid still lives: asked when the process can no more be taken for
-    another one.
+    ``is_alive`` returns whether the sandbox with this pid is alive; it is called once a descriptor
+    pins the process, so that a reused pid is noticed.  Raises :class:`MountFault`.
     """
     with (
         _faults(f"{source} cannot be mounted in the sandbox"),
@@ -52,13 +53,13 @@ def mount_read_only(source: Path, pid: int, target: str, is_alive: Callable[[], 
     ):
         tree = _tree(source)
         try:
-            _in_namespace(namespace, lambda: _hang_in(tree, target))
+            _in_namespace(namespace, lambda: _attach(tree, target))
         finally:
             os.close(tree)
 
 
 def check(directory: Path, pid: int) -> None:
-    """Raise :class:`MountFault` when :func:`mount_read_only` cannot work on this host, without mounting anything."""
+    """Raise :class:`MountFault` when this host cannot mount in sandboxes; mounts nothing."""
     with (
         _faults("directories cannot be mounted in running sandboxes"),
         _namespace_of(pid, lambda: True) as namespace,
@@ -82,9 +83,7 @@ def _namespace_of(pid: int, is_alive: Callable[[], bool]) -> Iterator[int]:
         raise OSError(
             errno.ESRCH, "its process is out of sight: sandboxd is not in the host's pid namespace"
         )
-    process = os.open(
-        f"/proc/{pid}", _DIRECTORY
-    )  # from here on this is one process, which may end and not be another
+    process = os.open(f"/proc/{pid}", _DIRECTORY)  # pins the process: its pid may be reused
     try:
         if not is_alive():
             raise OSError(errno.ESRCH, "it has ended")
@@ -100,7 +99,7 @@ def _namespace_of(pid: int, is_alive: Callable[[], bool]) -> Iterator[int]:
 
 
 def _tree(source: Path) -> int:
-    """A mount of its own of ``source``, read-only for good; the caller's to close."""
+    """A detached, read-only mount of ``source``; the caller must close it."""
     flags = ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC)
     tree = _call(_SYS_OPEN_TREE, ctypes.c_int(_AT_FDCWD), os.fsencode(source), flags)
     attributes = struct.pack("=QQQQ", _ATTR_RDONLY_NOSUID_NODEV, 0, _MS_PRIVATE, 0)
@@ -121,7 +120,7 @@ def _tree(source: Path) -> int:
 
 
 def _in_namespace(namespace: int, work: Callable[[], None]) -> None:
-    """Do ``work`` in a thread of its own that has entered a mount namespace; raises what that raises."""
+    """Run ``work`` in a new thread that has entered a mount namespace; raise its exception."""
     failures: list[OSError] = []
 
     def run() -> None:
@@ -139,7 +138,7 @@ def _in_namespace(namespace: int, work: Callable[[], None]) -> None:
         raise failures[0]
 
 
-def _hang_in(tree: int, target: str) -> None:
+def _attach(tree: int, target: str) -> None:
     where, flags = ctypes.c_int(_AT_FDCWD), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
     _call(_SYS_MOVE_MOUNT, ctypes.c_int(tree), b"", where, os.fsencode(target), flags)
 

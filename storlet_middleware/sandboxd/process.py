@@ -1,6 +1,7 @@
-"""Process 1 of a sandbox, killed by us: its memory is free a millisecond later, while Docker takes 50 to remove a container.
+"""Kill process 1 of a sandbox.
 
-The kernel kills every other process of the sandbox with it, and says that it has ended when all of them have.
+Its memory is free a millisecond later, while Docker takes 50 ms to remove a container.  The kernel
+kills all other processes of the sandbox with it, and reports its end when all have ended.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable
 def kill(pid: int, is_alive: Callable[[], bool], on_end: Callable[[], None]) -> None:
     """Kill process ``pid`` and call ``on_end`` when it has ended; raises :class:`OSError`.
 
-    ``is_alive`` says whether the sandbox that had this pid still lives: asked when the process can no more be taken for
-    another one.
+    ``is_alive`` returns whether the sandbox with this pid is alive; it is called once a pidfd pins
+    the process, so that a reused pid is noticed.
     """
     loop = asyncio.get_running_loop()
     process = os.pidfd_open(pid)

@@ -1,8 +1,9 @@
-"""The control socket of the node: filters ask here for sandboxes (section 5 of PROTOCOL.rst).
+"""The control socket of the node: requests of the filters (section 5 of PROTOCOL.rst).
 
-Each connection has at most one request under way; until it is answered nothing more is read from it.  All sockets are
-non-blocking and a message is one record, so a client can hold up nobody: one that sends half a request does not exist,
-one that does not read its answers is closed when its socket buffer is full, one that sends garbage is told so and closed.
+Each connection has at most one request under way; nothing more is read until it is answered.  All
+sockets are non-blocking and a message is one record, so no client can block another: a partial
+request is impossible, a client that does not read its answers is closed when its socket buffer is
+full, and a malformed request is refused and its connection closed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
 
-#: More connections than Swift's workers of a node ever hold; beyond it the one that was silent longest is closed.
+#: More connections than Swift's workers of a node hold; beyond it the idlest one is closed.
 CLIENTS_MAX: Final = 512
 ACCEPTS: Final = 16
 
@@ -40,7 +41,7 @@ class Client:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request of it is under way."""
+        """Whether a request is under way."""
         return self._task is not None
 
     def listen(self) -> None:
@@ -48,7 +49,7 @@ class Client:
         self._loop.add_reader(self._connection, self._readable)
 
     def close(self) -> None:
-        """End the connection; what it asked for goes on, because others may wait for it too."""
+        """Close the connection; its request goes on, because others may wait for the same start."""
         self._loop.remove_reader(self._connection)
         self._connection.close()
         self._server.forget(self)
@@ -97,7 +98,7 @@ class Client:
         try:
             framing.send(self._connection, answer)
         except OSError:
-            return False  # it went away, or does not read: BlockingIOError is one too
+            return False  # disconnected, or does not read (BlockingIOError)
         return True
 
 
@@ -111,18 +112,18 @@ class Server:
         self._clients: set[Client] = set()
 
     def open(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Accept no more; clients whose request is under way still get their answer."""
+        """Accept no more connections; requests under way are still answered."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for client in [client for client in self._clients if not client.is_busy]:
             client.close()
 
     def forget(self, client: Client) -> None:
-        """Called by a client that is closed."""
+        """Remove a closed client."""
         self._clients.discard(client)
 
     async def answer(self, request: messages.Message, peer: Peer) -> messages.Message:
@@ -149,24 +150,22 @@ class Server:
             try:
                 connection, _address = self._listener.accept()
             except OSError:
-                return  # nobody there, or out of descriptors: those who wait stay in the backlog
+                return  # none, or out of descriptors: then connections stay in the backlog
             connection.setblocking(False)
             if len(self._clients) >= CLIENTS_MAX:
-                self._close_one()
+                self._close_idlest()
             client = Client(connection, self)
             self._clients.add(client)
             client.listen()
 
-    def _close_one(self) -> None:
+    def _close_idlest(self) -> None:
         idle = [client for client in self._clients if not client.is_busy]
-        with contextlib.suppress(
-            ValueError
-        ):  # every one of them waits for an answer: let there be one more
+        with contextlib.suppress(ValueError):  # all are busy: allow one more
             min(idle, key=lambda client: client.last_used).close()
 
 
 def fitting(status: messages.NodeStatus) -> messages.NodeStatus:
-    """``status`` cut so that it fits into one message: first without groups, then without the last sandboxes."""
+    """``status``, cut to fit into one message: without groups, then without the last sandboxes."""
     sandboxes: list[Any] = list(status.sandboxes)
     if _fits(status):
         return status

@@ -1,23 +1,26 @@
-"""Pre-warmed sandboxes: started, connected, and nobody's until an account needs one at once.
+"""Pre-warmed sandboxes ("spares"): started and connected, and of no tenant yet.
 
-A spare is of the user class and the default image.  It runs as root with the three capabilities by which its supervisor
-becomes a tenant's user, without code and without anything of any tenant (``hardening``).  It is given away once: its tenant's
-code directory is mounted into it, its supervisor gives up root, what its kernel says is held against what the tenant's
-sandbox must be, and from then on it *is* that sandbox, until it ends.  It is never taken back.
+A spare is of the user class and the default image.  It runs as root with the three capabilities
+by which its supervisor becomes a tenant's user, without code and without data of any tenant
+(``hardening``).  It is assigned once: the tenant's code directory is mounted into it, its
+supervisor gives up root, its kernel's report is compared with the plan of the tenant's sandbox,
+and from then on it *is* that sandbox until it ends.  It is never taken back.
 
-Docker's labels cannot change, so whose a spare is stands in a note of ours, ``<run_dir>/a/<key>``.  What the next sandboxd does
-with the container depends on it alone:
+Docker's labels cannot change, so the tenant of a spare is recorded in a note,
+``<run_dir>/a/<key>``.  The note alone decides what the next sandboxd does with the container:
 
-=============== ====================================================================================================
-the note says   then
-=============== ====================================================================================================
-free            it was never given to anybody: kept as a spare, if it would be made the same way today
-given, with all it is that account's sandbox, and adopted as any other
-anything else   removed: it was being started, being given away, or being removed, and may have something of a tenant
-=============== ====================================================================================================
+======================= ==========================================================================
+note                    action
+======================= ==========================================================================
+``free``                never assigned: kept as a spare, if it would be made the same way today
+a complete assignment   it is that account's sandbox, and adopted like any other
+anything else           removed: it was being started, assigned or removed, and may have data of
+                        a tenant
+======================= ==========================================================================
 
-Spares count for ``max_per_node``, but they make way for tenants, and none is started where it would take a tenant's place.
-Where the host or the runtime cannot mount into a running sandbox, there are no spares, and the log says so once.
+Spares count for ``max_per_node``, but they are evicted for tenants, and none is started when the
+node has no free slot.  Where the host or the runtime cannot mount into a running sandbox, there
+are no spares, and the log says so once.
 """
 
 from __future__ import annotations
@@ -34,16 +37,17 @@ from typing import Final
 from storlet_middleware.sandboxd import mounting
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_CONFIG, LABEL_KEY, Container
 from storlet_middleware.sandboxd.errors import MountFault, SandboxdFault
-from storlet_middleware.sandboxd.plan import Demand, Given, Plan, Planner, aside_key
+from storlet_middleware.sandboxd.node import Node
+from storlet_middleware.sandboxd.plan import Assignment, Demand, Plan, Planner, detached_key
 from storlet_middleware.sandboxd.readback import OWN_KERNEL
-from storlet_middleware.sandboxd.sandbox import Node, Sandbox
+from storlet_middleware.sandboxd.sandbox import Sandbox
 from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
 
-#: After a spare was given away: its tenant's first invocation comes first.
+#: Delay of the refill after a spare was assigned: its tenant's first invocation comes first.
 REFILL_SECONDS: Final = 1.0
-#: After a start that failed, and between looks whether there is room.
+#: Interval after a start that failed, and between checks whether there is room.
 AGAIN_SECONDS: Final = 10.0
 
 _FREE: Final = "free"
@@ -51,23 +55,26 @@ _KEY: Final = re.compile("[0-9a-f]{16}")
 
 
 class Spares:
-    """The spares of one node; ``is_room`` says whether one more would take no tenant's place, ``end`` ends a sandbox."""
+    """The spares of one node.
+
+    ``has_room`` returns whether the node has a free slot; ``end`` ends a sandbox.
+    """
 
     def __init__(
         self,
         node: Node,
         planner: Planner,
-        is_room: Callable[[], bool],
+        has_room: Callable[[], bool],
         end: Callable[[Sandbox], None],
     ) -> None:
         self._node = node
         self._planner = planner
-        self._is_room = is_room
+        self._has_room = has_room
         self._end = end
         self._ready: dict[str, Sandbox] = {}
         self._starting: Sandbox | None = None
         self._adopting: dict[str, Sandbox] = {}
-        #: Keys of those that are being looked at, from before it is known whether they are of use.
+        #: Keys of containers under examination, before it is known whether they are usable.
         self._expected: set[str] = set()
         self._is_possible = True
         self._changed = asyncio.Event()
@@ -77,7 +84,7 @@ class Spares:
 
     @property
     def all(self) -> list[Sandbox]:
-        """Those that wait, and those that are being started or adopted."""
+        """Spares that are ready, being started or being adopted."""
         starting = (self._starting,) if self._starting is not None else ()
         return [*self._ready.values(), *self._adopting.values(), *starting]
 
@@ -85,49 +92,49 @@ class Spares:
         """Whether a container's key is that of a spare."""
         return key in self._expected or any(spare.plan.key == key for spare in self.all)
 
-    # --- giving away ------------------------------------------------------------------------------------------------
+    # --- assignment -------------------------------------------------------------------------------
 
     def take(self, demand: Demand) -> Sandbox | None:
-        """A spare for a demand, if one is ready; the caller must :meth:`give` it."""
+        """A ready spare for a demand, or ``None``; the caller must :meth:`assign` it."""
         if not self._ready or not self._planner.can_be_spare(demand):
             return None
         _, spare = self._ready.popitem()
         self._changed.set()
         return spare
 
-    async def give(
+    async def assign(
         self, spare: Sandbox, demand: Demand, on_lost: Callable[[Sandbox, str], None]
     ) -> None:
-        """Make a taken spare the sandbox of ``demand``; on any fault it is of no use, and the caller must end it."""
-        places = self._node.places
-        places.write_note(
-            spare.plan.key, ""
-        )  # from now on nobody else may have it, whatever becomes of us
-        plan = await self._node.threads.call(self._planner.given_plan, demand, spare.plan)
-        await spare.give(plan, on_lost)
-        given = Given(spare.container_id or "", demand, plan.identity.uid, plan.code_mark)
-        places.write_note(spare.plan.key, json.dumps(dataclasses.asdict(given)))
+        """Make a taken spare the sandbox of ``demand``; on a fault the caller must end it."""
+        dirs = self._node.paths.sandboxes
+        # From now on no other tenant may get it, even if sandboxd dies here.
+        dirs.write_note(spare.plan.key, "")
+        plan = await self._node.threads.call(self._planner.assigned_plan, demand, spare.plan)
+        await spare.assign(plan, on_lost)
+        uid = plan.identity.uid
+        assignment = Assignment(spare.container_id or "", demand, uid, plan.code_mark)
+        dirs.write_note(spare.plan.key, json.dumps(dataclasses.asdict(assignment)))
 
-    def drop_one(self) -> Sandbox | None:
-        """Make room: begin to end a spare, if there is one."""
+    def evict_one(self) -> Sandbox | None:
+        """Begin to end a ready spare, if there is one."""
         if not self._ready:
             return None
         _, spare = self._ready.popitem()
-        log.info("spare sandbox makes way key=%s", spare.plan.key)
+        log.info("spare sandbox evicted key=%s", spare.plan.key)
         self._end(spare)
         return spare
 
-    # --- having some ------------------------------------------------------------------------------------------------
+    # --- refill -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start spares where some are missing, one after the other, until cancelled."""
+        """Start missing spares one after the other, until cancelled."""
         wanted = self._node.config.sandbox.prewarmed
         runtime = self._planner.spare_runtime
         if wanted and runtime.startswith(OWN_KERNEL):
             self._switch_off(f"runtime {runtime} has a kernel of its own")
         while wanted and self._is_possible:
             self._changed.clear()
-            if len(self.all) + len(self._expected) >= wanted or not self._is_room():
+            if len(self.all) + len(self._expected) >= wanted or not self._has_room():
                 await self._wait(AGAIN_SECONDS)
             elif await self._start():
                 await asyncio.sleep(0)
@@ -143,7 +150,7 @@ class Spares:
             return
 
     async def _start(self) -> bool:
-        """Start one; whether that succeeded."""
+        """Start one spare; return whether that succeeded."""
         key = secrets.token_hex(8)
         try:
             plan = await self._node.threads.call(self._planner.spare_plan, key)
@@ -151,16 +158,13 @@ class Spares:
             async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
                 await spare.start()
                 await self._check_mounting(spare)
-            self._node.places.write_note(key, _FREE)
+            self._node.paths.sandboxes.write_note(key, _FREE)
         except (SandboxdFault, TimeoutError) as fault:
             if isinstance(fault, MountFault):
                 self._switch_off(str(fault))
             else:
-                log.warning(
-                    "spare sandbox failed key=%s reason=%s",
-                    key,
-                    shown(fault or "it did not start in time"),
-                )
+                reason = shown(fault or "it did not start in time")
+                log.warning("spare sandbox failed key=%s reason=%s", key, reason)
             if self._starting is not None:
                 self._end(self._starting)
             return False
@@ -170,18 +174,18 @@ class Spares:
             raise
         finally:
             self._starting = None
-        if spare.is_lost or not self._is_room():
+        if spare.is_lost or not self._has_room():
             self._end(spare)
             return False
         self._ready[key] = spare
-        log.info("spare sandbox started key=%s container=%s", key, (spare.container_id or "")[:12])
+        container = (spare.container_id or "")[:12]
+        log.info("spare sandbox started key=%s container=%s", key, container)
         return True
 
     async def _check_mounting(self, spare: Sandbox) -> None:
         if self._node.mount is mounting.mount_read_only:
-            await self._node.threads.call(
-                mounting.check, self._node.places.empty_dir, spare.supervisor_pid
-            )
+            empty_dir, pid = self._node.paths.empty_dir, spare.supervisor_pid
+            await self._node.threads.call(mounting.check, empty_dir, pid)
 
     def _switch_off(self, reason: str) -> None:
         self._is_possible = False
@@ -192,30 +196,30 @@ class Spares:
         if self._ready.pop(spare.plan.key, None) is not None:
             self._end(spare)
 
-    # --- of an earlier sandboxd -------------------------------------------------------------------------------------
+    # --- adoption ---------------------------------------------------------------------------------
 
     @staticmethod
     def is_one(container: Container) -> bool:
         """Whether a container of ours was started as a spare."""
         return LABEL_ACCOUNT in container.labels and not container.labels[LABEL_ACCOUNT]
 
-    def given_plan_of(self, container: Container) -> Plan | None:
-        """The plan of a spare that is a tenant's sandbox; ``None`` for one that is not, or of no use.  Blocks."""
-        key = container.labels.get(LABEL_KEY, "")
-        notes = (
-            self._node.places.read_note(name)
-            for name in (key, aside_key(container.id))
-            if _KEY.fullmatch(name)
-        )
-        given = next((given for note in notes if (given := _given(note)) is not None), None)
-        return self._planner.given_plan_of(container, given) if given is not None else None
+    def assigned_plan_of(self, container: Container) -> Plan | None:
+        """The plan of a spare that is a tenant's sandbox, or ``None`` when unusable.  Blocks."""
+        key, dirs = container.labels.get(LABEL_KEY, ""), self._node.paths.sandboxes
+        keys = (name for name in (key, detached_key(container.id)) if _KEY.fullmatch(name))
+        for note in (dirs.read_note(name) for name in keys):
+            assignment = _assignment(note)
+            if assignment is not None:
+                return self._planner.assigned_plan_of(container, assignment)
+        return None
 
     async def adopt(self, container: Container) -> bool:
-        """Keep a free spare that an earlier sandboxd left; whether it is kept."""
+        """Adopt a free spare that an earlier sandboxd left; return whether it is kept."""
         key = container.labels.get(LABEL_KEY, "")
-        is_free = _KEY.fullmatch(key) and self._node.places.read_note(key) == _FREE
+        is_free = _KEY.fullmatch(key) and self._node.paths.sandboxes.read_note(key) == _FREE
         count = len(self.all) + len(self._expected)
-        if not is_free or not container.is_running or count >= self._node.config.sandbox.prewarmed:
+        wanted = self._node.config.sandbox.prewarmed
+        if not is_free or not container.is_running or count >= wanted:
             return False
         self._expected.add(key)
         try:
@@ -247,19 +251,15 @@ class Spares:
         return True
 
     def release(self) -> None:
-        """Let go of all of them and leave them running, for the next sandboxd."""
+        """Disconnect from all of them and leave them running, for the next sandboxd."""
         for spare in self.all:
             spare.release()
 
 
-def _given(note: str) -> Given | None:
+def _assignment(note: str) -> Assignment | None:
     try:
         data = json.loads(note)
-        return Given(
-            str(data["container"]),
-            Demand(**data["demand"]),
-            int(data["uid"]),
-            str(data["code_mark"]),
-        )
+        demand = Demand(**data["demand"])
+        return Assignment(str(data["container"]), demand, int(data["uid"]), str(data["code_mark"]))
     except (ValueError, KeyError, TypeError):
         return None

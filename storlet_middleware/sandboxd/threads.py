@@ -1,8 +1,8 @@
-"""Blocking calls beside the loop: Docker's API, ``fsync`` and locks of files.
+"""Blocking calls in threads: Docker's API, ``fsync`` and file locks.
 
-Threads of the standard executor are joined at exit, so one call to a hung Docker would hold up the end of sandboxd for
-its whole timeout.  These are daemon threads, at most :data:`CALLS_MAX` at a time; a call whose waiter gave up runs on,
-and its result is dropped.
+Threads of the standard executor are joined at exit, so one call to a hung Docker would delay the
+end of sandboxd for its whole timeout.  These are daemon threads, at most :data:`CALLS_MAX` at a
+time; a call whose caller was cancelled runs on, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-#: Docker starts containers no faster with more, and the node's other work should not feel ours.
+#: More threads do not start containers faster, and would slow down other work of the node.
 CALLS_MAX: Final = 6
 
 _P = ParamSpec("_P")
@@ -23,16 +23,19 @@ class Threads:
     """Runs blocking functions for one loop; make it inside the loop."""
 
     def __init__(self, calls_max: int = CALLS_MAX) -> None:
-        self._places = asyncio.Semaphore(calls_max)
+        self._slots = asyncio.Semaphore(calls_max)
 
     async def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """The result of ``function(*args, **kwargs)``, or what it raised; the place is free when the function ends."""
-        await self._places.acquire()
+        """Return the result of ``function(*args, **kwargs)``, or raise its exception.
+
+        Its slot is released when the function returns, even if the caller was cancelled.
+        """
+        await self._slots.acquire()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
         def settle(result: _T | None, error: BaseException | None) -> None:
-            self._places.release()
+            self._slots.release()
             if future.cancelled():
                 return
             if error is not None:
@@ -45,7 +48,7 @@ class Threads:
             failure: BaseException | None = None
             try:
                 result = function(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001  handed to the waiter, never dropped
+            except BaseException as error:  # noqa: BLE001  raised in the caller
                 failure = error
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result, failure)

@@ -1,4 +1,4 @@
-"""Other people's text made safe for the operator's log: one line, no terminal escapes, bounded."""
+"""Untrusted text made safe for the operator's log: one line, no terminal escapes, bounded."""
 
 from __future__ import annotations
 

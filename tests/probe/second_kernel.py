@@ -14,7 +14,9 @@ from pathlib import Path
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware.config import NodeSection
-from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 
 ROOT = Path("/sys/fs/cgroup")
 NODE = "/storlets-second"
@@ -39,8 +41,9 @@ def read(path: Path) -> str:
 
 
 def main() -> dict[str, object]:
-    groups, node = Cgroups(), ROOT / NODE.lstrip("/")
-    found: dict[str, object] = {"faults": groups.make_node(NODE, NodeSection(0.75, 1.5, 256, 4096))}
+    node_group = NodeCgroup(NODE, Hierarchy())
+    groups, node = WorkerCgroups(), ROOT / NODE.lstrip("/")
+    found: dict[str, object] = {"faults": node_group.make(NodeSection(0.75, 1.5, 256, 4096))}
     for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.weight", "cpu.max"):
         found[f"node {name}"] = read(node / name)
     found["host memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -57,12 +60,12 @@ def main() -> dict[str, object]:
         supervisor = int(
             Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children").read_text().split()[0]
         )
-        directory = groups.place(supervisor, first, "ab" * 32, LIMITS)
-        found["placed"] = [directory, groups.place(supervisor, second, "cd" * 32, LIMITS)]
-        found["placed again"] = groups.place(supervisor, second, "cd" * 32, LIMITS)
+        directory = groups.move_worker(supervisor, first, "ab" * 32, LIMITS)
+        found["placed"] = [directory, groups.move_worker(supervisor, second, "cd" * 32, LIMITS)]
+        found["placed again"] = groups.move_worker(supervisor, second, "cd" * 32, LIMITS)
         found["strangers"] = [
-            groups.place(supervisor, 99, "ef" * 32, LIMITS),
-            groups.place(supervisor, 1, "ef" * 32, LIMITS),
+            groups.move_worker(supervisor, 99, "ef" * 32, LIMITS),
+            groups.move_worker(supervisor, 1, "ef" * 32, LIMITS),
         ]
         for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max"):
             found[name] = read(container / directory / name)
@@ -75,13 +78,13 @@ def main() -> dict[str, object]:
             line.split() for line in read(container / directory / "memory.events").splitlines()
         )["oom_kill"]
         groups.remove_group(supervisor, "ab" * 32)
-        groups.sweep(supervisor, [])
+        groups.remove_others(supervisor, [])
         found["groups after"] = sorted(path.name for path in container.iterdir() if path.is_dir())
         os.kill(supervisor, 9)
     # The kernel takes a moment to let go of a group whose last process has died.
     give_up = time.monotonic() + 10
     while node.exists() and time.monotonic() < give_up:
-        groups.remove_node(NODE)
+        node_group.remove()
         time.sleep(0.05)
     found["node after"] = node.exists()
     return found

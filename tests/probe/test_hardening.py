@@ -25,14 +25,17 @@ from storlet_daemon.protocol.messages import Resources
 from storlet_middleware import config as configuration
 from storlet_middleware.config import Mount
 from storlet_middleware.sandboxd import hardening, seccomp
-from storlet_middleware.sandboxd.cgroups import Cgroups
-from storlet_middleware.sandboxd.control import stranger
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
+from storlet_middleware.sandboxd.control import peer_fault
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import SandboxWeak
 from storlet_middleware.sandboxd.identity import Identities, UidRange
-from storlet_middleware.sandboxd.places import Places
+from storlet_middleware.sandboxd.node import Node
+from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.sandbox import Node, Sandbox
+from storlet_middleware.sandboxd.sandbox import Sandbox
 from storlet_middleware.sandboxd.threads import Threads
 from tests.support.cluster import Cluster
 from tests.support.host import Host
@@ -116,13 +119,13 @@ def test_all_sandboxes_of_the_node_are_below_one_group_with_totals(
     for sandbox in host.sandboxes():
         # sandboxd may end one of its self-test's at this moment.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for path in Cgroups().directories(sandbox.pid).values():
+            for path in WorkerCgroups().directories(sandbox.pid).values():
                 assert path.parent.name == parent
                 seen.add(sandbox.account)
     assert seen >= {tenant.account, tenant_of_neighbour.account}
     groups = {
         name: path.parent
-        for name, path in Cgroups().directories(host.sandbox(tenant.account).pid).items()
+        for name, path in WorkerCgroups().directories(host.sandbox(tenant.account).pid).items()
     }
     assert {"memory", "pids", "cpu"} <= set(groups)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -143,7 +146,7 @@ def test_the_kernel_holds_the_limits_that_the_configuration_names(
     host: Host, tenant: Tenant, settings: configuration.Config
 ) -> None:
     assert tenant.is_well()
-    groups = Cgroups().directories(host.sandbox(tenant.account).pid)
+    groups = WorkerCgroups().directories(host.sandbox(tenant.account).pid)
     limits = settings.classes["user"].limits
     assert first_of(groups["memory"], "memory.max", "memory.limit_in_bytes") == str(
         limits.memory_bytes
@@ -256,14 +259,14 @@ async def started(
 ) -> None:
     """Start one sandbox on such a Docker, look into its container, and end it again."""
     engine = Sloppy(config.sandbox.docker_url, change)
-    places = Places(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, 0)
-    places.make()
-    node = Node(config, engine, places, Threads(), stranger)
+    paths = NodePaths(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, 0)
+    paths.make()
+    node = Node(config, engine, paths, Threads(), peer_fault)
     uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
     planner = Planner(
-        config, engine, places, Identities(places.state_dir, Path(config.sandbox.run_dir), uids)
+        config, engine, paths, Identities(paths.state_dir, Path(config.sandbox.run_dir), uids)
     )
-    places.make_code_dir("AUTH_weak")
+    paths.code.make("AUTH_weak")
     sandbox = Sandbox(planner.plan(planner.demand("AUTH_weak", "x.py")), node, lambda *_: None)
     try:
         async with asyncio.timeout(60):
@@ -274,7 +277,7 @@ async def started(
         await sandbox.remove()
         parent = hardening.cgroup_parent(config.sandbox.node_id, engine.host())
         with contextlib.suppress(OSError):
-            Cgroups().remove_node(parent)
+            NodeCgroup(parent, Hierarchy()).remove()
 
 
 def put(key: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -395,7 +398,8 @@ def test_all_sandboxes_together_get_no_more_than_the_node_gives(
         pytest.skip("the control groups of the engine are out of sight here")
     assert private.limits.memory_bytes > 256 << 20, "else it is the sandbox's own limit that is met"
     parent = hardening.cgroup_parent(private.sandbox.node_id, docker_host)
-    assert Cgroups().make_node(parent, dataclasses.replace(private.node, memory=128 << 20)) == []
+    totals = dataclasses.replace(private.node, memory=128 << 20)
+    assert NodeCgroup(parent, Hierarchy()).make(totals) == []
 
     def fill(container: str) -> None:
         command = ("exec", container, "/usr/bin/python3", "-c")
@@ -413,11 +417,11 @@ def test_removal_by_docker_removes_our_control_groups(
         pytest.skip("the control groups of the engine are out of sight here")
     assert fresh.is_well()
     sandbox = host.sandbox(fresh.account)
-    groups = Cgroups()
+    groups = WorkerCgroups()
     paths = set(groups.directories(sandbox.pid).values())
     worker = host.inside(sandbox)[0]
     number = int(status_of(worker.pid)["NSpid"].split()[-1])
-    directory = groups.place(sandbox.pid, number, "ef" * 32, Resources(64 << 20, 0.5, 20))
+    directory = groups.move_worker(sandbox.pid, number, "ef" * 32, Resources(64 << 20, 0.5, 20))
     assert directory
     for path in paths:
         assert str(worker.pid) in (path / directory / "cgroup.procs").read_text().split()

@@ -22,13 +22,14 @@ from storlet_daemon import selftest
 from storlet_middleware import config as configuration
 from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
-from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, UidRange
-from storlet_middleware.sandboxd.places import Places
+from storlet_middleware.sandboxd.node import Node
+from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.sandbox import Node
 from storlet_middleware.sandboxd.threads import Threads
 from tests.support.cluster import Cluster
 
@@ -69,8 +70,8 @@ class ProbeNode:
         self.config = configuration.parse(
             "[sandbox]\n" + "\n".join(f"{k} = {v}" for k, v in options.items())
         )
-        self.places = Places(self.home / "r", self.home / "s", 0, os.getgid())
-        self.places.make()
+        self.paths = NodePaths(self.home / "r", self.home / "s", 0, os.getgid())
+        self.paths.make()
         self.identities = Identities(self.home / "s", self.home / "ids", UidRange(FIRST_UID, 100))
 
     def failed(
@@ -82,9 +83,9 @@ class ProbeNode:
         return asyncio.run(self._failed(WeakEngine(self.url, weaken), config, trust_class))
 
     async def _failed(self, engine: Engine, config: Config, trust_class: str) -> dict[str, str]:
-        node = Node(config, engine, self.places, Threads(), lambda *_: "", weaker=lambda *_: [])
-        planner = Planner(config, engine, self.places, self.identities)
-        faults = await Gate(node, planner)._tried(config.classes[trust_class])
+        node = Node(config, engine, self.paths, Threads(), lambda *_: "", weaknesses=lambda *_: [])
+        planner = Planner(config, engine, self.paths, self.identities)
+        faults = await Gate(node, planner)._run_tests(config.classes[trust_class])
         assert not await node.threads.call(engine.ours, NODE_ID), (
             "a sandbox of the self-test is left"
         )
@@ -97,7 +98,8 @@ class ProbeNode:
         engine = Engine(self.url)
         for container in engine.ours(NODE_ID):
             engine.remove(container.id)
-        Cgroups().remove_node(hardening.cgroup_parent(NODE_ID, engine.host()))
+        parent = hardening.cgroup_parent(NODE_ID, engine.host())
+        NodeCgroup(parent, Hierarchy()).remove()
         engine.close()
         shutil.rmtree(self.home)
 
@@ -227,4 +229,4 @@ def test_a_folder_that_outlives_the_sandbox_is_found(node: ProbeNode, tmp_path: 
 def test_the_donated_file_is_not_there_any_more(node: ProbeNode) -> None:
     node.failed(lambda _body: None)
 
-    assert not (node.places.state_dir / "self-test-object").exists()
+    assert not (node.paths.state_dir / "self-test-object").exists()

@@ -161,6 +161,13 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
     ("rules_denied", (), {"storlet.rules.deny"}),
     ("rules_failed", (), {"storlet.rules.errors"}),
     ("rules_loaded", (0.5,), {"storlet.rules.load.timing"}),
+    ("sandbox_started", (0.5,), {"storlet.sandbox.starts", "storlet.sandbox.start.timing"}),
+    ("sandbox_restarted", (), {"storlet.sandbox.restarts"}),
+    ("sandbox_failed", (), {"storlet.sandbox.failures"}),
+    ("sandbox_idle_stopped", (), {"storlet.sandbox.idle_stops"}),
+    ("sandbox_lost", (), {"storlet.sandbox.lost"}),
+    ("sandbox_evicted", (), {"storlet.sandbox.evictions"}),
+    ("self_test_failed", (), {"storlet.sandbox.self_test_failures"}),
 ]
 #: Metrics that no module emits yet.
 NOT_YET_EMITTED = {"rules_allowed", "rules_denied", "rules_failed", "rules_loaded"}

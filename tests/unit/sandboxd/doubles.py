@@ -22,7 +22,8 @@ from typing import Any
 
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware import config as configuration
-from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.metrics import Stats
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.control import Peer
 from storlet_middleware.sandboxd.docker import (
     LABEL_ACCOUNT,
@@ -40,11 +41,12 @@ from storlet_middleware.sandboxd.errors import (
 )
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
-from storlet_middleware.sandboxd.places import Places
+from storlet_middleware.sandboxd.node import Node
+from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
 from storlet_middleware.sandboxd.pool import Pool
-from storlet_middleware.sandboxd.sandbox import Node
 from storlet_middleware.sandboxd.server import Server
+from storlet_middleware.sandboxd.statsd import NoStats
 from storlet_middleware.sandboxd.threads import Threads
 
 SUPERVISOR = Path(__file__).with_name("fake_supervisor.py")
@@ -200,6 +202,7 @@ class FakeNode:
         self.limits: dict[str, object] = {}
         self.invocation: dict[str, object] = {}
         self.more_options = ""
+        self.stats: Stats = NoStats()
         self._stop: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
 
@@ -218,9 +221,9 @@ class FakeNode:
         return configuration.parse("\n".join([*lines, self.more_options]))
 
     @property
-    def places(self) -> Places:
-        """The paths of this node, owned by whoever runs the tests."""
-        return Places(self.home / "run", self.home / "state", os.getuid(), os.getgid())
+    def paths(self) -> NodePaths:
+        """The paths of this node, owned by the user who runs the tests."""
+        return NodePaths(self.home / "run", self.home / "state", os.getuid(), os.getgid())
 
     def start(self) -> FakeNode:
         """Serve; returns when the request socket is there."""
@@ -249,24 +252,25 @@ class FakeNode:
 
     async def _serve(self, ready: threading.Event) -> None:
         config, engine = self.config, FakeEngine(self.docker)
-        places = self.places
-        places.make()
+        paths = self.paths
+        paths.make()
         node = Node(
             config,
             engine,
-            places,
+            paths,
             Threads(),
             own_processes_only,
             lambda *_: self.docker.weaker,
-            Cgroups(Path("/absent")),
+            Hierarchy(Path("/absent")),
             mount=self._mount,
+            stats=self.stats,
         )
         identities = Identities(
-            places.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000)
+            paths.state_dir, self.home / "claims", UidRange(3_000_000_000, 1000)
         )
-        planner = Planner(config, engine, places, identities)
+        planner = Planner(config, engine, paths, identities)
         pool = Pool(node, planner, self.gate(node, planner))
-        server = Server(places.listen_for_requests(), pool)
+        server = Server(paths.listen_for_requests(), pool)
         server.open()
         running = asyncio.create_task(pool.run())
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()

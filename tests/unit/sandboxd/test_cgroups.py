@@ -18,8 +18,10 @@ import pytest
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_middleware.config import NodeSection
-from storlet_middleware.sandboxd import cgroups
-from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd.cgroups import hierarchy, limits, node, workers
+from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 
 GROUP = "ab" * 32
 DIRECTORY = "storlet-" + "ab" * 16
@@ -121,16 +123,20 @@ def make_tree(tmp_path: Path) -> Callable[[int], FakeTree]:
     return make
 
 
-class FakeCgroups(Cgroups):
-    """Where a kernel would fill a new directory with files, the tree does."""
+class FakeHierarchy(Hierarchy):
+    """Fills new directories with files, as a kernel does."""
 
     def __init__(self, tree: FakeTree) -> None:
         super().__init__(tree.root, tree.proc)
-        self._mkdir = tree.make  # type: ignore[method-assign]
+        self.make = tree.make  # type: ignore[method-assign]
 
 
-def groups_of(tree: FakeTree) -> Cgroups:
-    return FakeCgroups(tree)
+def groups_of(tree: FakeTree) -> WorkerCgroups:
+    return WorkerCgroups(FakeHierarchy(tree))
+
+
+def node_of(tree: FakeTree, name: str = NODE) -> NodeCgroup:
+    return NodeCgroup(name, FakeHierarchy(tree))
 
 
 # --- the node -----------------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ def groups_of(tree: FakeTree) -> Cgroups:
 
 def test_the_node_gets_its_totals_on_version_1(make_tree: Callable[[int], FakeTree]) -> None:
     tree = make_tree(1)
-    assert groups_of(tree).make_node(NODE, NodeSection(0.75, 1.5, 256, 4096)) == []
+    assert node_of(tree).make(NodeSection(0.75, 1.5, 256, 4096)) == []
     assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(12 * GIB)
     assert tree.read("memory", f"{NODE}/memory.memsw.limit_in_bytes") == str(12 * GIB)
     assert tree.read("memory", f"{NODE}/memory.use_hierarchy") == "1"
@@ -149,7 +155,7 @@ def test_the_node_gets_its_totals_on_version_1(make_tree: Callable[[int], FakeTr
 
 def test_the_node_gets_its_totals_on_version_2(make_tree: Callable[[int], FakeTree]) -> None:
     tree = make_tree(2)
-    assert groups_of(tree).make_node(NODE, NodeSection(2 * GIB, 1.5, 256, 4096)) == []
+    assert node_of(tree).make(NodeSection(2 * GIB, 1.5, 256, 4096)) == []
     assert tree.read("", f"{NODE}/memory.max") == str(2 * GIB)
     assert tree.read("", f"{NODE}/memory.swap.max") == "0"
     assert tree.read("", f"{NODE}/cpu.weight") == "25"
@@ -160,7 +166,7 @@ def test_the_node_gets_its_totals_on_version_2(make_tree: Callable[[int], FakeTr
 
 def test_no_quota_is_set_when_none_is_configured(make_tree: Callable[[int], FakeTree]) -> None:
     tree = make_tree(1)
-    groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    node_of(tree).make(NodeSection(GIB, 0, 256, 4096))
     assert tree.read("cpu", f"{NODE}/cpu.cfs_quota_us") == ""
 
 
@@ -170,7 +176,7 @@ def test_a_host_without_swap_accounting_has_the_other_totals(
     tree = make_tree(1)
     tree.group(NODE)
     (tree.root / "memory/storlets-unit/memory.memsw.limit_in_bytes").unlink()
-    faults = groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    faults = node_of(tree).make(NodeSection(GIB, 0, 256, 4096))
     assert faults == []
     assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(GIB)
 
@@ -183,7 +189,7 @@ def test_what_cannot_be_set_is_named_and_the_rest_is_set(
     pids = tree.root / "pids/storlets-unit/pids.max"
     pids.unlink()
     pids.symlink_to("/proc/self/nothing")
-    faults = groups_of(tree).make_node(NODE, NodeSection(GIB, 0, 256, 4096))
+    faults = node_of(tree).make(NodeSection(GIB, 0, 256, 4096))
     assert len(faults) == 1
     assert "pids.max = 4096" in faults[0]
     assert tree.read("cpu", f"{NODE}/cpu.shares") == "256"
@@ -191,7 +197,9 @@ def test_what_cannot_be_set_is_named_and_the_rest_is_set(
 
 def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 1024 kB\n")
-    faults = Cgroups(tmp_path / "nothing", tmp_path).make_node(NODE, NodeSection(0.5, 0, 256, 4096))
+    faults = NodeCgroup(NODE, Hierarchy(tmp_path / "nothing", tmp_path)).make(
+        NodeSection(0.5, 0, 256, 4096)
+    )
     assert faults == [f"no control groups for {name}" for name in ("memory", "cpu", "pids")]
 
 
@@ -200,13 +208,13 @@ def test_what_the_runtime_left_of_a_container_is_removed(
     make_tree: Callable[[int], FakeTree], version: int
 ) -> None:
     tree = make_tree(version)
-    groups = groups_of(tree)
+    group = node_of(tree, "/storlets-n")
     for folder in tree.trees().values():
         for name in ("a" * 64, "b" * 64):
             (folder / "storlets-n" / name).mkdir(parents=True)
-    assert groups.sandboxes("/storlets-n") == {"a" * 64, "b" * 64}
-    groups.remove_sandboxes("/storlets-n", ["a" * 64])
-    assert groups.sandboxes("/storlets-n") == {"b" * 64}
+    assert group.sandboxes() == {"a" * 64, "b" * 64}
+    group.remove_sandboxes(["a" * 64])
+    assert group.sandboxes() == {"b" * 64}
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -214,7 +222,7 @@ def test_what_lives_in_a_group_without_a_container_is_killed(
     make_tree: Callable[[int], FakeTree], version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        cgroups, "_DYING_SECONDS", 0.1
+        node, "_DYING_SECONDS", 0.1
     )  # files that are the kernel's go with the directory, ours do not
     tree = make_tree(version)
     orphans = [subprocess.Popen(["sleep", "1000"]) for _ in range(3)]
@@ -223,7 +231,7 @@ def test_what_lives_in_a_group_without_a_container_is_killed(
             for name, orphan in zip(("a", "a/below", "b"), orphans, strict=True):
                 (folder / "storlets-n" / name).mkdir(parents=True, exist_ok=True)
                 (folder / "storlets-n" / name / "cgroup.procs").write_text(f"{orphan.pid}\n")
-        groups_of(tree).remove_sandboxes("/storlets-n", ["a"])
+        node_of(tree, "/storlets-n").remove_sandboxes(["a"])
         assert [orphan.wait(10) for orphan in orphans[:2]] == [-signal.SIGKILL, -signal.SIGKILL]
         assert orphans[2].poll() is None
     finally:
@@ -233,14 +241,14 @@ def test_what_lives_in_a_group_without_a_container_is_killed(
 
 
 def test_groups_below_a_slice_are_systemds(make_tree: Callable[[int], FakeTree]) -> None:
-    assert groups_of(make_tree(1)).sandboxes("storlets-n.slice") == set()
+    assert node_of(make_tree(1), "storlets-n.slice").sandboxes() == set()
 
 
 @pytest.mark.parametrize(
     ("shares", "weight"), [(1024, 100), (256, 25), (2, 1), (262144, 10000), (10, 1)]
 )
 def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, weight: int) -> None:
-    assert cgroups.weight_of(shares) == weight
+    assert limits.weight_of(shares) == weight
 
 
 def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +258,9 @@ def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
-    made = Cgroups(tmp_path / "none", tmp_path)
-    assert made.make_node("storlets-unit.slice", NodeSection(0.5, 1.5, 256, 4096)) == []
-    made.remove_node("storlets-unit.slice")
+    made = NodeCgroup("storlets-unit.slice", Hierarchy(tmp_path / "none", tmp_path))
+    assert made.make(NodeSection(0.5, 1.5, 256, 4096)) == []
+    made.remove()
     first, *others = (tmp_path / "calls").read_text().splitlines()
     assert first.startswith("set-property --runtime storlets-unit.slice ")
     for word in (
@@ -271,7 +279,9 @@ def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
     assert (
         "systemctl"
-        in Cgroups(tmp_path, tmp_path).make_node("storlets-x.slice", NodeSection(0.5, 0, 256, 9))[0]
+        in NodeCgroup("storlets-x.slice", Hierarchy(tmp_path, tmp_path)).make(
+            NodeSection(0.5, 0, 256, 9)
+        )[0]
     )
 
 
@@ -282,7 +292,7 @@ def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(1)
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     for controller in V1_FILES:
         assert tree.read(controller, f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.limit_in_bytes") == str(64 << 20)
@@ -297,7 +307,7 @@ def test_version_2_moves_the_sandboxs_own_processes_out_of_the_way(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(2)
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     assert (
         tree.read("", f"{CONTAINER}/init/cgroup.procs") == "1007"
     )  # a real file takes each pid in turn
@@ -316,7 +326,7 @@ def test_version_2_finds_the_sandbox_when_its_process_1_is_in_the_leaf(
     tree.put(CONTAINER, [])
     tree.put(f"{CONTAINER}/init", [1000, 1007])
     (tree.root / CONTAINER.lstrip("/") / "cgroup.subtree_control").write_text("cpu memory pids")
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     assert not (tree.root / f"{CONTAINER.lstrip('/')}/init/init").exists()
 
 
@@ -324,7 +334,7 @@ def test_both_versions_at_once_are_version_1(make_tree: Callable[[int], FakeTree
     tree = make_tree(1)
     (tree.root / "unified").mkdir()
     (tree.root / "unified/cgroup.controllers").write_text("hugetlb\n")
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == "1007"
 
 
@@ -336,13 +346,15 @@ def test_controllers_that_share_a_tree_are_one(
         (tree.root / name).rename(tree.root / f"{name}-old")
         (tree.root / name).symlink_to("cpu-old")
     assert [
-        names for names in (one.controllers for one in groups_of(tree)._trees()) if "cpu" in names
+        names
+        for names in (one.controllers for one in Hierarchy(tree.root, tree.proc).trees())
+        if "cpu" in names
     ] == [("cpu", "cpuacct")]
 
 
 def test_a_limit_of_0_is_not_set(make_tree: Callable[[int], FakeTree]) -> None:
     tree = make_tree(1)
-    assert groups_of(tree).place(1000, 7, GROUP, Resources()) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, Resources()) == DIRECTORY
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/memory.limit_in_bytes") == ""
     assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == ""
 
@@ -350,9 +362,9 @@ def test_a_limit_of_0_is_not_set(make_tree: Callable[[int], FakeTree]) -> None:
 def test_placing_twice_is_placing_once(make_tree: Callable[[int], FakeTree]) -> None:
     tree = make_tree(1)
     groups = groups_of(tree)
-    assert groups.place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups.move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     tree.put(CONTAINER, [1000])
-    assert groups.place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups.move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
 
 
 @pytest.mark.parametrize(
@@ -377,7 +389,7 @@ def test_nothing_is_moved_for(
     tree.put(f"{NODE}/other", [1009])
     tree.process(1005, [1005, 6, 5])
     tree.put(CONTAINER, [1000, 1007, 1005])
-    assert groups_of(tree).place(supervisor, worker, group, LIMITS) == ""
+    assert groups_of(tree).move_worker(supervisor, worker, group, LIMITS) == ""
     assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007", "1005"]
 
 
@@ -387,7 +399,7 @@ def test_a_path_that_is_no_containers_is_left_alone(
 ) -> None:
     tree = make_tree(1)
     tree.process(1000, [1000, 1], path)
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == ""
     assert groups_of(tree).directories(1000) == {}
 
 
@@ -395,15 +407,15 @@ def test_a_sandbox_cannot_ask_for_any_number_of_groups(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(1)
-    for number in range(cgroups.GROUPS_MAX):
+    for number in range(workers.GROUPS_MAX):
         tree.group(f"{CONTAINER}/storlet-{number}")
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == ""
 
 
 def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTree]) -> None:
     """Better in the sandbox's own limits than in a group that looks like one and has none."""
     tree = make_tree(1)
-    real = cgroups._write
+    real = hierarchy.write
 
     def write(path: Path, text: str) -> None:
         if path.name == "memory.limit_in_bytes":
@@ -411,8 +423,8 @@ def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTr
         real(path, text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cgroups, "_write", write)
-        assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == ""
+        patch.setattr(hierarchy, "write", write)
+        assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == ""
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -422,13 +434,13 @@ def test_a_hurry_moves_this_process_to_where_it_is(
     tree = make_tree(version)
     tree.group("/service")
     tree.process("self", [os.getpid()], "/service")
-    groups_of(tree).hurry()
+    groups_of(tree).prepare_move()
     assert tree.read("memory", "/service/cgroup.procs") == str(os.getpid())
     assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007"]
 
 
 def test_a_hurry_without_control_groups_does_nothing(tmp_path: Path) -> None:
-    Cgroups(tmp_path / "none", tmp_path).hurry()
+    WorkerCgroups(Hierarchy(tmp_path / "none", tmp_path)).prepare_move()
 
 
 # --- in sight -----------------------------------------------------------------------------------------------------------
@@ -439,12 +451,12 @@ def test_an_engine_of_this_machine_is_in_sight(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(path))
         engine.listen()
-        assert cgroups.in_sight(f"unix://{path}")
+        assert hierarchy.in_sight(f"unix://{path}")
 
 
 @pytest.mark.parametrize("url", ["tcp://192.0.2.1:2375", "unix:///nowhere", ""])
 def test_one_elsewhere_is_not(url: str) -> None:
-    assert not cgroups.in_sight(url)
+    assert not hierarchy.in_sight(url)
 
 
 @pytest.mark.parametrize("group", ["/../..", "/../../system.slice/docker.service", None])
@@ -458,7 +470,7 @@ def test_one_whose_control_groups_are_not_below_ours_is_not(
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(path))
         engine.listen()
-        assert not cgroups.in_sight(f"unix://{path}", tmp_path)
+        assert not hierarchy.in_sight(f"unix://{path}", tmp_path)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -468,7 +480,7 @@ def test_a_group_that_was_made_and_not_yet_limited_gets_its_limits(
     """sandboxd was killed between the two."""
     tree = make_tree(version)
     tree.group(f"{CONTAINER}/{DIRECTORY}")
-    assert groups_of(tree).place(1000, 7, GROUP, LIMITS) == DIRECTORY
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == DIRECTORY
     name = "memory.max" if version == 2 else "memory.limit_in_bytes"
     assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/{name}") == str(64 << 20)
     assert tree.read("pids", f"{CONTAINER}/{DIRECTORY}/pids.max") == "20"

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd import code_space, pool
+from storlet_middleware.sandboxd import code_space, code_use
 from storlet_middleware.sandboxd.code_space import CodeSpace
 from storlet_middleware.sandboxd.threads import Threads
 from tests.unit.sandboxd.doubles import FakeNode, greeting, make_storlet, until
@@ -104,7 +104,7 @@ def await_running(node: FakeNode, count: int) -> None:
 @pytest.fixture
 def small(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node whose cache is full with one version."""
-    monkeypatch.setattr(pool, "TIDY_SECONDS", 0.05)
+    monkeypatch.setattr(code_use, "EVICT_AFTER_SECONDS", 0.05)
     return make_node(code_cache_bytes=8192)
 
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from storlet_daemon.protocol import framing, messages
-from storlet_middleware.sandboxd.cgroups import Cgroups
-from storlet_middleware.sandboxd.control import PLACING_MAX, ControlLink
-from storlet_middleware.sandboxd.sandbox import Sandbox
+from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
+from storlet_middleware.sandboxd.control import MOVES_MAX, ControlLink
+from storlet_middleware.sandboxd.supervisor import Supervisor
 
 VERSION = "ab" * 32
 Scene = Callable[[ControlLink, socket.socket, list[str]], Awaitable[None]]
@@ -71,17 +71,17 @@ def test_a_slow_placement_holds_nothing_up_and_too_many_are_told_at_once() -> No
         return "group-ab"
 
     async def scene(link: ControlLink, supervisor: socket.socket, _lost: list[str]) -> None:
-        for pid in range(PLACING_MAX + 1):
+        for pid in range(MOVES_MAX + 1):
             framing.send(supervisor, messages.Place(VERSION, pid))
-        assert await next_message(supervisor) == messages.Placed(PLACING_MAX, "")
+        assert await next_message(supervisor) == messages.Placed(MOVES_MAX, "")
         unloaded = asyncio.create_task(link.unload(VERSION))
         command = await next_message(supervisor)
         assert isinstance(command, messages.Unload)
         framing.send(supervisor, messages.Unloaded(command.request))
         await unloaded
         go.set()
-        answers = [await next_message(supervisor) for _ in range(PLACING_MAX)]
-        assert answers == [messages.Placed(pid, "group-ab") for pid in range(PLACING_MAX)]
+        answers = [await next_message(supervisor) for _ in range(MOVES_MAX)]
+        assert answers == [messages.Placed(pid, "group-ab") for pid in range(MOVES_MAX)]
 
     play(scene, place)
 
@@ -110,18 +110,21 @@ def test_a_worker_of_a_sandbox_that_has_ended_is_not_looked_for() -> None:
     """Its supervisor's pid may be that of another sandbox's by now."""
     asked = []
 
-    class Groups(Cgroups):
-        def place(
+    class Groups(WorkerCgroups):
+        def move_worker(
             self, supervisor_pid: int, sandbox_pid: int, _group: str, _limits: messages.Resources
         ) -> str:
             asked.append((supervisor_pid, sandbox_pid))
             return "group-ab"
 
     async def run() -> list[str]:
-        node: Any = SimpleNamespace(cgroups=Groups())
-        sandbox = Sandbox(node, node, lambda *_: None)
+        node: Any = SimpleNamespace(worker_cgroups=Groups())
+        supervisor = Supervisor(node, lambda _: None)
         place = messages.Place(VERSION, 7)
-        return [sandbox.placed(place, lambda: True), sandbox.placed(place, lambda: False)]
+        return [
+            supervisor.move_worker(place, lambda: True),
+            supervisor.move_worker(place, lambda: False),
+        ]
 
     assert asyncio.run(run()) == ["group-ab", ""]
     assert asked == [(0, 7)]

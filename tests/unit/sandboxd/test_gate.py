@@ -119,7 +119,7 @@ def test_a_name_that_no_test_has_is_reported(
     caplog.set_level(logging.WARNING, "storlet.sandboxd")
     once_known(gated(accept_failures="syscall-mountt"))
     assert (
-        "no self-test of that name accept_failures=syscall-mountt; did you mean syscall-mount?"
+        "unknown self-test accept_failures=syscall-mountt; did you mean syscall-mount?"
         in caplog.text
     )
 

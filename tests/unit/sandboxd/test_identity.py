@@ -120,7 +120,7 @@ def test_two_nodes_of_a_machine_that_share_a_range_give_no_uid_twice(tmp_path: P
 def test_a_uid_that_two_nodes_gave_before_they_knew_of_each_other_is_told(tmp_path: Path) -> None:
     Identities(tmp_path, tmp_path / "own claims", UidRange(FIRST, 10)).identity("AUTH_a", "user")
     node(tmp_path, "two").identity("AUTH_b", "user")
-    with pytest.raises(IdentityFault, match=f"uid {FIRST} is that of AUTH_a here.*{tmp_path}/two"):
+    with pytest.raises(IdentityFault, match=f"uid {FIRST} belongs to AUTH_a here.*{tmp_path}/two"):
         identities(tmp_path).check()
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.keys import tenant_key
-from storlet_middleware.sandboxd import backoff, pool, process
-from storlet_middleware.sandboxd.cgroups import Cgroups
+from storlet_middleware.sandboxd import backoff, endings, eviction, process
+from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
 from storlet_middleware.sandboxd.sandbox import Sandbox
 from tests.unit.sandboxd.doubles import (
     FakeDocker,
@@ -65,8 +65,8 @@ def full(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, **options: object
 ) -> tuple[FakeNode, int]:
     """A node with one idle sandbox, which is all that it allows, and the pid of that one."""
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
-    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=1, **options)
     _, pid = greeting(loaded(node.load("AUTH_a")))
     time.sleep(0.2)
@@ -228,7 +228,7 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "FREE", 2)
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(endings, "PATIENCE_SECONDS", 0.0)
     node = make_node(FakeDocker(behaviour="exits"))
     answers = [refused(node.load()) for _ in range(4)]
     assert answers[-1].retry_after == 1
@@ -239,8 +239,8 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
 def test_the_sandbox_used_longest_ago_makes_room(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.3)
-    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.3)
+    monkeypatch.setattr(eviction, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=2)
     node.load("AUTH_a")
     node.load("AUTH_b")
@@ -276,7 +276,7 @@ def test_a_place_is_free_when_docker_has_removed_its_sandbox(
     if reason == "out of sight":
         monkeypatch.setattr(process, "kill", Mock(side_effect=ProcessLookupError))
     if reason == "Docker is behind":
-        monkeypatch.setattr(pool, "ENDINGS_MAX", 0)
+        monkeypatch.setattr(eviction, "REMOVALS_MAX", 0)
     with ThreadPoolExecutor() as threads:
         going = threads.submit(node.load, "AUTH_b")
         time.sleep(0.3)
@@ -293,7 +293,7 @@ def test_a_place_is_free_when_docker_has_removed_its_sandbox(
 def test_a_new_tenant_that_takes_the_last_place_has_another_made(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
     node = make_node(max_per_node=3)
     with work(loaded(node.load("AUTH_a"))):
         loaded(node.load("AUTH_b"))
@@ -304,7 +304,7 @@ def test_a_new_tenant_that_takes_the_last_place_has_another_made(
 
 
 def test_tenants_that_fit_in_stay(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
     node = make_node(max_per_node=2)
     loaded(node.load("AUTH_a"))
     time.sleep(0.4)
@@ -321,7 +321,7 @@ def test_tenants_that_fit_in_stay(make_node: MakeNode, monkeypatch: pytest.Monke
 def test_who_comes_back_after_its_own_end_costs_nobody_a_place(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.2)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
     node = make_node(max_per_node=2)
     for account in ("AUTH_a", "AUTH_b"):
         loaded(node.load(account))
@@ -336,8 +336,8 @@ def test_who_comes_back_after_its_own_end_costs_nobody_a_place(
 def test_tenants_that_come_together_have_places_made_together(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
-    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=3)
     for account in ("AUTH_a", "AUTH_b", "AUTH_c"):
         loaded(node.load(account))
@@ -368,7 +368,7 @@ def test_tenants_that_come_together_have_places_made_together(
 def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 1.0)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 1.0)
     node = make_node(max_per_node=1)
     loaded(node.load("AUTH_a"))
     loaded(node.load("AUTH_b"))
@@ -384,9 +384,9 @@ def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[set[str]] = []
-    monkeypatch.setattr(Cgroups, "sandboxes", lambda _self, _name: {"left"})
+    monkeypatch.setattr(NodeCgroup, "sandboxes", lambda _self: {"left"})
     monkeypatch.setattr(
-        Cgroups, "remove_sandboxes", lambda _self, _name, groups: removed.append(set(groups))
+        NodeCgroup, "remove_sandboxes", lambda _self, groups: removed.append(set(groups))
     )
     make_node()
     until(lambda: removed == [{"left"}])
@@ -395,7 +395,7 @@ def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
 def test_a_node_full_of_working_sandboxes_is_busy_and_says_when_to_come_back(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
     node = make_node(max_per_node=1)
     with work(loaded(node.load("AUTH_a"))):
         time.sleep(0.2)
@@ -580,9 +580,9 @@ def test_a_sandbox_that_came_up_weaker_than_configured_is_ended_before_it_gets_c
 def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
-    monkeypatch.setattr(pool, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(pool, "AHEAD_SECONDS", 60.0)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "STATUS_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "AHEAD_SECONDS", 60.0)
     node = make_node(max_per_node=2)
     pids = [greeting(loaded(node.load(account)))[1] for account in ("AUTH_a", "AUTH_b")]
     time.sleep(0.2)

@@ -99,7 +99,7 @@ def test_all_faults_of_a_load_are_told_at_once(node: FakeNode) -> None:
     assert answer.code == "bad_request"
     for part in (
         "storlet.name begins with '-'",
-        "storlet.main has control characters",
+        "storlet.main contains control characters",
         "storlet.language",
     ):
         assert part in answer.message

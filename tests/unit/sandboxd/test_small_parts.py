@@ -108,22 +108,25 @@ def test_the_peer_of_a_socket_is_known_from_the_kernel() -> None:
 
 def test_another_uid_or_gid_is_a_stranger() -> None:
     identity = Identity("AUTH_a", "user", 200000)
-    assert "uid:gid 0:0" in control.stranger(control.Peer(1, 0, 0), identity)
-    assert "uid:gid" in control.stranger(control.Peer(1, 200000, 0), identity)
+    assert "uid:gid 0:0" in control.peer_fault(control.Peer(1, 0, 0), identity)
+    assert "uid:gid" in control.peer_fault(control.Peer(1, 200000, 0), identity)
 
 
 def test_a_process_that_is_not_process_1_of_a_sandbox_is_a_stranger() -> None:
     identity = Identity("AUTH_a", "user", 200000)
-    assert "not process 1" in control.stranger(control.Peer(os.getpid(), 200000, 200000), identity)
-    assert "not process 1" in control.stranger(control.Peer(1, 200000, 200000), identity), (
+    assert "not process 1" in control.peer_fault(
+        control.Peer(os.getpid(), 200000, 200000), identity
+    )
+    assert "not process 1" in control.peer_fault(control.Peer(1, 200000, 200000), identity), (
         "the host's init is none"
     )
-    assert "gone" in control.stranger(control.Peer(2**22 + 1, 200000, 200000), identity)
+    assert "gone" in control.peer_fault(control.Peer(2**22 + 1, 200000, 200000), identity)
 
 
 def test_a_pid_out_of_sight_is_accepted_by_its_uid() -> None:
     assert (
-        control.stranger(control.Peer(0, 200000, 200000), Identity("AUTH_a", "user", 200000)) == ""
+        control.peer_fault(control.Peer(0, 200000, 200000), Identity("AUTH_a", "user", 200000))
+        == ""
     )
 
 
@@ -141,7 +144,7 @@ def test_process_1_of_a_pid_namespace_is_accepted() -> None:
         )
         child = int(children.split()[0])
         assert (
-            control.stranger(
+            control.peer_fault(
                 control.Peer(child, 200000, 200000), Identity("AUTH_a", "user", 200000)
             )
             == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd import pool, spares
+from storlet_middleware.sandboxd import eviction, spares
 from storlet_middleware.sandboxd.sandbox import Sandbox
 from tests.unit.sandboxd.doubles import FakeContainer, FakeDocker, FakeNode, greeting, until, work
 from tests.unit.sandboxd.test_pool import loaded, refused
@@ -143,7 +143,7 @@ def test_a_spare_that_cannot_be_given_is_removed_and_the_tenant_gets_a_new_sandb
 def test_a_spare_makes_way_for_a_tenant_and_none_takes_a_tenants_place(
     with_options: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RECENT_SECONDS", 0.1)
+    monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
     node = with_options("[class:admin]\naccounts = AUTH_a, AUTH_b", prewarmed=1, max_per_node=2)
     await_spares(node, 1)
     with work(loaded(node.load("AUTH_a", V1))), work(loaded(node.load("AUTH_b", V1))):
