@@ -12,8 +12,7 @@ from . import layout, passages, words
 
 MOST_WORDS: Final = 40
 MOST_COLUMNS: Final = 100
-#: A sentence ends before white space and a capital letter, a literal or an opening bracket.
-_SENTENCE: Final = re.compile(r"(?<=[.?!])[)\"']?\s+(?=[A-Z§(*\"'`])")
+_SENTENCE: Final = re.compile(r"(?<=[.?!])[)\"'*]*\s+")
 _ABBREVIATION: Final = re.compile(r"\b(e\.g|i\.e|cf|vs|etc|approx)\.$")
 _WHO: Final = re.compile(r"(\w*)\W*\bwho\b", re.IGNORECASE)
 
