@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(_HERE))
 
 DEFAULT_CONTROL = "/run/storlets/control.sock"
 
-# Every idle sandbox keeps the modules imported here in memory (docs/decisions/0022). The first
+# Every idle sandbox keeps the modules imported here in memory (docs/decisions/0019). The first
 # import of ``dataclasses`` needs only the name of ``inspect``, which is large.
 from storlet_daemon.deferred import deferred  # noqa: E402  not importable before the path is set
 
