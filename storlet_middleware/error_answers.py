@@ -51,7 +51,9 @@ class ErrorAnswers:
         return answer
 
     def of(self, environ: Mapping[str, Any], error: StorletError, *run: HasHeaders) -> Response:
-        """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain text."""
+        """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain
+        text.
+        """
         s3.tell(environ, error)
         body, kind = _body(environ, error)
         # swob does not know every status.
@@ -78,7 +80,9 @@ class ErrorAnswers:
 
 
 def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:
-    """``answer``, which Swift may have made for another request of ours, such as a GET in place of the client's HEAD."""
+    """``answer``, which Swift may have made for another request of ours, such as a GET in place of
+    the client's HEAD.
+    """
     if environ["REQUEST_METHOD"] != "HEAD":
         return answer
     drain_and_close(answer)

@@ -1,4 +1,6 @@
-"""What this filter itself does with an operation; decided from the request alone, without any input or output."""
+"""What this filter itself does with an operation; decided from the request alone, without any input
+or output.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Route(enum.Enum):
     PASS = enum.auto()
     #: The client asks for a storlet.
     RUN = enum.auto()
-    #: A referrer of the form that Swift's ACLs know, which would look like a grant of OpenStack Storlets.
+    #: A referrer of the form that Swift's ACLs know, which would look like a grant of OpenStack
+    #: Storlets.
     REFUSE_REFERER = enum.auto()
     #: ``X-Storlet-*`` headers without ``X-Run-Storlet``.
     REFUSE_HEADERS = enum.auto()

@@ -25,8 +25,8 @@ TEXTS: Final = (
     "tests",
 )
 SHELL: Final = ("*.sh", ".ci/run")
-#: Arguments of pytest: first the tests that may run beside others, a module at a time in each of two
-#: workers, then those that need the machine for themselves.
+#: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
+#: two workers, then those that need the machine for themselves.
 SESSIONS: Final = (
     ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
     ("-m", "alone"),
@@ -78,7 +78,8 @@ def shell_scripts() -> list[str]:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run pytest with ``arguments``, or all tests in the sessions of :data:`SESSIONS`; 0 if each of them passed.
+    """Run pytest with ``arguments``, or all tests in the sessions of :data:`SESSIONS`; 0 if each of
+    them passed.
 
     Fixtures bring up the clusters.
     """

@@ -1,4 +1,6 @@
-"""PUT, POST, COPY and DELETE in the storlet and dependency containers: checked, and reported to the cache of storlet versions."""
+"""PUT, POST, COPY and DELETE in the storlet and dependency containers: checked, and reported to the
+cache of storlet versions.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class CodeUploads:
     def checked(self, context: RequestContext) -> WSGIApp:
         """The application that performs the write.
 
-        :raises StorletError: the declaration in the metadata is not valid, or the copy cannot be parsed.
+        :raises StorletError: the declaration in the metadata is not valid, or the copy cannot be
+            parsed.
         """
         operation, environ = context.require_operation(), context.environ
         if operation.fault:
@@ -56,7 +59,8 @@ class CodeUploads:
             )
         memory = self._catalog.changing(environ, target.account)
         if authorization.ask(environ, self._app, "PUT", target.path).refusal is not None:
-            # Swift will refuse it; an attempt without access must not invalidate the account's cached versions.
+            # Swift will refuse it; an attempt without access must not invalidate the account's
+            # cached versions.
             return self._app
 
         def write(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -77,7 +81,9 @@ class CodeUploads:
     def _metadata(
         self, operation: Operation, environ: dict[str, Any], headers: Any
     ) -> Mapping[str, str]:
-        """The metadata that the object will have: of a copy the source's, under what the request sets."""
+        """The metadata that the object will have: of a copy the source's, under what the request
+        sets.
+        """
         own = dict(headers)
         if operation.source is None or config_true_value(headers.get("X-Fresh-Metadata", "false")):
             return own

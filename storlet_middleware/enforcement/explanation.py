@@ -1,4 +1,6 @@
-"""What the rules would do with an operation, and why, for callers who may read the rules; nothing is done."""
+"""What the rules would do with an operation, and why, for callers who may read the rules; nothing
+is done.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from storlet_middleware.wsgi.swift_paths import Read
 
 
 def explain(inquiry: Inquiry) -> Response:
-    """The decisions about what is read and about what a copy writes, as text or (``Accept: application/json``) as JSON."""
+    """The decisions about what is read and about what a copy writes, as text or (``Accept:
+    application/json``) as JSON.
+    """
     _, facts = inquiry.decide()
     asked = [("", inquiry.subject, inquiry.loaded, facts)]
     target = inquiry.copy_target
@@ -63,7 +67,8 @@ def _explained(
 
 
 def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
-    # Only callers to whom Swift and the rules show the object learn its metadata; a copy shows its source's.
+    # Only callers to whom Swift and the rules show the object learn its metadata; a copy shows its
+    # source's.
     subject = inquiry.subject
     may_read = subject.name is None or (
         authorization.ask(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
@@ -78,7 +83,9 @@ def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
 
 
 def _with_limits(inquiry: Inquiry, step: Planned) -> Planned:
-    """``step`` with all limits that would hold: the rule's, the storlet's own, and those of its trust class."""
+    """``step`` with all limits that would hold: the rule's, the storlet's own, and those of its
+    trust class.
+    """
     subject, config = inquiry.subject, inquiry.config
     try:
         storlet = inquiry.proxy.catalog.resolve(

@@ -1,8 +1,9 @@
 """One operation, the rules that apply to it, and what they decide.
 
-The *subject* is what the rules are asked about first: the object that is read by GET, HEAD and COPY, the one that is written by PUT, POST
-and DELETE, or the container or account itself.  A copy asks twice: the rules of the source's account about the read (as COPY), those of the
-target's account about the write (as PUT).
+The *subject* is what the rules are asked about first: the object that is read by GET, HEAD and
+COPY, the one that is written by PUT, POST and DELETE, or the container or account itself.  A copy
+asks twice: the rules of the source's account about the read (as COPY), those of the target's
+account about the write (as PUT).
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ class Inquiry:
         return decision.rule, asked
 
     def decide_reverse(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
-        """The rule whose storlets ran when the object was stored and have to be undone for this caller, and the steps that undo it."""
+        """The rule whose storlets ran when the object was stored and have to be undone for this
+        caller, and the steps that undo it.
+        """
         if self._asker is None or self.loaded is None or self.method not in ("GET", COPY):
             return "", (), facts
         compiled = self.loaded.compiled
@@ -164,7 +167,8 @@ class Inquiry:
     def refuse(self, rule: str, message: str) -> RuleRefused:
         """The refusal to raise in the name of ``rule``.
 
-        :raises SwiftRefusal: Swift refuses the caller anyway; callers without access learn nothing of the rules.
+        :raises SwiftRefusal: Swift refuses the caller anyway; callers without access learn nothing
+            of the rules.
         """
         self.require_access()
         return RuleRefused(rule, message)
@@ -178,7 +182,8 @@ class Inquiry:
         if place.container is not None:
             refusal = authorization.ask(self.environ, self.app, method, place.path).refusal
         else:
-            # Requests about an account are its owner's, and those of callers whom Swift lets in there.
+            # Requests about an account are its owner's, and those of callers whom Swift lets in
+            # there.
             authorize = swift_authorize(self.environ)
             refusal = authorize(Request(dict(self.environ))) if authorize is not None else None
         if refusal is not None:

@@ -13,7 +13,8 @@ from storlet_middleware.wsgi.swift_paths import Read
 #: Facts that belong to an object.
 OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
 _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
-#: Facts that are unknown of an archived version: listings lack its metadata, and its container is another than it was.
+#: Facts that are unknown of an archived version: listings lack its metadata, and its container is
+#: another than it was.
 OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
@@ -49,13 +50,16 @@ class Judge:
         self._version = operation.path.version
         self._environ = dict(operation.environ)
         self._rules_container = rules_container
-        # To the rules a read is a part of a copy, of a HEAD, or of anything else that ends with data.
+        # To the rules a read is a part of a copy, of a HEAD, or of anything else that ends with
+        # data.
         self._method = (
             COPY if operation.is_copy else "HEAD" if operation.method == "HEAD" else "GET"
         )
 
     def covers(self, account: str, container: str, name: str) -> str | None:
-        """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
+        """The name of the mandatory rule that covers reading the object for the caller, or
+        ``None``.
+        """
         loaded = self._loaded(account, container)
         if loaded is None:
             return None
@@ -63,12 +67,15 @@ class Judge:
         asker = asker_of(
             self._app, self._environ, Read(self._version, account, container, name), loaded
         )
-        # Decided as if the client had asked for a storlet: an ordinary rule ahead of a mandatory one applies to its own object only.
+        # Decided as if the client had asked for a storlet: an ordinary rule ahead of a mandatory
+        # one applies to its own object only.
         rule = asker.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """The same for any object where ``name`` is ``None``, in any container where ``container`` is."""
+        """The same for any object where ``name`` is ``None``, in any container where ``container``
+        is.
+        """
         loaded = self._loaded(account, container)
         if loaded is None:
             return None

@@ -1,4 +1,5 @@
-"""Swift's answers on their way to a caller to whom rules apply: checked, pinned to what the rules were asked about, or reduced.
+"""Swift's answers on their way to a caller to whom rules apply: checked, pinned to what the rules
+were asked about, or reduced.
 
 Every answer of Swift's to an operation with rules goes through one of these functions.
 """
@@ -85,7 +86,9 @@ def pin(inquiry: Inquiry, source: Stored) -> None:
 
 
 def copied(inquiry: Inquiry, source: Stored) -> Answer:
-    """Swift's copy of the bytes that the rules were asked about, which Swift reads with the client's conditions."""
+    """Swift's copy of the bytes that the rules were asked about, which Swift reads with the
+    client's conditions.
+    """
     environ, operation = inquiry.environ, inquiry.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
         return checked(inquiry.guard, inquiry.app, environ)
@@ -146,7 +149,9 @@ def hides_in_listing(inquiry: Inquiry) -> bool:
 
 
 def covered_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
-    """The answer of ``app`` with names and dates of covered objects, and without sums that include them."""
+    """The answer of ``app`` with names and dates of covered objects, and without sums that include
+    them.
+    """
     account, container = inquiry.subject.account, inquiry.subject.container
     environ, is_get = inquiry.environ, inquiry.method == "GET"
     if container is None:

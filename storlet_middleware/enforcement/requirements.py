@@ -1,6 +1,7 @@
 """What a rule demands of an operation besides running a storlet: refusals of every way around it.
 
-Each function raises :class:`~storlet_middleware.errors.RuleRefused` in the name of the rule, after Swift's own refusal, or returns.
+Each function raises :class:`~storlet_middleware.errors.RuleRefused` in the name of the rule, after
+Swift's own refusal, or returns.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
 
 
 def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
-    """Refuse requests for a part of the object, for how it is stored, or for whether it is what the client guesses."""
+    """Refuse requests for a part of the object, for how it is stored, or for whether it is what the
+    client guesses.
+    """
     environ = inquiry.environ
     if not inquiry.is_object:
         return
@@ -67,13 +70,17 @@ def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
 
 
 def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
-    """Refuse to copy a range where storlets run: they work on whole objects, and the copy would not be what was asked for."""
+    """Refuse to copy a range where storlets run: they work on whole objects, and the copy would not
+    be what was asked for.
+    """
     if inquiry.copy_target is not None and "HTTP_RANGE" in inquiry.environ:
         raise inquiry.refuse(rule, "a range cannot be copied where storlets run: ask without Range")
 
 
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
-    """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or the link."""
+    """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or
+    the link.
+    """
     query = inquiry.operation.query
     is_restored = inquiry.method == "PUT" and "version-id" in query
     if (
@@ -89,7 +96,9 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
 
 
 def require_no_links(inquiry: Inquiry) -> None:
-    """A POST can turn any object into a large object or a link; to its bytes that is a PUT, and the rules about PUT apply."""
+    """A POST can turn any object into a large object or a link; to its bytes that is a PUT, and the
+    rules about PUT apply.
+    """
     subject = inquiry.subject
     if (
         not inquiry.is_object
@@ -106,7 +115,9 @@ def require_no_links(inquiry: Inquiry) -> None:
 
 
 def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
-    """Refuse to read what may be an old version of a covered object, under a name that does not tell its container."""
+    """Refuse to read what may be an old version of a covered object, under a name that does not
+    tell its container.
+    """
     subject = inquiry.subject
     if inquiry.method not in READS or (rule is not None and rule.is_mandatory):
         return
@@ -128,7 +139,8 @@ def require_no_moves(inquiry: Inquiry) -> None:
     setting = read_guard.moves_bytes(inquiry.operation)
     if not setting or not loaded.has_mandatory:
         return
-    # Containers share an archive, and what a DELETE restores from it may have been another container's.
+    # Containers share an archive, and what a DELETE restores from it may have been another
+    # container's.
     rule = inquiry.judge.may_cover(subject.account, None, None)
     if rule is not None:
         raise inquiry.refuse(

@@ -33,7 +33,8 @@ def steps_of(rule: Rule | None) -> tuple[Step, ...]:
 class Wanted:
     """What the rules decided that has to run.
 
-    :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it runs nothing.
+    :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it
+        runs nothing.
     :param write_rule: the rule about what a copy writes.
     :param reversed_rule: name of the rule whose storlets are undone first; empty for none.
     :param reverse_steps: the steps that undo it.
@@ -58,7 +59,8 @@ class Wanted:
 class StorletRuns:
     """Builds the requests and the plan of one operation.
 
-    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when the account is not enabled for storlets.
+    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when the account
+        is not enabled for storlets.
     """
 
     def __init__(self, inquiry: Inquiry, require_enabled: Callable[[dict[str, Any]], None]) -> None:
@@ -66,7 +68,9 @@ class StorletRuns:
         self._require_enabled = require_enabled
 
     def build(self, wanted: Wanted) -> tuple[list[StorletRequest], Plan]:
-        """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the client's own storlet."""
+        """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the
+        client's own storlet.
+        """
         inquiry = self._inquiry
         read_steps = (*wanted.reverse_steps, *steps_of(wanted.read_rule))
         requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]

@@ -1,6 +1,7 @@
 """The end of a run: what is kept of it.
 
-One log line and one set of metrics for each run, and the log object of each storlet for which a log was asked.
+One log line and one set of metrics for each run, and the log object of each storlet for which a log
+was asked.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class RunRecord:
 class LogObjects:
     """Stores the logs of a run's storlets as objects of the tenant.
 
-    A client that may run a storlet may ask for its log: the log belongs to the account, and only the account's owner can read it.
+    A client that may run a storlet may ask for its log: the log belongs to the account, and only
+    the account's owner can read it.
     """
 
     def __init__(self, proxy: Proxy, environ: dict[str, Any], invocation_id: str) -> None:

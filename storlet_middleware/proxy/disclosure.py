@@ -1,4 +1,5 @@
-"""What may leave with a result: the one place that decides which facts of the source, the run and the error a caller sees.
+"""What may leave with a result: the one place that decides which facts of the source, the run and
+the error a caller sees.
 
 ========================= ======================================= ==================== ============================
 caller                    metadata and headers of the source      usage                text of the tenant's errors
@@ -28,7 +29,8 @@ class Disclosure:
     """The decisions for one run.
 
     :param plan: what a rule wants of the run; ``None`` where the client asked for it.
-    :param used_grants: not empty when a grant decided that the source may be read; filled while the source is read.
+    :param used_grants: not empty when a grant decided that the source may be read; filled while the
+        source is read.
     :param reads_source: whether the run reads an object (GET, COPY).
     """
 
@@ -51,11 +53,15 @@ class Disclosure:
 
     @property
     def shows_usage(self) -> bool:
-        """Bytes read, and the memory of a storlet that gathers its input, tell the length of the source."""
+        """Bytes read, and the memory of a storlet that gathers its input, tell the length of the
+        source.
+        """
         return not (self.is_mandatory and self._reads_source and not self.is_owner)
 
     def hides_source_answer(self, status: int) -> bool:
-        """Whether Swift's answer for the source is reduced to its status; 401 and 403 say nothing of the object."""
+        """Whether Swift's answer for the source is reduced to its status; 401 and 403 say nothing
+        of the object.
+        """
         return bool(self._used_grants) or (self.is_mandatory and status not in (401, 403))
 
     def answer_headers(self, source: Any) -> dict[str, str]:
@@ -79,7 +85,9 @@ class Disclosure:
         )
 
     def content_type(self, source: Mapping[str, str], default: str) -> str:
-        """The type of a result whose storlets set none; ``default`` where the source has none either."""
+        """The type of a result whose storlets set none; ``default`` where the source has none
+        either.
+        """
         if self._plan is not None and self._plan.withholds:
             return self._plan.type_that_leaves(source)
         return source.get("Content-Type") or default

@@ -1,12 +1,13 @@
 """Runs the steps of a run, each on the output of the one before; knows neither WSGI nor Swift.
 
-A request gives it inputs and steps, and gets a :class:`~.result.Result`.  The same execution can serve a request, a job or a call of
-one storlet by another.
+A request gives it inputs and steps, and gets a :class:`~.result.Result`.  The same execution can
+serve a request, a job or a call of one storlet by another.
 
-**Slots.**  Steps run at the same time.  Hold-and-wait can deadlock: a step that holds a slot and waits for another may wait for a run
-that does the same (the node that stores the object may be this one).  So all slots on this node are acquired at once
-(:meth:`Execution.acquire_slots`), and an object node is asked to run the first step only if it can do so without waiting; otherwise
-that step runs here as well (:meth:`Execution.acquire_all_slots`).
+**Slots.**  Steps run at the same time.  Hold-and-wait can deadlock: a step that holds a slot and
+waits for another may wait for a run that does the same (the node that stores the object may be this
+one).  So all slots on this node are acquired at once (:meth:`Execution.acquire_slots`), and an
+object node is asked to run the first step only if it can do so without waiting; otherwise that step
+runs here as well (:meth:`Execution.acquire_all_slots`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
 from storlet_middleware.proxy.steps import Step
 
-#: How often a storlet that is uploaded again between its resolution and the fetch of its code is resolved anew.
+#: How often a storlet that is uploaded again between its resolution and the fetch of its code is
+#: resolved anew.
 RESOLUTIONS: Final = 4
 #: Beginnings of the codes of errors that one step of several can cause.
 _STEP_CODES: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
@@ -67,7 +69,9 @@ class Execution:
     # --- slots ---------------------------------------------------------------------------------------------------
 
     def acquire_slots(self, *, is_first_elsewhere: bool) -> None:
-        """Acquire slots for the steps of a pipeline, without the first where that is to run on an object node."""
+        """Acquire slots for the steps of a pipeline, without the first where that is to run on an
+        object node.
+        """
         if self.is_pipeline:
             self._acquire(self._steps[1:] if is_first_elsewhere else self._steps)
 
@@ -175,7 +179,9 @@ class Execution:
     # --- afterwards ----------------------------------------------------------------------------------------------
 
     def failed_step(self, code: str) -> int | None:
-        """Index of the step of a pipeline that caused an error with ``code``; ``None`` where no step did."""
+        """Index of the step of a pipeline that caused an error with ``code``; ``None`` where no
+        step did.
+        """
         if not self.is_pipeline or not code.startswith(_STEP_CODES):
             return None
         failed = self.result.failed if isinstance(self.result, Pipeline) else None

@@ -1,13 +1,15 @@
 """Runs the first step of a run on an object node, where it can; says why where it cannot.
 
-The GET of the source carries a description of the invocation.  An object node that can run it answers in frames.  Everything else falls
-back to the proxy, with one of the reasons in :class:`~.placement.Reason`; plain data is kept as the proxy's input.
+The GET of the source carries a description of the invocation.  An object node that can run it
+answers in frames.  Everything else falls back to the proxy, with one of the reasons in
+:class:`~.placement.Reason`; plain data is kept as the proxy's input.
 
-A node that cannot run anything at the moment (no sandboxd, no image, code that cannot be fetched, no slot) says so with an error and the
-mark that nothing has run.  Then the storlet runs at the proxy: one broken node must not fail a share of all requests.
+A node that cannot run anything at the moment (no sandboxd, no image, code that cannot be fetched,
+no slot) says so with an error and the mark that nothing has run.  Then the storlet runs at the
+proxy: one broken node must not fail a share of all requests.
 
-A node that dies before its first byte reached the client is replaced by another replica, which runs the storlet from the beginning.
-After the first byte nothing is repeated.
+A node that dies before its first byte reached the client is replaced by another replica, which runs
+the storlet from the beginning. After the first byte nothing is repeated.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ class ObjectNodes:
         self._resolve_anew = resolve_anew
 
     def run(self) -> Reason | None:
-        """Run the step; ``None`` when the execution has its result, else why it has to run at the proxy.
+        """Run the step; ``None`` when the execution has its result, else why it has to run at the
+        proxy.
 
         Raises when the storlet failed before its first byte.
         """
@@ -122,7 +125,9 @@ class ObjectNodes:
                 return None
 
     def _may_run_here(self, result: RemoteResult, error: StorletError) -> bool:
-        """Whether the node failed before anything ran, for a reason of its own, and this node can take over."""
+        """Whether the node failed before anything ran, for a reason of its own, and this node can
+        take over.
+        """
         if result.has_run or error.code not in _NODE_CODES:
             return False
         # The invocation has waited in one queue already; it does not wait in another.
@@ -138,7 +143,8 @@ class ObjectNodes:
         except SwiftRefusal as refusal:
             if not _is_link(refusal):
                 raise
-            # A link that carries its target's hash, as in containers with versions, refuses an answer with an ETag of its own.
+            # A link that carries its target's hash, as in containers with versions, refuses an
+            # answer with an ETag of its own.
             close_if_possible(refusal.answer.app_iter)
             return None, Reason.LINK
         if answer is None:
@@ -180,7 +186,8 @@ class ObjectNodes:
                     self._source.path, description | {names.BACKEND_OVERFLOW: overflow}
                 )
             except SwiftRefusal as refusal:
-                # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too few nodes answered.
+                # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too
+                # few nodes answered.
                 is_full = refusal_of(refusal.answer.headers) is Refusal.FULL
                 if not is_full and refusal.answer.status_int != 503:
                     raise

@@ -1,7 +1,9 @@
-"""What is checked before anything of a run starts: may the caller run the storlets, and write the result.
+"""What is checked before anything of a run starts: may the caller run the storlets, and write the
+result.
 
-Order: signed URLs, number of inputs, each storlet's read ACL, the target's write ACL; then each storlet is resolved to one version, and
-the request's limits are compared with what that version declares.
+Order: signed URLs, number of inputs, each storlet's read ACL, the target's write ACL; then each
+storlet is resolved to one version, and the request's limits are compared with what that version
+declares.
 """
 
 from __future__ import annotations
@@ -43,13 +45,15 @@ class Permissions:
         self._request = steps[0].request
 
     def check_access(self) -> bool:
-        """Raise unless the caller may run the storlets and write the target; whether the caller owns all storlets.
+        """Raise unless the caller may run the storlets and write the target; whether the caller
+        owns all storlets.
 
         :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
         """
         is_explicit = self._plan is None or self._plan.explicit_last
         if is_explicit and not delegation.covers_storlet(self._environ):
-            # Swift lets a signed request do anything in the account, but the signature covers one object only.
+            # Swift lets a signed request do anything in the account, but the signature covers one
+            # object only.
             raise AccessDenied(
                 "the request's signature does not cover running a storlet", status=401
             )
@@ -107,7 +111,9 @@ class Permissions:
             ) from None
 
     def _check_object(self) -> None:
-        """Raise Swift's own refusal of the request, so that callers without access learn nothing of the rule."""
+        """Raise Swift's own refusal of the request, so that callers without access learn nothing of
+        the rule.
+        """
         source = self._request.source
         path = source or self._request.target
         if path is not None:
@@ -142,7 +148,9 @@ class Permissions:
             ) from None
 
     def _check_limits(self, step: Step) -> None:
-        """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the edge."""
+        """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the
+        edge.
+        """
         storlet = step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
         wanted = step.request.limits

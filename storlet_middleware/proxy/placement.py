@@ -32,7 +32,8 @@ class Reason(enum.StrEnum):
     NODE_UNABLE = "node-unable"
     #: The node's answer is of a version that this proxy cannot decode.
     NODE_VERSION = "node-version"
-    #: Not a whole, plain object on the node: a fragment, a manifest, a link, encrypted; or a node without this filter.
+    #: Not a whole, plain object on the node: a fragment, a manifest, a link, encrypted; or a node
+    #: without this filter.
     NOT_PLAIN = "not-plain"
 
 

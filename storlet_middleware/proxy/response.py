@@ -35,15 +35,16 @@ def answer_of(
     headers.setdefault("Content-Type", disclosure.content_type(source, UNKNOWN_TYPE))
     if result.span and not disclosure.withholds:
         headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
-    # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it comes.
+    # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it
+    # comes.
     environ["eventlet.minimum_write_chunk_size"] = 0
     others = [header for header in headers.items() if header[0] not in own]
     return Answer("200 OK", [*others, *own.items()], body)
 
 
 class ResultBody:
-    """The body of an answer.  It breaks the connection when the result fails, and always calls ``on_end``, even if iteration
-    never started."""
+    """The body of an answer.  It breaks the connection when the result fails, and always calls
+    ``on_end``, even if iteration never started."""
 
     def __init__(
         self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd

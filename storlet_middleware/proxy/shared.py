@@ -1,4 +1,6 @@
-"""What all requests of one proxy server process share: configuration, catalog, launcher, and the limit of concurrent runs."""
+"""What all requests of one proxy server process share: configuration, catalog, launcher, and the
+limit of concurrent runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Proxy:
 
     :param app: the rest of the pipeline.
     :param client_timeout_seconds: how long a client may send nothing.
-    :param room: how many runs this process may have at once, wherever their storlets run: each holds one of its requests.
+    :param room: how many runs this process may have at once, wherever their storlets run: each
+        holds one of its requests.
     """
 
     def __init__(

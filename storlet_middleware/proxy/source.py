@@ -1,8 +1,9 @@
 """The inputs of a run, as Swift gives them to the caller.
 
-Each read is a GET down the rest of the pipeline with the caller's environment, so that Swift's authorization, the grants of this run
-and the rules apply to it.  Conditions (``If-*``) and the query of the request belong to the source; extra resources are read without
-them.  An answer without data is Swift's refusal, and the client gets it as far as :class:`~.disclosure.Disclosure` allows.
+Each read is a GET down the rest of the pipeline with the caller's environment, so that Swift's
+authorization, the grants of this run and the rules apply to it.  Conditions (``If-*``) and the
+query of the request belong to the source; extra resources are read without them.  An answer without
+data is Swift's refusal, and the client gets it as far as :class:`~.disclosure.Disclosure` allows.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 class Source:
     """Reads the inputs of one run.
 
-    :param storlets: names of all storlets of the run: a grant for any of them allows a read, because the bytes pass through all.
+    :param storlets: names of all storlets of the run: a grant for any of them allows a read,
+        because the bytes pass through all.
     :param used_grants: receives an item when a grant decided.
-    :param stamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was none); another one is refused.
-        ``None``: no rule was asked about the object itself.
+    :param stamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was
+        none); another one is refused. ``None``: no rule was asked about the object itself.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one run, put together in one place
@@ -91,7 +93,8 @@ class Source:
     # --- inputs --------------------------------------------------------------------------------------------------
 
     def inputs(self) -> tuple[list[StreamInput], tuple[int, int, int] | None]:
-        """The source, or each of its ranges, and the extra resources, all fetched concurrently; and the span of a single range.
+        """The source, or each of its ranges, and the extra resources, all fetched concurrently; and
+        the span of a single range.
 
         A plain answer that an object node gave instead of a result is used as it is.
         """
@@ -125,7 +128,9 @@ class Source:
     # --- reads ---------------------------------------------------------------------------------------------------
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer]:
-        """Answers with data for all of ``wanted``, in their order; or the first fault, and nothing is left open."""
+        """Answers with data for all of ``wanted``, in their order; or the first fault, and nothing
+        is left open.
+        """
         # A single read needs no green thread of its own.
         outcomes = [self._try_get(*wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
         faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
@@ -197,7 +202,8 @@ class Source:
         environ["PATH_INFO"] = path_info(self._request, path)
         environ["swift.source"] = names.SWIFT_SOURCE
         environ["wsgi.input"] = WsgiBytesIO()
-        # Storlets of a rule work on the whole object; a server may answer a Range with all of the result (RFC 9110, 14.2).
+        # Storlets of a rule work on the whole object; a server may answer a Range with all of the
+        # result (RFC 9110, 14.2).
         for key in _RANGES:
             environ.pop(key, None)
         if path != self._request.source:
@@ -215,7 +221,9 @@ class Source:
         return environ
 
     def _asks_how_stored(self) -> bool:
-        """Whether the client's query makes Swift read something else than the object's bytes, which no grant covers."""
+        """Whether the client's query makes Swift read something else than the object's bytes, which
+        no grant covers.
+        """
         operation = self._context.operation
         return operation is not None and not SWIFT_QUERIES.isdisjoint(operation.query)
 

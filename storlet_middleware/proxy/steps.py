@@ -16,8 +16,9 @@ class Step:
 
     :param id: the invocation's.
     :param version: known after the permission checks.
-    :param slot: the step's slot on this node, from its acquisition until the invocation takes it over.  Only steps of a pipeline
-        acquire one here; a single storlet acquires its slot when it starts.
+    :param slot: the step's slot on this node, from its acquisition until the invocation takes it
+        over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
+        starts.
     """
 
     request: StorletRequest

@@ -1,7 +1,7 @@
 """Stores a result: a PUT down the pipeline, in the caller's name, whose body is the result.
 
-Swift commits the object at the end of the body, and the body ends only after the storlet has succeeded.  A failure breaks the body,
-so that nothing is stored.
+Swift commits the object at the end of the body, and the body ends only after the storlet has
+succeeded.  A failure breaks the body, so that nothing is stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _NOT_OF_RESULT = (
 
 
 class OutputBroken(ChunkReadError):
-    """Raised into a PUT whose storlet failed: to Swift a body that broke off, so nothing is committed."""
+    """Raised into a PUT whose storlet failed: to Swift a body that broke off, so nothing is
+    committed.
+    """
 
 
 class Store:
@@ -41,7 +43,8 @@ class Store:
     :param app: the rest of the pipeline.
     :param environ: the client's WSGI environment.
     :param target: the object that the result becomes.
-    :param reverse: name of the rule that says how to undo on reading what is stored; empty for none.
+    :param reverse: name of the rule that says how to undo on reading what is stored; empty for
+        none.
     """
 
     def __init__(

@@ -14,7 +14,9 @@ _MAX_DIGITS: Final = 18
 
 
 def parse_ranges(value: str) -> tuple[ByteRange, ...]:
-    """``bytes=a-b``, ``bytes=a-``, ``bytes=-n`` and lists of them; ``ValueError`` says what is wrong."""
+    """``bytes=a-b``, ``bytes=a-``, ``bytes=-n`` and lists of them; ``ValueError`` says what is
+    wrong.
+    """
     unit, equals, specs = value.partition("=")
     if unit.strip() != "bytes" or not equals:
         raise ValueError("want bytes=a-b, bytes=a- or bytes=-n, or several with commas")
@@ -33,7 +35,9 @@ def _parse_range(spec: str) -> ByteRange:
 
 
 def resolve_range(wanted: ByteRange, size: int) -> tuple[int, int] | None:
-    """Inclusive first and last byte of ``wanted`` in ``size`` bytes, clipped; ``None`` when it lies outside."""
+    """Inclusive first and last byte of ``wanted`` in ``size`` bytes, clipped; ``None`` when it lies
+    outside.
+    """
     first, last = wanted
     if first is None:
         first = max(0, size - (last or 0))

@@ -1,7 +1,9 @@
-"""What is known of one request while it is handled: the operation, its chain of authorization, what was refused.
+"""What is known of one request while it is handled: the operation, its chain of authorization, what
+was refused.
 
-The filter puts one :class:`RequestContext` into the environment, under :data:`CONTEXT`.  Sub-requests that Swift derives from the
-environment carry the chain as ``swift.authorize``; only the filter's own code reads the context.
+The filter puts one :class:`RequestContext` into the environment, under :data:`CONTEXT`.
+Sub-requests that Swift derives from the environment carry the chain as ``swift.authorize``; only
+the filter's own code reads the context.
 
 The chain, in its order::
 
@@ -37,7 +39,9 @@ class Grant(Protocol):
 
 
 class RulesCheck(Protocol):
-    """The rules, asked about each request that Swift makes on behalf of the client's, and about the answer."""
+    """The rules, asked about each request that Swift makes on behalf of the client's, and about the
+    answer.
+    """
 
     #: The errors with which it refused, in order.
     refused: list[StorletError]
@@ -61,7 +65,8 @@ class RulesCheck(Protocol):
 class AuthorizationChain:
     """``environ["swift.authorize"]`` of a request; see the module for the order.
 
-    :param swift: ``None`` where no authentication middleware is in the pipeline, which allows everything.
+    :param swift: ``None`` where no authentication middleware is in the pipeline, which allows
+        everything.
     """
 
     swift: Authorize | None
@@ -100,7 +105,9 @@ class RequestContext:
 
     @property
     def refused(self) -> list[StorletError]:
-        """What the rules refused, in order; Swift answers a refusal in its own words, which the filter replaces."""
+        """What the rules refused, in order; Swift answers a refusal in its own words, which the
+        filter replaces.
+        """
         return [] if self.chain.rules is None else self.chain.rules.refused
 
     @property
@@ -126,8 +133,8 @@ def install(
 ) -> RequestContext:
     """Put a context and its chain into ``environ``.
 
-    A middleware to the left may send the same environment through the filter again; the chain is then built anew from the
-    authentication middleware's check, never around an earlier chain.
+    A middleware to the left may send the same environment through the filter again; the chain is
+    then built anew from the authentication middleware's check, never around an earlier chain.
     """
     chain = AuthorizationChain(swift_authorize(environ), (), rules)
     context = RequestContext(operation, chain, environ)

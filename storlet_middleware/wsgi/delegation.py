@@ -1,8 +1,9 @@
 """Requests that a signature allows, in place of a login or beside it: what the signature covers.
 
-A header that a signature does not cover must not change what the signed request means.  ``X-Run-Storlet`` names code, further inputs
-and a target; so a request whose signature does not cover it runs no storlet that its sender asks for.  The storlets of a rule run for
-every reader of an object, and for these as well.
+A header that a signature does not cover must not change what the signed request means.
+``X-Run-Storlet`` names code, further inputs and a target; so a request whose signature does not
+cover it runs no storlet that its sender asks for.  The storlets of a rule run for every reader of
+an object, and for these as well.
 
 ===================================== ============== ======================= =========================================
 kind of delegated access              ``signed``     storlet of the sender   recognised by
@@ -28,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: The user of requests that Swift's middlewares make for themselves, and that formpost makes to upload.
+#: The user of requests that Swift's middlewares make for themselves, and that formpost makes to
+#: upload.
 PRE_AUTHORISED: Final = ".wsgi.pre_authed"
 _FORMPOST: Final = "FP"
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
@@ -49,7 +51,9 @@ def is_signed(environ: Mapping[str, Any]) -> bool:
 
 
 def covers_storlet(environ: Mapping[str, Any]) -> bool:
-    """Whether the request may name a storlet: it is not signed, or its signature covers every header of ours."""
+    """Whether the request may name a storlet: it is not signed, or its signature covers every
+    header of ours.
+    """
     if is_signed(environ):
         return False
     if environ.get("swift.source") != _S3:
@@ -60,9 +64,11 @@ def covers_storlet(environ: Mapping[str, Any]) -> bool:
 
 
 def _s3_request(environ: Mapping[str, Any]) -> Any:
-    """``s3api``'s own request, which it keeps for the authentication middlewares; ``None`` where there is none.
+    """``s3api``'s own request, which it keeps for the authentication middlewares; ``None`` where
+    there is none.
 
-    Nothing else tells how a request was signed: an ``Authorization`` header may be sent beside a signed query, which wins.
+    Nothing else tells how a request was signed: an ``Authorization`` header may be sent beside a
+    signed query, which wins.
     """
     details = environ.get("s3api.auth_details") or {}
     checker = getattr(details.get("check_signature"), "__self__", None)

@@ -47,7 +47,9 @@ class GrantChanges:
         self._require_enabled = require_enabled
 
     def change(self, context: RequestContext) -> Response:
-        """The answer to a POST of ``X-Storlet-Container-Read`` or ``X-Remove-Storlet-Container-Read`` to a container."""
+        """The answer to a POST of ``X-Storlet-Container-Read`` or
+        ``X-Remove-Storlet-Container-Read`` to a container.
+        """
         environ, place = context.environ, context.require_operation().path
         self._require_enabled(environ)
         if place.container is None or place.container in self._code_containers:
@@ -68,7 +70,9 @@ class GrantChanges:
         return post.get_response(self._app)
 
     def _require_owner(self, environ: dict[str, Any], path: str) -> None:
-        """Swift also lets callers with an account ACL post to a container, and drops what only an owner may set."""
+        """Swift also lets callers with an account ACL post to a container, and drops what only an
+        owner may set.
+        """
         authorize = environ.get("swift.authorize")
         if authorize is None:
             return

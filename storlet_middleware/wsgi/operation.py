@@ -1,8 +1,9 @@
 """One request to Swift as Swift understands it, parsed once at the edge into a frozen value.
 
-Every module that must know what a request does reads this value: the filter's routing, the rules, the guard of further reads,
-uploads of rules and requests for storlets.  Enforcement fails closed only as long as all of them agree with Swift, so the parser
-uses Swift's own functions for what Swift's ``copy`` middleware parses, and an operation that Swift will refuse says so
+Every module that must know what a request does reads this value: the filter's routing, the rules,
+the guard of further reads, uploads of rules and requests for storlets.  Enforcement fails closed
+only as long as all of them agree with Swift, so the parser uses Swift's own functions for what
+Swift's ``copy`` middleware parses, and an operation that Swift will refuse says so
 (:attr:`Operation.fault`).
 
 ============================================  ========  ============  ===================
@@ -44,11 +45,13 @@ class Operation:
     :param sent_method: the method in the request line.
     :param method: the method as Swift means it.
     :param path: what the request's path names.
-    :param source: the object (or container, or account) that is read; ``None`` where nothing is, or where Swift refuses the copy.
+    :param source: the object (or container, or account) that is read; ``None`` where nothing is, or
+        where Swift refuses the copy.
     :param target: what is written; ``None`` likewise.
     :param copy_header: the header that names the other object of a copy; empty for everything else.
     :param fault: why Swift refuses the copy (412); empty when it does not.
-    :param environ: the WSGI environment as the client sent it; Swift changes its own copy while it handles the request.
+    :param environ: the WSGI environment as the client sent it; Swift changes its own copy while it
+        handles the request.
     """
 
     sent_method: str
@@ -103,7 +106,9 @@ class Operation:
 
 
 def query_of(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The last value of each parameter of the query string, as text; bytes that are not UTF-8 become surrogates."""
+    """The last value of each parameter of the query string, as text; bytes that are not UTF-8
+    become surrogates.
+    """
     query = environ.get("QUERY_STRING")
     if not query:
         return {}
@@ -114,7 +119,9 @@ def query_of(environ: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parse(environ: dict[str, Any]) -> Operation | None:
-    """The operation in ``environ``; ``None`` when the path names no account, container or object of Swift."""
+    """The operation in ``environ``; ``None`` when the path names no account, container or object of
+    Swift.
+    """
     path = of_path(environ["PATH_INFO"])
     if path is None:
         return None
@@ -165,7 +172,9 @@ def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[
 
 
 def _other_account(environ: Mapping[str, Any], path: Read, key: str) -> str:
-    """The account of a copy's other object; an empty ``X-Copy-From-Account`` means this account, as for Swift."""
+    """The account of a copy's other object; an empty ``X-Copy-From-Account`` means this account, as
+    for Swift.
+    """
     value = environ.get(key)
     if value:
         return text(wsgi_unquote(value))

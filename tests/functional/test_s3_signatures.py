@@ -1,4 +1,6 @@
-"""A signature of the S3 API covers what it was made for: headers beside it run no storlet and read no other object."""
+"""A signature of the S3 API covers what it was made for: headers beside it run no storlet and read
+no other object.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A Java worker as a process of this host, and its two peers: the supervisor's end of the channel, and the filter of one invocation.
+"""A Java worker as a process of this host, and its two peers: the supervisor's end of the channel,
+and the filter of one invocation.
 
-Written on bare sockets and JSON, not on ``storlet_daemon.protocol``: a mistake that both languages share would go unseen otherwise.
+Written on bare sockets and JSON, not on ``storlet_daemon.protocol``: a mistake that both languages
+share would go unseen otherwise.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Received:
-    """One message and its descriptors, which whoever asked for it must close; no fields at the end of the connection."""
+    """One message and its descriptors, which whoever asked for it must close; no fields at the end
+    of the connection.
+    """
 
     fields: dict[str, Any] | None
     descriptors: list[int]
@@ -58,7 +62,9 @@ def send(connection: socket.socket, data: bytes, descriptors: list[int]) -> None
 
 @dataclass
 class Part:
-    """An input: bytes through a pipe, or with ``is_file`` a file of which ``fields`` may choose a part."""
+    """An input: bytes through a pipe, or with ``is_file`` a file of which ``fields`` may choose a
+    part.
+    """
 
     data: bytes = b""
     is_file: bool = False
@@ -256,7 +262,9 @@ class Worker:
         return reports
 
     def descriptors(self) -> int:
-        """How many are open once the worker is at rest: it closes the connection a moment after the last event."""
+        """How many are open once the worker is at rest: it closes the connection a moment after the
+        last event.
+        """
         folder = Path(f"/proc/{self.process.pid}/fd")
         counts = [len(list(folder.iterdir()))]
         while counts[-15:] != [counts[-1]] * 15:

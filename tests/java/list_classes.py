@@ -1,11 +1,13 @@
-"""Makes ``storlet_daemon/java/classes.list`` anew: the classes of the JDK that the Java samples and their worker load.
+"""Makes ``storlet_daemon/java/classes.list`` anew: the classes of the JDK that the Java samples and
+their worker load.
 
 ::
 
     storlet_daemon/java/build.sh build/java && storlets/build_java.sh build/java/samples
     python3 -m tests.java.list_classes build/java
 
-Worth doing when the worker has come to use more of the JDK, or with a new JDK; the list only makes workers smaller.
+Worth doing when the worker has come to use more of the JDK, or with a new JDK; the list only makes
+workers smaller.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def classes_of(java_dir: Path, sample: Path) -> list[str]:
 
 
 def is_of_the_jdk(line: str) -> bool:
-    """Classes by name only: not ours, not a storlet's, and none of the forms that depend on the JVM's version."""
+    """Classes by name only: not ours, not a storlet's, and none of the forms that depend on the
+    JVM's version.
+    """
     return line.startswith(("java/", "javax/", "jdk/", "sun/")) and " " not in line
 
 

@@ -1,4 +1,6 @@
-"""What the build makes: the same bytes each time, the API that compiled storlets expect, samples that do what they say."""
+"""What the build makes: the same bytes each time, the API that compiled storlets expect, samples
+that do what they say.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ RANGE = Part(b"x", is_file=True, fields={"start": 0})
 
 
 def at_rest(worker: Worker) -> int:
-    """The number of open descriptors after a first run. It reads a range, for which the JVM makes a socket pair of its own, once."""
+    """The number of open descriptors after a first run. It reads a range, for which the JVM makes a
+    socket pair of its own, once.
+    """
     worker.run([RANGE], "runs", log_limit=1000)
     worker.reports()
     return worker.descriptors()

@@ -1,4 +1,6 @@
-"""One of the object servers cannot run storlets, for a reason of its own: no request with a storlet fails."""
+"""One of the object servers cannot run storlets, for a reason of its own: no request with a storlet
+fails.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The HTTP client of functional tests, probes, attacks and the benchmark's preparation.
 
-:class:`Client` sends whole requests of one user and reads whole answers: no retries, no redirects, no
-decoding, headers exactly as given (also empty ones), and an answer says whether its body broke off.
-:class:`RawConnection` sends and reads any part of a request on one socket: requests that stop half-way,
-clients that disconnect, slow readers.
+:class:`Client` sends whole requests of one user and reads whole answers: no retries, no redirects,
+no decoding, headers exactly as given (also empty ones), and an answer says whether its body broke
+off. :class:`RawConnection` sends and reads any part of a request on one socket: requests that stop
+half-way, clients that disconnect, slow readers.
 
 The benchmark's measured requests use :mod:`tests.bench.http` instead, whose docstring has the
 reason.

@@ -192,7 +192,9 @@ def test_clearing_the_run_dir_leaves_nothing_of_ours_and_everything_else(paths: 
 def test_a_lock_whose_file_was_removed_meanwhile_is_none(
     paths: NodePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--remove-all`` ends between the other's ``open`` and ``flock``: a third would lock a new file."""
+    """``--remove-all`` ends between the other's ``open`` and ``flock``: a third would lock a new
+    file.
+    """
     real = fcntl.flock
 
     def late(descriptor: int, operation: int) -> None:

@@ -129,7 +129,9 @@ def test_the_operation_is_as_the_client_sent_it_after_swift_has_changed_the_envi
 
 
 class RecordingSwift:
-    """The rest of the pipeline, right of Swift's own copy middleware: it records what that really reads and writes."""
+    """The rest of the pipeline, right of Swift's own copy middleware: it records what that really
+    reads and writes.
+    """
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
@@ -161,7 +163,9 @@ PARTS = st.text(alphabet="ab/% \u00e9.?&", max_size=6)
 def test_every_copy_is_what_swifts_copy_middleware_makes_of_it(
     method: str, value: str, account: str | None
 ) -> None:
-    """The invariant on which enforcement stands: no request is one thing to the rules and another to Swift."""
+    """The invariant on which enforcement stands: no request is one thing to the rules and another
+    to Swift.
+    """
     name = "Destination" if method == "COPY" else "X-Copy-From"
     headers = {name: wsgi(value)}
     if account is not None:

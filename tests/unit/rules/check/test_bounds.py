@@ -1,4 +1,5 @@
-"""Rules that are written to keep a checker or a proxy busy: the work that they make is counted, and ends.
+"""Rules that are written to keep a checker or a proxy busy: the work that they make is counted, and
+ends.
 
 The budgets are in steps, so these tests say the same on every machine.
 """
@@ -82,7 +83,9 @@ def test_roles_that_are_taken_off_one_another_cost() -> None:
 
 
 def test_a_test_is_numbered_once_however_often_it_is_assumed() -> None:
-    """To hash a list of networks is to go through it; equal tests at different places of the text are still the same."""
+    """To hash a list of networks is to go through it; equal tests at different places of the text
+    are still the same.
+    """
     solver = Solver()
     one, other = (Test("object", Operator.ONE_OF, frozenset({"a"})) for _ in range(2))
     outlines = [solver.outline(each) for each in (one, other, one)]
@@ -98,7 +101,9 @@ def test_every_evaluation_costs() -> None:
 
 
 def test_paths_on_the_way_to_a_circle_cost() -> None:
-    """Four layers of rules, each triggered by all of the layer before: a multitude of paths, and no circle."""
+    """Four layers of rules, each triggered by all of the layer before: a multitude of paths, and no
+    circle.
+    """
     layers, width = 4, 30
     rules = rules_of(
         *(
@@ -117,7 +122,9 @@ def test_paths_on_the_way_to_a_circle_cost() -> None:
 
 
 def test_plain_text_between_stars_counts_too() -> None:
-    """Looking for aaabaaa in aaaaaa multiplies both lengths, and a request may bring a header of 8 KiB to be looked through."""
+    """Looking for aaabaaa in aaaaaa multiplies both lengths, and a request may bring a header of 8
+    KiB to be looked through.
+    """
     glob = "*" + "a" * 500 + "b" + "a" * 499 + "*"
     texts = [f"when: {{header: {{x: {{glob: '{glob}'}}}}}}, deny: x" for _ in range(90)]
     lines = [f"  - {{name: r{number}, {text}}}" for number, text in enumerate(texts)]
@@ -127,7 +134,9 @@ def test_plain_text_between_stars_counts_too() -> None:
 
 
 def test_as_many_globs_as_there_may_be_rules_are_fine_when_they_are_short() -> None:
-    """The worst that is let in: each of these is looked for at every place of a long row of the letter a."""
+    """The worst that is let in: each of these is looked for at every place of a long row of the
+    letter a.
+    """
     rules = [
         f"  - {{name: r{number}, when: {{object: {{glob: '*aabaa*'}}}}, deny: x}}"
         for number in range(MAX_RULES)

@@ -1,4 +1,6 @@
-"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the request that shows it."""
+"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the
+request that shows it.
+"""
 
 from __future__ import annotations
 
@@ -218,7 +220,9 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody asks it."""
+    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody
+    asks it.
+    """
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
@@ -558,7 +562,9 @@ def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
 
 
 def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
-    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who wants to keep it busy."""
+    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who
+    wants to keep it busy.
+    """
     pigeons = ", ".join(
         "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
         for pigeon in range(10)
@@ -576,7 +582,9 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
 
 
 def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
-    """Content types are read in lower case; that this one has any, the solver does not know, and must not say that it matches."""
+    """Content types are read in lower case; that this one has any, the solver does not know, and
+    must not say that it matches.
+    """
     odd = Rule(
         "odd",
         Test("content-type", Operator.EXACT, "\N{LATIN CAPITAL LETTER E WITH ACUTE}"),
@@ -586,7 +594,9 @@ def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
 
 
 def _ordinary(number: int) -> str:
-    """Rules as a large tenant has them: each about something of its own, with a few things in common."""
+    """Rules as a large tenant has them: each about something of its own, with a few things in
+    common.
+    """
     place = (
         f"container: c{number}",
         f"container: {{prefix: team{number % 97}-}}",

@@ -1,7 +1,9 @@
-"""The checker against counting out: small random rule sets, asked about every request of a small world.
+"""The checker against counting out: small random rule sets, asked about every request of a small
+world.
 
-The worlds hold a request for whatever their tests can tell apart, and who decides is said by :mod:`tests.unit.rules.naive`:
-so what the checker reports and what counting finds must be the same, in both directions.
+The worlds hold a request for whatever their tests can tell apart, and who decides is said by
+:mod:`tests.unit.rules.naive`: so what the checker reports and what counting finds must be the same,
+in both directions.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ class Count:
         return bool(met) and not any(self.deciders[number] is rule for number in met)
 
     def is_got_past(self, rule: Rule, *actions: type) -> bool:
-        """Requests that ``rule`` would match go to an earlier rule that does this and is not mandatory."""
+        """Requests that ``rule`` would match go to an earlier rule that does this and is not
+        mandatory.
+        """
         return any(
             rule.name in met
             and decider is not None
@@ -110,7 +114,9 @@ class Count:
         )
 
     def is_read_past(self, rule: Rule) -> bool:
-        """It decides a GET of an object, and the same request by HEAD or COPY goes to no mandatory rule, not to it either."""
+        """It decides a GET of an object, and the same request by HEAD or COPY goes to no mandatory
+        rule, not to it either.
+        """
         for facts, decider in zip(self.requests, self.deciders, strict=True):
             for method in (
                 ("HEAD", "COPY")
@@ -240,7 +246,9 @@ def _accepted(rule: Rule) -> str | None:
 
 
 def _pairs_by_counting(rules: Sequence[Rule]) -> set[tuple[str, str]]:
-    """Pairs of rules for which some request, at each one's output type, is decided by the other one."""
+    """Pairs of rules for which some request, at each one's output type, is decided by the other
+    one.
+    """
     shared = {
         (
             facts.container,

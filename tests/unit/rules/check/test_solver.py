@@ -1,4 +1,6 @@
-"""The solver against every request of a small world, and on questions that show its world and its bounds."""
+"""The solver against every request of a small world, and on questions that show its world and its
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,9 @@ def _names(chance: random.Random, *others: str) -> str | None:
 
 
 def _request(chance: random.Random) -> Facts:
-    """Any request there can be, by the words of :mod:`rules.check.solver` about which facts go together."""
+    """Any request there can be, by the words of :mod:`rules.check.solver` about which facts go
+    together.
+    """
     sort = chance.choice(["known", "anonymous", "signed"])
     caller = Caller(is_anonymous=True) if sort == "anonymous" else Caller(
         _names(chance) if sort == "known" else None,
