@@ -212,6 +212,9 @@ def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Te
     assert tenant.is_well()
 
 
+# The failure must reach the proxy before it sends the status line: on a busy machine the answer
+# breaks off instead.
+@pytest.mark.alone
 def test_copies_that_could_still_write_make_the_run_a_failure_and_are_ended(
     host: Host, tenant: Tenant
 ) -> None:
