@@ -1,24 +1,42 @@
-"""The all-in-one cluster: everything behind ``make demo``, ``make up``, ``make down``, ``make status`` and ``make test``.
+"""The all-in-one cluster: the program behind ``make demo``, ``up``, ``down``, ``status`` and ``test``.
 
-Run as ``python3 -m storlet_middleware.aio COMMAND`` by any Python from 3.11 on, before anything is installed: standard
-library only.  :mod:`~storlet_middleware.aio.rings` alone runs inside the virtual environment, because it needs Swift.
+Run as ``python3 -m storlet_middleware.aio COMMAND`` by any Python from 3.11 on, before anything is
+installed: standard library only.  Only :mod:`~storlet_middleware.aio.rings` and
+:mod:`~storlet_middleware.aio.serve` run in the cluster's Python environment, because they need Swift.
 
-``home``        where a cluster lives (``STORLETS_HOME``, ``STORLETS_CONF``), its identity, its ports
-``packages``    the system packages it needs
-``venv``        the Python environment: pinned requirements, then our own code as a thin layer on top
-``engine``      the Docker engine: use the one that answers, else start one
-``docker_api``  the few calls of the engine's HTTP interface that are needed here
-``image``       the sandbox image: base, Java parts, our daemon
-``configs``     the text of every configuration file
-``rings``       rings and ports
-``processes``   start, find and stop the cluster's processes, and no others
-``keeper``      restarts sandboxd and the engine when they die, as systemd does in production; bounds the logs
-``cluster``     ``up``, ``down``, ``status``, ``start``, ``stop``
-``demo``        the sample storlets, run and shown
-``checks``      ``make check`` and ``make test``
-``progress``    step n of m, and the errors that end a command
+Commands:
 
-How a crash is survived: nothing is believed that ``/proc`` can tell.  Every process of a cluster carries
-``STORLETS_AIO=<node id>/<name>`` in its environment, so ``down`` finds what a killed ``up`` left, after a reboot no stale
-number can be mistaken for a process of ours, and a cluster never touches another one's.
+``cluster``      ``up``, ``down``, ``status``, ``start``, ``stop``
+``demo``         the sample storlets, run and shown; ``client`` is its HTTP client
+``checks``       ``make check`` and ``make test``
+``box``          the one-box image, and its main process
+``progress``     "step n of m", and the errors that end a command
+
+The parts of a cluster:
+
+``parts``        installs and builds all of them
+``packages``     system packages
+``venv``         the Python environment: pinned requirements, then this checkout as a thin layer
+``engine``       the Docker engine: the running one, else one of our own; ``docker_api``: its calls
+``java``         the Java parts
+``image``        the sandbox image: base, Java parts, our daemon
+``cache``        what all clusters of a machine share
+
+A cluster:
+
+``home``         its directories and short names; ``mounts``: bind mounts for these names
+``settings``     its identity and remembered choices; ``ports``: its ports
+``configs``      the text of every configuration file
+``rings``        rings and ports
+``programs``     its processes as a table; ``description``: ``cluster.json``
+``startup``      directories, rings and processes, in order
+``teardown``     removes everything that it left on the machine
+``processes``    start, find and stop the cluster's processes, and no others
+``keeper``       restarts sandboxd and the engine when they die, as systemd does in production
+``serve``        a Swift server with a ``swift.conf`` of its own
+
+Crash safety: ``/proc`` is the only record of running processes.  Every process of a cluster has
+``STORLETS_AIO=<node id>/<name>`` in its environment.  So ``down`` finds what a killed ``up`` left, a pid
+from before a reboot is never mistaken for a process of the cluster, and a cluster never touches
+another one's processes.
 """

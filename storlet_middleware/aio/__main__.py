@@ -12,51 +12,54 @@ from .home import find_home
 from .progress import AioError, complain
 
 EPILOG = """environment:
-  STORLETS_HOME        state of the cluster: rings, disks, logs (default: .aio in the checkout)
-  STORLETS_PORT        the proxy's port (default 8080; 0 = any free one)
-  STORLETS_CONF        directory of the configuration files (default: etc in the home)
-  STORLETS_CACHE       what clusters share: Python environments, Java parts (default: /var/cache/storlets-aio)
-  STORLETS_ENCRYPTION  1 = encryption at rest (keymaster and encryption in the pipelines); the home remembers it
-  STORLETS_FILTER      0 = plain Swift without storlets, to compare with
-  STORLETS_WORKERS     worker processes of each Swift server (default 0: one process without a parent)
-  STORLETS_BASE        how the sandbox image's base is made: registry or debootstrap (default: whatever works)
-  DOCKER_HOST          an engine other than unix:///var/run/docker.sock; where none answers, one is started
+  STORLETS_HOME        directory of the cluster: rings, disks, logs (default: .aio in the checkout)
+  STORLETS_PORT        port of the proxy (default 8080; 0 = any free port)
+  STORLETS_CONF        directory of the configuration files (default: etc in STORLETS_HOME)
+  STORLETS_CACHE       Python environments and Java parts of all clusters
+                       (default: /var/cache/storlets-aio)
+  STORLETS_ENCRYPTION  1 = encryption at rest; remembered in STORLETS_HOME
+  STORLETS_FILTER      0 = plain Swift without storlets, for comparison
+  STORLETS_WORKERS     worker processes of each Swift server (default 0: a single process)
+  STORLETS_BASE        source of the sandbox image's base: registry or debootstrap
+                       (default: registry, else debootstrap)
+  DOCKER_HOST          Docker engine (default: unix:///var/run/docker.sock; if none answers, one is
+                       started)
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 is success.  Errors that a person can mend come as a text, not as a traceback."""
+    """Run one command; 0 is success.  Expected errors are printed without a traceback."""
     parser = argparse.ArgumentParser(
         prog="python3 -m storlet_middleware.aio",
-        description="An OpenStack Swift with storlets on this machine.",
+        description="Run an OpenStack Swift cluster with storlets on this machine.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser(
-        "up", help="install what is missing, build, start; leaves a running cluster as it is"
+        "up", help="install, build and start what is missing; a running cluster stays up"
     )
     down = commands.add_parser(
-        "down", help="stop the cluster and remove all that it left on the machine but its data"
+        "down", help="stop the cluster; remove everything on the machine except its data"
     )
-    down.add_argument("--purge", action="store_true", help="delete its data, too")
-    commands.add_parser("status", help="what runs; ends with 0 when all of it does")
-    commands.add_parser("demo", help="up, then run the sample storlets and show what happened")
-    for name, text in (("start", "start one process again"), ("stop", "stop one process")):
+    down.add_argument("--purge", action="store_true", help="delete the data, too")
+    commands.add_parser("status", help="show the processes; exit code 0 when all run and answer")
+    commands.add_parser("demo", help="up, then run the sample storlets and show the results")
+    for name, text in (("start", "start one process"), ("stop", "stop one process")):
         commands.add_parser(name, help=text).add_argument(
-            "name", help="as in `status`, for example object-1"
+            "name", help="name shown by `status`, for example object-1"
         )
     commands.add_parser("check", help="linters, types, import rules, spelling")
-    test = commands.add_parser("test", help="every test, on a cluster of its own")
-    test.add_argument("arguments", nargs=argparse.REMAINDER, help="for pytest")
+    test = commands.add_parser("test", help="run all tests, on a cluster of their own")
+    test.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for pytest")
     commands.add_parser(
         "box-image",
-        help="build the one-box image of Dockerfile, also where no registry can be reached",
+        help="build the one-box image of Dockerfile, without a registry if necessary",
     )
     commands.add_parser(
-        "box", help="up, in the foreground; down at SIGTERM: the main process of that image"
+        "box", help="up in the foreground, down at SIGTERM: the main process of that image"
     )
-    commands.add_parser("build", help="only the Python environment and the Java parts")
+    commands.add_parser("build", help="build only the Python environment and the Java parts")
     commands.add_parser("keep")
     options = parser.parse_args(argv)
     try:
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """The exit code; a command that returns nothing has succeeded."""
+    """Run the command; return its exit code, 0 for ``None``."""
     handlers: dict[str, Callable[[], object]] = {
         "up": cluster.up,
         "down": lambda: cluster.down(purge=options.purge),

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from . import cache, cluster, engine, image, java, packages, processes, venv
 from .docker_api import DockerApi
 from .home import CHECKOUT
+from .parts import need_root
 from .progress import Progress, run, say
 
 NAME: Final = "storlets/box"
@@ -36,7 +37,7 @@ def build_parts() -> None:
 
 def build_image() -> str:
     """``docker build`` of the checkout; the base is bootstrapped where no registry can be reached.  Returns the name."""
-    cluster.need_root()
+    need_root()
     log = cache.cache_root() / "box.log"
     progress = Progress(3)
     with engine.in_use():

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from .cache import cache_root
-from .home import UIDS_PER_CLUSTER, Home
+from .home import Home
 from .packages import USER
 from .progress import AioError
+from .settings import UIDS_PER_CLUSTER
 
 Sections = dict[str, dict[str, object]]
 

@@ -1,8 +1,9 @@
-"""The Docker engine: the one that answers, else one that we start and later stop.
+"""The Docker engine: the running one, else one that we start and later stop.
 
-An engine of ours listens where clients look (``/var/run/docker.sock``) and keeps its images where Debian's package does.
-It leaves the host's network alone (no bridge, no iptables: sandboxes have no network) and runs with ``--live-restore``, so
-that sandboxes go on when it is restarted.  All clusters of a machine share it; the last ``down`` stops it.
+Our engine listens at the default path (``/var/run/docker.sock``) and keeps its images where Debian's
+package does.  It does not change the host's network (no bridge, no iptables: sandboxes have no
+network) and runs with ``--live-restore``, so that sandboxes survive its restart.  All clusters of a
+machine share it; the last ``down`` stops it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 from . import processes
 from .docker_api import DEFAULT_HOST, DockerApi
-from .home import mounted_below, self_mounts, unmount
+from .mounts import mounted_below, self_mounts, unmount
 from .processes import Program
 from .progress import AioError, run, say
 
@@ -38,14 +39,14 @@ STOP_SECONDS: Final = 20.0
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine in use; ``pid`` is that of our own dockerd, else ``None``."""
+    """The engine in use; ``pid`` is ``None`` when we did not start it."""
 
     api: DockerApi
     pid: int | None
 
 
 def find() -> Engine | None:
-    """The engine that answers, if one does."""
+    """The engine that answers, or ``None``."""
     for host in dict.fromkeys([os.environ.get("DOCKER_HOST") or DEFAULT_HOST, DEFAULT_HOST]):
         api = DockerApi(host)
         if api.answers():
@@ -54,7 +55,7 @@ def find() -> Engine | None:
 
 
 def our_pid() -> int | None:
-    """The pid of the dockerd that we started: its containerd inherits the mark, and may outlive it."""
+    """The pid of the dockerd that we started.  Its containerd has the same mark, and may outlive it."""
     for process in processes.running(OWNER, NAME):
         if _command(process.pid) == "dockerd":
             return process.pid
@@ -62,7 +63,7 @@ def our_pid() -> int | None:
 
 
 def ensure(log: Path) -> Engine:
-    """The engine that answers, started where none did."""
+    """The engine that answers; one is started when none does."""
     with _lock():
         engine = find()
         if engine:
@@ -75,7 +76,7 @@ def ensure(log: Path) -> Engine:
 
 
 def need_hosts() -> None:
-    """In the one-box container no engine can be started: it must be the host's."""
+    """Raise an error without the host's engine: the one-box container cannot start its own."""
     if not find():
         raise AioError(
             "no Docker engine answers at /var/run/docker.sock: run this container with "
@@ -85,7 +86,7 @@ def need_hosts() -> None:
 
 
 def revive() -> int | None:
-    """For the keeper: start our engine again when it has died.  Returns its pid when it was started now."""
+    """Restart our engine when it has died; return its pid if started now.  For the keeper."""
     with _lock():
         if our_pid() or DockerApi(DEFAULT_HOST).answers():
             return None
@@ -94,14 +95,14 @@ def revive() -> int | None:
 
 @contextmanager
 def in_use() -> Iterator[None]:
-    """Held by every ``up`` and every keeper, so that another cluster's ``down`` leaves the engine running."""
+    """Shared lock of every ``up`` and keeper: another cluster's ``down`` then keeps the engine."""
     with USERS.open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         yield
 
 
 def stop_unused() -> None:
-    """Stop our engine when no cluster uses it and nobody's container runs in it."""
+    """Stop our engine when no cluster uses it and no container runs in it."""
     with USERS.open("w") as users:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,18 +112,19 @@ def stop_unused() -> None:
             return
         docker = find()
         if docker and docker.api.running_containers():
-            say("the Docker engine that we started goes on: containers of somebody else run in it")
+            say("our Docker engine stays up: other containers run in it")
             return
         halt()
         processes.stop(OWNER, NAME)
-        # dockerd mounts its data on itself and leaves it so; a file system of the operator's there is not ours to unmount.
+        # dockerd leaves its data directory mounted on itself.  Other file systems mounted there
+        # belong to the operator.
         for point in sorted([*mounted_below(EXEC_ROOT), *self_mounts(DATA_ROOT)], reverse=True):
             unmount(point)
         shutil.rmtree(EXEC_ROOT, ignore_errors=True)
 
 
 def halt() -> None:
-    """End our engine; containers in it, and so their shims, go on until it is back (``--live-restore``)."""
+    """Stop our engine; its containers go on until it is back (``--live-restore``)."""
     with _lock():
         deadline = time.monotonic() + STOP_SECONDS
         for signum in (signal.SIGTERM, signal.SIGKILL):
@@ -136,7 +138,7 @@ def halt() -> None:
 
 
 def _daemons() -> list[processes.Process]:
-    """dockerd first: it ends its containerd itself, unless it was killed before it could."""
+    """dockerd, which stops its containerd itself; after a crash of dockerd, its containerd."""
     found = [(process, _command(process.pid)) for process in processes.running(OWNER, NAME)]
     dockerd = [process for process, command in found if command == "dockerd"]
     return dockerd or [process for process, command in found if command == "containerd"]
@@ -152,11 +154,9 @@ def _command(pid: int) -> str:
 def _start() -> int:
     binary = shutil.which("dockerd", path=processes.PATH)
     if not binary:
-        raise AioError(
-            "no Docker engine answers and there is no dockerd to start: install docker.io"
-        )
+        raise AioError("no Docker engine answers, and dockerd is not installed: install docker.io")
     PID_FILE.unlink(missing_ok=True)
-    _forget_stale_containerd()
+    _remove_stale_pid_file()
     LOG.parent.mkdir(parents=True, exist_ok=True)
     command = [
         binary, "--host", DEFAULT_HOST, "--pidfile", str(PID_FILE), "--exec-root", str(EXEC_ROOT), "--live-restore",
@@ -180,12 +180,15 @@ def _wait() -> Engine:
         if engine:
             return engine
         time.sleep(0.2)
-    raise AioError("the Docker engine was started and does not answer")
+    raise AioError(f"the Docker engine was started, but does not answer; see {LOG}")
 
 
-def _forget_stale_containerd() -> None:
-    """Its pid file may name a process of somebody else's (after a reboot) or one that is dead and that nobody has reaped
-    (it dies with a dockerd that is killed): dockerd would wait a quarter of a minute for that one, and give up."""
+def _remove_stale_pid_file() -> None:
+    """Remove containerd's pid file when it names another program or a zombie.
+
+    That happens after a reboot, or when dockerd was killed.  dockerd would wait 15 seconds for
+    that process, and fail.
+    """
     file = EXEC_ROOT / "containerd/containerd.pid"
     try:
         pid = int(file.read_text(encoding="ascii"))
@@ -208,7 +211,7 @@ def _lock() -> Iterator[None]:
 
 
 def describe() -> str:
-    """One line for people, such as ``20.10.24, overlay2, cgroup v1``."""
+    """One line of text, such as ``20.10.24, overlay2, cgroup v1``."""
     engine = find()
     if not engine:
         return "none"

@@ -17,7 +17,8 @@ from typing import Final
 
 from . import cache
 from .docker_api import DockerApi
-from .home import CHECKOUT, mounted_below, unmount
+from .home import CHECKOUT
+from .mounts import mounted_below, unmount
 from .progress import AioError, tail
 
 RECIPES: Final = CHECKOUT / "sandbox_images"

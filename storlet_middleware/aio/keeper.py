@@ -1,7 +1,8 @@
-"""What systemd does in production: restart sandboxd, and the Docker engine when it is ours, when they die; bound the logs.
+"""The keeper of a running cluster does what systemd does in production.
 
-Swift's own servers are left as they are: tests kill them to see what happens.  When somebody deletes the home of a running
-cluster, the keeper takes the cluster down, since nobody else could any more.
+It restarts sandboxd, and the Docker engine if the cluster started it, when they die, and bounds the
+logs.  It does not restart Swift's servers: tests kill these and observe the result.  When the home
+of a running cluster is deleted, the keeper takes the cluster down, because no other process can.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from . import cache, cluster, engine, processes, programs
-from .home import Home, is_still
+from . import cache, engine, processes, programs, teardown
+from .home import Home, exists
 from .progress import AioError, complain
 
 LOOK_SECONDS: Final = 0.25
@@ -30,8 +31,8 @@ CLEAN_UP_AGAIN_SECONDS: Final = (1.0, 5.0, 30.0)
 
 
 @dataclass
-class Charge:
-    """One supervised process: ``alive`` looks, ``revive`` starts it and returns the new pid."""
+class Watched:
+    """A process to restart: ``alive`` checks it, ``revive`` starts it and returns the new pid."""
 
     name: str
     alive: Callable[[], bool]
@@ -39,8 +40,8 @@ class Charge:
     failures: int = 0
     started: float = 0.0
 
-    def look(self, now: float) -> int | None:
-        """Start the process again when it is down and its turn has come; the pid if so."""
+    def restart_if_down(self, now: float) -> int | None:
+        """Start the process when it is down and its back-off is over; return its pid if started."""
         if self.alive():
             if now - self.started > STEADY_SECONDS:
                 self.failures = 0
@@ -54,14 +55,14 @@ class Charge:
 
 @dataclass
 class EngineHealth:
-    """Whether our engine serves.  One that lives and does not answer for long (its containerd has gone) is ended."""
+    """Whether our engine serves.  One that stops answering (its containerd died) is killed."""
 
     pid: int | None = None
     looked: float = 0.0
     answered: float = 0.0
 
-    def look(self) -> bool:
-        """False when there is no engine, or none any more."""
+    def is_healthy(self) -> bool:
+        """False when there is no engine, or when it was just killed."""
         pid, now = engine.our_pid(), time.monotonic()
         if pid is None:
             return False
@@ -74,26 +75,26 @@ class EngineHealth:
         if now - self.answered < ENGINE_SILENT_SECONDS:
             return True
         _note(
-            f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: ending it"
+            f"the Docker engine {pid} has not answered for {ENGINE_SILENT_SECONDS:g} s: stopping it"
         )
         engine.halt()
         return False
 
 
 def keep(home: Home) -> None:
-    """Supervise until killed, or until the home is gone."""
-    charges = _charges(home)
+    """Monitor until killed, or until the home is deleted."""
+    watched = _watched(home)
     housework = 0.0
-    with engine.in_use(), programs.keeping(home):
-        while is_still(home):
+    with engine.in_use(), programs.watching(home):
+        while exists(home):
             now = time.monotonic()
-            for charge in charges:
-                with _whatever_the_disk_does():
-                    _tend(home, charge, now)
+            for process in watched:
+                with _disk_faults_logged():
+                    _tend(home, process, now)
             if now >= housework:
                 housework = now + HOUSEWORK_SECONDS
                 for work in (_bound_logs, _note_engine, _touch_cache):
-                    with _whatever_the_disk_does():
+                    with _disk_faults_logged():
                         work(home)
             processes.reap()
             time.sleep(LOOK_SECONDS)
@@ -102,8 +103,8 @@ def keep(home: Home) -> None:
 
 
 @contextmanager
-def _whatever_the_disk_does() -> Iterator[None]:
-    """A full disk, or a home that is deleted at this moment, must not end the keeper: nobody looks after that."""
+def _disk_faults_logged() -> Iterator[None]:
+    """Log disk errors (full, home deleted) instead of ending the keeper: nothing restarts it."""
     try:
         yield
     except OSError as error:
@@ -111,26 +112,26 @@ def _whatever_the_disk_does() -> Iterator[None]:
 
 
 def _note(text: str) -> None:
-    """Into the keeper's log, as far as the disk lets it."""
+    """Write to the keeper's log, unless the disk is full."""
     with suppress(OSError):
         complain(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}")
 
 
 def _clean_up(home: Home) -> None:
-    """Nobody else can do it: what hinders it once (an engine in the middle of a restart) is tried again."""
+    """Take the cluster down; retry with back-off, because the engine may be restarting."""
     for seconds in CLEAN_UP_AGAIN_SECONDS:
         try:
-            cluster.clean_up(home)
+            teardown.clean_up(home)
         except (AioError, OSError) as error:
-            _note(f"{error}\ntrying again in {seconds:g} s")
+            _note(f"{error}\nretrying in {seconds:g} s")
             time.sleep(seconds)
         else:
             return
-    cluster.clean_up(home)
+    teardown.clean_up(home)
 
 
 def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
-    """Copy and truncate: the writers have it open for appending and go on."""
+    """Copy and truncate a large log: its writers have it open for appending."""
     try:
         if path.stat().st_size > limit:
             shutil.copyfile(path, path.with_name(path.name + ".1"))
@@ -139,42 +140,46 @@ def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
         _note(f"cannot bound {path}: {error}")
 
 
-def _charges(home: Home) -> list[Charge]:
-    charges = [
-        _charge_of(home, entry) for entry in programs.load(home) if entry.name == programs.SANDBOXD
+def _watched(home: Home) -> list[Watched]:
+    watched = [
+        _watched_entry(home, entry)
+        for entry in programs.load(home)
+        if entry.name == programs.SANDBOXD
     ]
     if any(
         process["name"] == programs.DOCKERD
         for process in programs.load_cluster(home).get("processes", [])
     ):
-        charges.append(Charge(programs.DOCKERD, alive=EngineHealth().look, revive=engine.revive))
-    return charges
+        watched.append(
+            Watched(programs.DOCKERD, alive=EngineHealth().is_healthy, revive=engine.revive)
+        )
+    return watched
 
 
-def _charge_of(home: Home, entry: programs.Entry) -> Charge:
+def _watched_entry(home: Home, entry: programs.Entry) -> Watched:
     program = entry.program()
-    return Charge(
+    return Watched(
         entry.name,
         alive=lambda: processes.leader(home.node_id, entry.name) is not None,
         revive=lambda: processes.start(home.node_id, program),
     )
 
 
-def _tend(home: Home, charge: Charge, now: float) -> None:
-    if programs.stopped_by_hand(home, charge.name).exists():
+def _tend(home: Home, process: Watched, now: float) -> None:
+    if programs.stopped_by_hand(home, process.name).exists():
         return
     try:
-        pid = charge.look(now)
+        pid = process.restart_if_down(now)
     except AioError as error:
-        _note(f"{charge.name}: {error}")
+        _note(f"{process.name}: {error}")
         return
     if pid:
-        _note(f"{charge.name} had ended; started again, pid {pid}")
-        programs.set_pid(home, charge.name, pid)
+        _note(f"{process.name} had ended; restarted, pid {pid}")
+        programs.set_pid(home, process.name, pid)
 
 
 def _note_engine(home: Home) -> None:
-    """Another cluster's keeper may have started the engine that both use."""
+    """Update the engine's pid: another cluster's keeper may have restarted the shared engine."""
     pid = engine.our_pid()
     known = [
         process["pid"]
@@ -192,7 +197,7 @@ def _bound_logs(home: Home) -> None:
 
 
 def _touch_cache(home: Home) -> None:
-    """The cache forgets what nobody has asked for in a while; a running cluster needs its environment."""
+    """Mark the Python environment as used, so that the cache does not evict it."""
     venv = programs.load_cluster(home).get("venv")
     if venv:
         cache.touch(Path(venv))

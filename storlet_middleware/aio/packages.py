@@ -1,4 +1,4 @@
-"""The system packages: a table of what is needed, how one sees that it is there, and which Debian package brings it."""
+"""System packages: a table of what is needed, how to detect it, and the Debian package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIST_DAYS: Final = 1
 
 @dataclass(frozen=True)
 class Need:
-    """Something that must be on the machine: ``present`` looks, ``packages`` bring it, ``why`` is for people."""
+    """A requirement of the machine: ``present`` detects it, ``packages`` provide it."""
 
     what: str
     packages: tuple[str, ...]
@@ -60,7 +60,7 @@ PYTHON: Final = Need(
     "a Python >= 3.11 with venv",
     ("python3", "python3-venv"),
     _has_ensurepip,
-    "everything runs in it",
+    "runs everything",
 )
 JDK: Final = Need(
     "a JDK >= 17",
@@ -80,15 +80,15 @@ DEBOOTSTRAP: Final = Need(
     "debootstrap",
     ("debootstrap", "debian-archive-keyring"),
     _has("debootstrap"),
-    "makes the sandbox image's base",
+    "builds the base of the sandbox image",
 )
 DOCKERD: Final = Need("a Docker engine", ("docker.io",), _has("dockerd"), "runs the sandboxes")
-MOUNT: Final = Need("mount", ("mount",), _has("mount"), "gives the cluster a short path")
+MOUNT: Final = Need("mount", ("mount",), _has("mount"), "mounts the cluster at a short path")
 CURL: Final = Need(
     "curl",
     ("curl", "ca-certificates"),
     _has("curl"),
-    "the lines to paste that the demo prints use it",
+    "used by the commands that the demo prints",
 )
 
 
@@ -97,19 +97,19 @@ def missing(needs: Sequence[Need]) -> list[Need]:
 
 
 def install(needs: Sequence[Need], log: Path) -> None:
-    """Install what is missing; where that is not possible, say exactly what, why and how."""
+    """Install what is missing; where that is impossible, raise an error with the command."""
     lacking = missing(needs)
     if not lacking:
         return
     names = sorted({name for need in lacking for name in need.packages})
     if os.geteuid() or not _has("apt-get")():
         raise AioError(explain(lacking, names))
-    # Without our mark: a `down` meanwhile must not kill dpkg half-way, nor a service that a package starts.
+    # Without our mark: a concurrent `down` must not kill dpkg, nor a service that a package starts.
     env = {key: value for key, value in os.environ.items() if key != MARK} | {
         "DEBIAN_FRONTEND": "noninteractive"
     }
     apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
-    # An installation that was cut short leaves packages half configured, and apt refuses to go on.
+    # An interrupted installation leaves packages unconfigured, and apt then refuses to work.
     run(["dpkg", "--configure", "-a"], log, env=env)
     if not _lists_are_fresh():
         _update(apt, log, env)
@@ -121,12 +121,13 @@ def install(needs: Sequence[Need], log: Path) -> None:
     still = missing(lacking)
     if still:
         raise AioError(
-            explain(still, names) + f"\n(they were installed, and are still not found; see {log})"
+            explain(still, names)
+            + f"\n(the installation succeeded, but they are still missing; see {log})"
         )
 
 
 def explain(lacking: Sequence[Need], names: Sequence[str]) -> str:
-    """What is missing, for somebody who is not root or not on Debian."""
+    """The error text for users who are not root or not on Debian."""
     lines = [f"  {need.what:28} {need.why}" for need in lacking]
     return (
         "missing on this machine:\n"
@@ -137,7 +138,7 @@ def explain(lacking: Sequence[Need], names: Sequence[str]) -> str:
 
 
 def make_user(log: Path) -> None:
-    """The unprivileged user that Swift's processes run as."""
+    """Make the unprivileged user of Swift's processes."""
     try:
         pwd.getpwnam(USER)
     except KeyError:
@@ -146,7 +147,7 @@ def make_user(log: Path) -> None:
 
 
 def _update(apt: Sequence[str], log: Path, env: dict[str, str]) -> None:
-    """A third party's list that cannot be reached must not stop us: what matters is whether the packages install."""
+    """Update the package lists; unreachable third-party lists are ignored."""
     with suppress(AioError):
         run([*apt, "update"], log, env=env)
 

@@ -1,8 +1,8 @@
 """Start, find and stop the processes of a cluster.
 
-A process of ours carries ``STORLETS_AIO=<owner>/<name>`` in its environment, which its children inherit and nobody else
-has: no pid file, so none can be stale.  Signals go through a pidfd taken *before* the mark is read again, so that a number
-which the kernel has given to somebody else meanwhile is never signalled.
+A process of a cluster has the mark ``STORLETS_AIO=<owner>/<name>`` in its environment, which its
+children inherit.  There are no pid files, so none can be stale.  Signals go through a pidfd that is
+opened *before* the mark is read again, so that a reused pid is never signalled.
 """
 
 from __future__ import annotations
@@ -59,20 +59,24 @@ def everything() -> Iterator[Process]:
                 yield process
 
 
-def need_sight() -> None:
-    """The mark of another user's process can be read with this capability only; root has it, but not in a container."""
+def need_ptrace() -> None:
+    """Raise an error without CAP_SYS_PTRACE, which is needed to read other users' marks.
+
+    Root has it, except in a container.
+    """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     effective = next(
         int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")
     )
     if not effective >> CAP_SYS_PTRACE & 1:
         raise AioError(
-            "this needs the capability to see its processes: run the container with --cap-add SYS_PTRACE"
+            "CAP_SYS_PTRACE is missing, which is needed to find the processes of the cluster: run the "
+            "container with --cap-add SYS_PTRACE"
         )
 
 
 def leader(owner: str, name: str) -> int | None:
-    """The pid of a named process, or ``None`` where it does not run."""
+    """The pid of a named process, or ``None`` when it does not run."""
     for process in running(owner, name):
         if process.leader:
             return process.pid
@@ -80,9 +84,9 @@ def leader(owner: str, name: str) -> int | None:
 
 
 def start(owner: str, program: Program) -> int:
-    """Start ``program`` detached: own session, no standard input, output appended to its log.  Returns its pid.
+    """Start ``program`` in its own session, with its output appended to its log; return its pid.
 
-    The log's directory is not made here: a home that is being deleted must not come back.
+    Does not make the log's directory: a home that is being deleted must not be recreated.
     """
     env = {
         "PATH": PATH,
@@ -117,34 +121,37 @@ def start(owner: str, program: Program) -> int:
             raise AioError(
                 f"cannot start {program.name} ({program.command[0]}): {error.strerror}"
             ) from error
-    child.returncode = (
-        0  # nobody waits for it here: it outlives this command (and no warning about that)
-    )
+    child.returncode = 0  # it outlives this command: no warning that it was not waited for
     return child.pid
 
 
 def stop(owner: str, name: str = "", patience_seconds: float = 10.0) -> list[int]:
-    """End the processes of ``owner``: SIGTERM to the leaders, SIGKILL to whatever is left.  Returns the pids seen."""
+    """Stop processes of ``owner``: SIGTERM to session leaders, then SIGKILL to all that are left.
+
+    Returns the pids that were signalled.
+    """
     seen: dict[int, Process] = {}
-    _signal_all(_others(owner, name), signal.SIGTERM, seen, leaders_only=True)
+    _signal_all(_all_but_self(owner, name), signal.SIGTERM, seen, leaders_only=True)
     deadline = time.monotonic() + patience_seconds
-    while (left := _others(owner, name)) and time.monotonic() < deadline:
+    while (left := _all_but_self(owner, name)) and time.monotonic() < deadline:
         reap()
         if not any(process.leader for process in left):
             break
         time.sleep(0.05)
     for _ in range(200):
-        left = _others(owner, name)
+        left = _all_but_self(owner, name)
         if not left:
             return sorted(seen)
         _signal_all(left, signal.SIGKILL, seen, leaders_only=False)
         reap()
         time.sleep(0.05)
-    raise AioError(f"these processes do not end: {', '.join(f'{p.name} ({p.pid})' for p in left)}")
+    raise AioError(
+        f"these processes cannot be killed: {', '.join(f'{p.name} ({p.pid})' for p in left)}"
+    )
 
 
 def kill(process: Process, signum: signal.Signals) -> bool:
-    """Signal exactly this process, or nothing when it has gone."""
+    """Signal exactly this process; return False when it has ended."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -163,10 +170,10 @@ def kill(process: Process, signum: signal.Signals) -> bool:
 def wait_until(
     ready: Callable[[], bool], owner: str, program: Program, seconds: float = 30.0
 ) -> None:
-    """Wait for a started program to answer; when it dies or stays silent, the error shows the end of its log."""
+    """Wait until a started program answers; the error shows the end of its log."""
     deadline = time.monotonic() + seconds
     while not ready():
-        if leader(owner, program.name) is None and not _appears(owner, program.name):
+        if leader(owner, program.name) is None and not _is_there_later(owner, program.name):
             raise AioError(
                 f"{program.name} ended while starting. The end of {program.log}:\n{tail(program.log)}"
             )
@@ -177,14 +184,14 @@ def wait_until(
         time.sleep(0.05)
 
 
-def _appears(owner: str, name: str) -> bool:
-    """A second look: right after the start there is a moment in which the kernel shows no environment yet."""
+def _is_there_later(owner: str, name: str) -> bool:
+    """Check again: right after its start a process briefly has no environment in /proc."""
     time.sleep(0.2)
     return leader(owner, name) is not None
 
 
-def _others(owner: str, name: str) -> list[Process]:
-    """All but this process itself: the keeper, too, takes a cluster down."""
+def _all_but_self(owner: str, name: str) -> list[Process]:
+    """All except this process: the keeper may take down its own cluster."""
     return [process for process in running(owner, name) if process.pid != os.getpid()]
 
 
@@ -197,7 +204,7 @@ def _signal_all(
 
 
 def _read(pid: int) -> Process | None:
-    """The mark of a process, or ``None``: not ours, gone, a zombie (whose environment reads empty) or not readable."""
+    """A process with a mark; ``None``: not ours, ended, a zombie (empty environment), unreadable."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
         needle = MARK.encode() + b"="
@@ -213,7 +220,7 @@ def _read(pid: int) -> Process | None:
 
 
 def reap() -> None:
-    """Collect children of our own that have ended; zombies would else be left by whoever starts and stops processes."""
+    """Reap ended children of this process, so that it leaves no zombies."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

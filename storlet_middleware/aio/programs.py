@@ -1,6 +1,7 @@
-"""The processes of a cluster as data: a table made by ``up``, kept in ``programs.json``, used by ``start`` and the keeper.
+"""The processes of a cluster as a table: made by ``up``, saved in ``programs.json``.
 
-``cluster.json`` is what people and tests read; its list of processes follows from this table and from what runs now.
+``start`` and the keeper read it.  The list of processes in ``cluster.json``, which people and tests
+read, is made from this table and the running processes.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import cache, processes
-from .home import Home, write_json
+from .home import Home
 from .packages import USER
 from .processes import Program
+from .settings import write_json
 
 KEEPER: Final = "keeper"
 SANDBOXD: Final = "sandboxd"
 DOCKERD: Final = "dockerd"
 KEY: Final = "STORLETS_AIO_KEY"
-"""Environment name of the hash of all that a process was started from; another one means: start it anew."""
+"""Environment variable with the hash of command, configuration and code; outdated: restart."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One process: how it is started, and where it listens and logs."""
+    """One process: its command, where it listens and where it logs."""
 
     name: str
     command: list[str]
@@ -77,14 +79,16 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
             config=str(config),
         ), "storlet.conf"))  # fmt: skip
     keeper = [python, "-m", "storlet_middleware.aio", "keep"]
-    places = {
+    directories = {
         "STORLETS_HOME": str(home.real),
         "STORLETS_CONF": str(home.real_conf),
         "STORLETS_CACHE": str(cache.cache_root()),
     }
     entries.append(
         _keyed(
-            home, Entry(KEEPER, keeper, str(home.logs / "keeper.log"), env=places), "storlet.conf"
+            home,
+            Entry(KEEPER, keeper, str(home.logs / "keeper.log"), env=directories),
+            "storlet.conf",
         )
     )
     return entries
@@ -103,25 +107,25 @@ def load(home: Home) -> list[Entry]:
 
 
 def answers(home: Home, entry: Entry) -> bool:
-    """Whether the process does its work, as far as one can see from outside."""
+    """Whether the process answers requests (the keeper: whether it is monitoring)."""
     if entry.name == "memcached":
         return _connects(("127.0.0.1", entry.port or 0), socket.AF_INET, socket.SOCK_STREAM)
     if entry.port:
         return _is_healthy(entry.port)
     if entry.socket:
         return _connects(entry.socket, socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return _is_kept(home)
+    return _is_watched(home)
 
 
 @contextmanager
-def keeping(home: Home) -> Iterator[None]:
-    """Held by the keeper while it keeps: a process that is only about to has not seen the home yet."""
+def watching(home: Home) -> Iterator[None]:
+    """Held by the keeper once it is monitoring: before that, it may not have read the home yet."""
     with (home.run / "keeper.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _is_kept(home: Home) -> bool:
+def _is_watched(home: Home) -> bool:
     try:
         with (home.run / "keeper.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -141,10 +145,10 @@ def is_current(pid: int, entry: Entry) -> bool:
     return f"{KEY}={entry.env[KEY]}".encode() in environ
 
 
-def seen(
+def described(
     home: Home, entries: list[Entry], docker_pid: int | None, docker_log: Path, docker_host: str
 ) -> list[dict[str, Any]]:
-    """The list of processes for ``cluster.json``: those of the table, and the engine when it is ours."""
+    """The processes for ``cluster.json``: those of the table, and the engine if we started it."""
     shown = [
         {
             "name": entry.name,
@@ -168,7 +172,7 @@ def seen(
 
 
 def set_pid(home: Home, name: str, pid: int | None) -> None:
-    """Keep ``cluster.json`` true after a process was started or stopped."""
+    """Update ``cluster.json`` after a process was started or stopped."""
     with _json_lock(home):
         try:
             value = json.loads(home.cluster_json.read_text(encoding="utf-8"))
@@ -194,7 +198,7 @@ def load_cluster(home: Home) -> dict[str, Any]:
 
 
 def stopped_by_hand(home: Home, name: str) -> Path:
-    """The file whose being there tells the keeper to leave a process down."""
+    """The flag file of a process that the keeper must not restart."""
     return home.real / "stopped" / name
 
 
@@ -207,7 +211,7 @@ def _memcached(home: Home) -> Entry:
 
 
 def _keyed(home: Home, entry: Entry, conf: str) -> Entry:
-    """``entry`` with the hash of its command and of the configuration files that it reads: ``conf`` and what that names."""
+    """``entry`` with the hash of its command and of all configuration files that it reads."""
     files = [conf, "swift.conf"] if conf else []
     if conf.startswith(("proxy", "object")):
         files += ["storlet.conf", "internal-client.conf"]

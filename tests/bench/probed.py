@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storlet_middleware.aio.home import FREE_PORTS, port_is_free
 from storlet_middleware.aio.packages import USER
+from storlet_middleware.aio.ports import FREE_PORTS, port_is_free
 from storlet_middleware.aio.processes import MARK
 from storlet_middleware.aio.rings import DISKS
 from tests.bench import probed_server

@@ -1,7 +1,8 @@
-"""What ``test_control_groups_v2.py`` runs as process 1's child of a second kernel, whose control groups are all of version 2.
+"""Script of ``test_control_groups_v2.py``: runs in a second kernel with version 2 only.
 
-Does by hand what Docker and runc do for a container, lets ``Cgroups`` work on it and prints a line ``RESULT {..}`` of what the
-kernel then said.  Standard library and our own modules only; everything is read-only but /proc, /sys and a tmpfs.
+It is a child of process 1.  It does by hand what Docker and runc do for a container, calls sandboxd's
+control group classes, and prints the kernel's state as a line ``RESULT {..}``.  It uses only the
+standard library and our own modules.  All file systems except /proc and /sys are read-only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path("/sys/fs/cgroup")
 NODE = "/storlets-second"
 LIMITS = Resources(memory_bytes=64 << 20, cpus=0.5, processes=20)
 
-#: Process 1 of the "sandbox": two workers, each of which takes 150 MiB when it is told to.
+#: Process 1 of the "sandbox": two workers, each allocates 150 MiB on request.
 SUPERVISOR = """
 import subprocess, sys
 worker = "import sys, time; sys.stdin.readline(); x = bytearray(150 << 20); print('survived', flush=True); time.sleep(100)"
@@ -61,15 +62,15 @@ def main() -> dict[str, object]:
             Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children").read_text().split()[0]
         )
         directory = groups.move_worker(supervisor, first, "ab" * 32, LIMITS)
-        found["placed"] = [directory, groups.move_worker(supervisor, second, "cd" * 32, LIMITS)]
-        found["placed again"] = groups.move_worker(supervisor, second, "cd" * 32, LIMITS)
+        found["moved"] = [directory, groups.move_worker(supervisor, second, "cd" * 32, LIMITS)]
+        found["moved again"] = groups.move_worker(supervisor, second, "cd" * 32, LIMITS)
         found["strangers"] = [
             groups.move_worker(supervisor, 99, "ef" * 32, LIMITS),
             groups.move_worker(supervisor, 1, "ef" * 32, LIMITS),
         ]
         for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max"):
             found[name] = read(container / directory / name)
-        found["left in the container's own"] = read(container / "cgroup.procs")
+        found["processes of the container's group"] = read(container / "cgroup.procs")
         found["supervisor"] = read(Path(f"/proc/{supervisor}/cgroup"))
         sandbox.stdin.write("\n")
         sandbox.stdin.flush()
@@ -81,7 +82,7 @@ def main() -> dict[str, object]:
         groups.remove_others(supervisor, [])
         found["groups after"] = sorted(path.name for path in container.iterdir() if path.is_dir())
         os.kill(supervisor, 9)
-    # The kernel takes a moment to let go of a group whose last process has died.
+    # The kernel releases a group with a delay after its last process has died.
     give_up = time.monotonic() + 10
     while node.exists() and time.monotonic() < give_up:
         node_group.remove()

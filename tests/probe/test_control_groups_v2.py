@@ -1,7 +1,8 @@
-"""Control groups of version 2, on a kernel that has nothing else: User-Mode Linux, which runs as a program beside this one.
+"""Control groups of version 2, on a kernel without version 1: User-Mode Linux, run as a program.
 
-A machine's controllers are in either version, so a host with version 1 cannot show how version 2 behaves.  The second kernel
-starts in seconds, sees this machine's files read-only, and ends with its work.
+Each controller of a machine is in one version only, so a host with version 1 cannot show how
+version 2 behaves.  The second kernel starts in seconds, has this machine's files read-only, and
+ends with its script.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from tests.support.cluster import CHECKOUT
 
 PACKAGE = "user-mode-linux"
 CACHE = Path("/var/cache/storlets-aio/user-mode-linux")
+#: Mounts nothing over a directory that may contain the checkout, such as /tmp.
 INIT = """#!/bin/sh
-mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs tmpfs /tmp && mount -t cgroup2 none /sys/fs/cgroup
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH={checkout} HOME=/tmp
+mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t cgroup2 none /sys/fs/cgroup
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH={checkout} HOME=/
 {python} -B {checkout}/tests/probe/second_kernel.py
 echo o > /proc/sysrq-trigger
 sleep 10
@@ -32,7 +34,7 @@ sleep 10
 
 
 def kernel() -> Path:
-    """The second kernel, fetched (and not installed) where it is not there."""
+    """The second kernel's program: the installed one, else downloaded without installing."""
     installed = shutil.which("linux.uml")
     found = Path(installed) if installed else CACHE / "usr/bin/linux.uml"
     if found.exists():
@@ -42,9 +44,7 @@ def kernel() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     fetch = ["apt-get", "download", PACKAGE]
     done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
-    if (
-        done.returncode
-    ):  # a machine on which nothing had to be installed has no lists of packages, or old ones
+    if done.returncode:  # the package lists may be missing or old
         subprocess.run(["apt-get", "update"], capture_output=True, check=False)
         done = subprocess.run(fetch, cwd=CACHE, capture_output=True, text=True, check=False)
     packages = sorted(CACHE.glob("*.deb"))
@@ -55,9 +55,21 @@ def kernel() -> Path:
     return found
 
 
+def preload(folder: Path) -> dict[str, str]:
+    """The environment that makes the second kernel work on processors with AMX; needs gcc."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        return {}
+    library = folder / "xstate.so"
+    source = Path(__file__).with_name("second_kernel_xstate.c")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]
+    subprocess.run(command, check=True)
+    return {"LD_PRELOAD": str(library)}
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the second kernel said."""
+    """The results of ``second_kernel.py``."""
     program = kernel()
     folder = tmp_path_factory.mktemp("kernel")
     init = folder / "init"
@@ -68,15 +80,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         str(program), "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "mem=512M",
         "con0=fd:0,fd:1", "con=null", "ssl=null", f"uml_dir={folder}", "quiet",
     ]  # fmt: skip
-    shim = folder / "ptrace.so"
-    source = Path(__file__).with_name("second_kernel_ptrace.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "LD_PRELOAD": str(shim)},
+        env={**os.environ, **preload(folder)},
         timeout=120,
         check=False,
     )
@@ -87,7 +96,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_the_node_has_its_totals(seen: dict[str, Any]) -> None:
+def test_the_node_group_has_its_totals(seen: dict[str, Any]) -> None:
     assert seen["faults"] == []
     assert int(seen["node memory.max"]) == pytest.approx(seen["host memory"] * 0.75, rel=0.001)
     assert (seen["node pids.max"], seen["node cpu.weight"], seen["node cpu.max"]) == (
@@ -98,9 +107,9 @@ def test_the_node_has_its_totals(seen: dict[str, Any]) -> None:
     assert seen["node memory.swap.max"] in ("0", "absent")
 
 
-def test_workers_are_placed_with_the_limits_of_their_storlet(seen: dict[str, Any]) -> None:
-    assert seen["placed"] == [f"storlet-{'ab' * 16}", f"storlet-{'cd' * 16}"]
-    assert seen["placed again"] == f"storlet-{'cd' * 16}"
+def test_workers_are_moved_with_the_limits_of_their_storlet(seen: dict[str, Any]) -> None:
+    assert seen["moved"] == [f"storlet-{'ab' * 16}", f"storlet-{'cd' * 16}"]
+    assert seen["moved again"] == f"storlet-{'cd' * 16}"
     assert (seen["memory.max"], seen["pids.max"], seen["cpu.max"]) == (
         str(64 << 20),
         "20",
@@ -111,15 +120,15 @@ def test_workers_are_placed_with_the_limits_of_their_storlet(seen: dict[str, Any
 
 
 def test_the_sandboxs_own_processes_are_in_a_leaf(seen: dict[str, Any]) -> None:
-    assert seen["left in the container's own"] == ""
+    assert seen["processes of the container's group"] == ""
     assert seen["supervisor"].endswith("/container/init")
 
 
-def test_one_storlets_memory_ends_that_storlet_and_no_other(seen: dict[str, Any]) -> None:
+def test_a_storlet_beyond_its_memory_is_killed_and_no_other(seen: dict[str, Any]) -> None:
     assert seen["worker beyond its memory"] == "-9"
     assert seen["kills"] == "1"
 
 
-def test_what_is_used_no_more_is_removed_and_what_works_stays(seen: dict[str, Any]) -> None:
+def test_unused_groups_are_removed_and_used_ones_stay(seen: dict[str, Any]) -> None:
     assert seen["groups after"] == ["init", f"storlet-{'cd' * 16}"]
     assert seen["node after"] is False

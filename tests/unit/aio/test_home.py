@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import home
+from storlet_middleware.aio import home, ports, settings
 from storlet_middleware.aio.progress import AioError
 
 
@@ -23,7 +23,7 @@ def test_a_home_keeps_its_identity_and_its_ports(tmp_path: Path) -> None:
     assert home.find_home(environment(tmp_path / "h")) == first
 
 
-def test_looking_for_a_home_makes_none(tmp_path: Path) -> None:
+def test_find_home_makes_no_home(tmp_path: Path) -> None:
     assert home.find_home(environment(tmp_path / "none")) is None
     assert not (tmp_path / "none").exists()
 
@@ -37,64 +37,63 @@ def test_a_copied_home_is_another_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", '{"path": ', "[]", "{}", '{"node_id": 7}', "\udcff"])
-def test_a_cluster_whose_identity_is_damaged_is_not_replaced_by_a_new_one(
-    tmp_path: Path, damage: str
-) -> None:
-    place = home.open_home(environment(tmp_path))
-    settings = tmp_path / "settings.json"
-    sound, damaged = settings.read_bytes(), os.fsencode(damage)
-    settings.write_bytes(damaged)
-    for ask in (home.open_home, home.find_home):
-        with pytest.raises(AioError, match=rf"{settings}.*put back what it was"):
-            ask(environment(tmp_path))
+def test_a_damaged_identity_is_an_error_and_never_replaced(tmp_path: Path, damage: str) -> None:
+    # A free port, because a taken one would be reported first.
+    place = home.open_home(environment(tmp_path, STORLETS_PORT="0"))
+    file = tmp_path / "settings.json"
+    sound, damaged = file.read_bytes(), os.fsencode(damage)
+    file.write_bytes(damaged)
+    for find in (home.open_home, home.find_home):
+        with pytest.raises(AioError, match=rf"{file}.*Restore it from a backup"):
+            find(environment(tmp_path))
     for change in (
         lambda: home.remembered(place, "X", {}),
         lambda: home.replace_taken_ports(place, ()),
     ):
-        with pytest.raises(AioError, match=str(settings)):
+        with pytest.raises(AioError, match=str(file)):
             change()
-    assert home.is_still(place)
-    assert settings.read_bytes() == damaged
-    settings.unlink()
-    with pytest.raises(AioError, match="it is gone"):
+    assert home.exists(place)
+    assert file.read_bytes() == damaged
+    file.unlink()
+    with pytest.raises(AioError, match="does not exist any more"):
         home.remembered(place, "X", {})
-    assert not settings.exists()
-    assert not home.is_still(place)
-    settings.write_bytes(sound)
+    assert not file.exists()
+    assert not home.exists(place)
+    file.write_bytes(sound)
     assert home.open_home(environment(tmp_path)) == place
 
 
-def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_other(
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(
     tmp_path: Path,
 ) -> None:
-    home.write_json(tmp_path / "x.json", {"a": 1})
+    settings.write_json(tmp_path / "x.json", {"a": 1})
     with pytest.raises(TypeError):
-        home.write_json(tmp_path / "x.json", {"a": object()})
+        settings.write_json(tmp_path / "x.json", {"a": object()})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_ports_are_different_and_outside_the_ephemeral_range(tmp_path: Path) -> None:
-    ports = home.open_home(environment(tmp_path, STORLETS_PORT="0")).ports
-    assert set(ports) == set(home.SERVERS)
-    assert len(set(ports.values())) == len(ports)
-    assert all(port in home.FREE_PORTS for port in ports.values())
+    chosen = home.open_home(environment(tmp_path, STORLETS_PORT="0")).ports
+    assert set(chosen) == set(ports.SERVERS)
+    assert len(set(chosen.values())) == len(chosen)
+    assert all(port in ports.FREE_PORTS for port in chosen.values())
 
 
-def test_the_proxy_moves_with_its_variable_and_the_others_stay(tmp_path: Path) -> None:
+def test_storlets_port_moves_the_proxy_only(tmp_path: Path) -> None:
     before = home.open_home(environment(tmp_path)).ports
     after = home.open_home(environment(tmp_path, STORLETS_PORT="9191")).ports
-    assert before["proxy"] == home.DEFAULT_PORT
+    assert before["proxy"] == ports.DEFAULT_PORT
     assert after == {**before, "proxy": 9191}
 
 
 @pytest.mark.parametrize("port", ["eighty", "-1", "65536", "80 80"])
-def test_a_port_that_is_none_is_refused(tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_refused(tmp_path: Path, port: str) -> None:
     with pytest.raises(AioError, match="STORLETS_PORT"):
         home.open_home(environment(tmp_path, STORLETS_PORT=port))
 
 
-def test_a_port_that_somebody_took_is_replaced_but_never_the_proxys(tmp_path: Path) -> None:
+def test_a_taken_port_is_replaced_except_the_proxys(tmp_path: Path) -> None:
     place = home.open_home(environment(tmp_path, STORLETS_PORT="0"))
     for name, outcome in (("object-1", "moved"), ("proxy", "refused")):
         with socket.socket() as taker:
@@ -123,7 +122,7 @@ def test_a_port_that_somebody_took_is_replaced_but_never_the_proxys(tmp_path: Pa
         ("/srv/storlets_1", False),
     ],
 )
-def test_which_names_need_a_mount(path: str, needed: bool) -> None:
+def test_paths_that_need_a_mount(path: str, needed: bool) -> None:
     assert home.needs_mount(Path(path)) is needed
 
 
@@ -154,7 +153,7 @@ def test_a_configuration_elsewhere_gets_a_mount_of_its_own(tmp_path: Path) -> No
     }
 
 
-def test_who_holds_the_lock_is_known_only_while_it_is_held(tmp_path: Path) -> None:
+def test_the_lock_holder_is_known_only_while_the_lock_is_held(tmp_path: Path) -> None:
     place = home.open_home(environment(tmp_path))
     assert home.lock_holder(place) is None
     with home.locked(place):
@@ -162,9 +161,9 @@ def test_who_holds_the_lock_is_known_only_while_it_is_held(tmp_path: Path) -> No
     assert home.lock_holder(place) is None
 
 
-def test_json_is_replaced_whole(tmp_path: Path) -> None:
-    home.write_json(tmp_path / "x.json", {"a": 1})
-    home.write_json(tmp_path / "x.json", {"a": 2})
+def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
+    settings.write_json(tmp_path / "x.json", {"a": 1})
+    settings.write_json(tmp_path / "x.json", {"a": 2})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 2}
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
@@ -181,7 +180,7 @@ def test_a_file_system_without_attributes_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_choice_that_belongs_to_the_data_is_remembered(tmp_path: Path) -> None:
+def test_a_remembered_choice_holds_until_another_one(tmp_path: Path) -> None:
     place = home.open_home(environment(tmp_path))
     assert home.remembered(place, "STORLETS_ENCRYPTION", {}) == ""
     assert home.remembered(place, "STORLETS_ENCRYPTION", {"STORLETS_ENCRYPTION": "1"}) == "1"

@@ -16,8 +16,8 @@ from storlet_middleware.aio.keeper import (
     CLEAN_UP_AGAIN_SECONDS,
     ENGINE_SILENT_SECONDS,
     STEADY_SECONDS,
-    Charge,
     EngineHealth,
+    Watched,
 )
 from storlet_middleware.aio.progress import AioError
 
@@ -40,30 +40,30 @@ def flaky() -> Flaky:
 
 
 @pytest.fixture
-def charge(flaky: Flaky) -> Charge:
-    return Charge("sandboxd", alive=lambda: flaky.is_alive, revive=flaky.start)
+def process(flaky: Flaky) -> Watched:
+    return Watched("sandboxd", alive=lambda: flaky.is_alive, revive=flaky.start)
 
 
-def test_the_first_death_is_mended_at_once(charge: Charge, flaky: Flaky) -> None:
-    assert charge.look(now=100.0) == 1001
+def test_the_first_restart_is_immediate(process: Watched, flaky: Flaky) -> None:
+    assert process.restart_if_down(now=100.0) == 1001
     flaky.is_alive = True
-    assert charge.look(now=100.3) is None
+    assert process.restart_if_down(now=100.3) is None
 
 
-def test_one_that_keeps_dying_is_started_less_and_less_often(charge: Charge, flaky: Flaky) -> None:
-    moments = [tick / 4 for tick in range(400, 400 + 4 * 120) if charge.look(tick / 4)]
+def test_repeated_restarts_back_off(process: Watched, flaky: Flaky) -> None:
+    moments = [tick / 4 for tick in range(400, 400 + 4 * 120) if process.restart_if_down(tick / 4)]
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert waits == sorted(waits)
     assert waits[-1] == BACKOFF_SECONDS[-1]
     assert flaky.starts == len(moments) <= len(BACKOFF_SECONDS) + 120 / BACKOFF_SECONDS[-1]
 
 
-def test_one_that_lived_long_enough_is_forgiven(charge: Charge, flaky: Flaky) -> None:
+def test_a_steady_process_resets_the_back_off(process: Watched, flaky: Flaky) -> None:
     for now in (100.0, 101.0, 103.0):
-        charge.look(now)
+        process.restart_if_down(now)
     flaky.is_alive = True
-    assert charge.look(103.0 + STEADY_SECONDS + 1) is None
-    assert charge.failures == 0
+    assert process.restart_if_down(103.0 + STEADY_SECONDS + 1) is None
+    assert process.failures == 0
 
 
 def test_a_log_is_copied_and_emptied_when_it_is_too_long(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_log_is_copied_and_emptied_when_it_is_too_long(tmp_path: Path) -> None
     assert (tmp_path / "proxy.log.1").read_bytes() == b"x" * 100
 
 
-class Watched:
+class ObservedEngine:
     """An engine as the keeper sees it, with a clock of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,14 +96,14 @@ class Watched:
         looks = []
         for _ in range(int(seconds)):
             self.now += 1
-            looks.append(self.health.look())
+            looks.append(self.health.is_healthy())
         return looks
 
 
 def test_an_engine_that_lives_and_is_silent_for_long_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = Watched(monkeypatch)
+    engine = ObservedEngine(monkeypatch)
     assert all(engine.look_for(100))
     engine.answers = False
     assert all(engine.look_for(ENGINE_SILENT_SECONDS - 10))
@@ -113,7 +113,7 @@ def test_an_engine_that_lives_and_is_silent_for_long_is_ended(
 
 
 def test_a_new_engine_has_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Watched(monkeypatch)
+    engine = ObservedEngine(monkeypatch)
     engine.answers = False
     engine.look_for(ENGINE_SILENT_SECONDS - 5)
     engine.pid = 8
@@ -130,10 +130,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return made
 
 
-def test_a_keeper_that_does_not_keep_yet_does_not_answer(home: Home) -> None:
+def test_a_keeper_answers_only_once_it_is_monitoring(home: Home) -> None:
     entry = programs.Entry(programs.KEEPER, [], "")
     assert not programs.answers(home, entry)
-    with programs.keeping(home):
+    with programs.watching(home):
         assert programs.answers(home, entry)
         assert programs.answers(home, entry), "who looks takes nothing away"
     assert not programs.answers(home, entry)
@@ -146,7 +146,7 @@ class Ended:
         self.home, self.hindered = home, hindered
         self.tries, self.slept = 0, list[float]()
         monkeypatch.setattr(keeper, "_note_engine", self._lose_home)
-        monkeypatch.setattr(keeper.cluster, "clean_up", self._clean_up)
+        monkeypatch.setattr(keeper.teardown, "clean_up", self._clean_up)
         monkeypatch.setattr(keeper.time, "sleep", self.slept.append)
 
     def _lose_home(self, home: Home) -> None:
@@ -161,7 +161,7 @@ class Ended:
 
 
 @pytest.mark.parametrize("hindered", [0, 1, len(CLEAN_UP_AGAIN_SECONDS)])
-def test_a_home_that_goes_in_the_middle_of_a_round_is_cleaned_up_whatever_hinders_it_first(
+def test_the_cluster_of_a_deleted_home_is_cleaned_up_despite_errors(
     home: Home, monkeypatch: pytest.MonkeyPatch, hindered: int
 ) -> None:
     ended = Ended(home, monkeypatch, hindered)

@@ -1,0 +1,59 @@
+"""What a cluster is installed and built from: system packages, Python environment, engine, image."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import engine, image, java, packages, processes, venv
+from .engine import Engine
+from .home import Home
+from .progress import AioError, Progress
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one cluster; ``java`` is ``None`` in a checkout without Java sources."""
+
+    venv: Path
+    engine: Engine
+    java: Path | None
+    image: str
+
+
+def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
+    """Install and build the parts that are missing, in five steps."""
+    log = home.logs / "setup.log"
+    if os.environ.get("STORLETS_BOX"):
+        engine.need_hosts()
+    with progress.step("system packages"):
+        needs = [packages.PYTHON, packages.MEMCACHED, packages.CURL, *extra]
+        needs += [packages.MOUNT] if home.mounts else []
+        needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.needs_tools() else []
+        needs += [packages.DOCKERD] if not engine.find() else []
+        packages.install(needs, log)
+        need_root()
+        processes.need_ptrace()
+        packages.make_user(log)
+    with progress.step("Python environment"):
+        environment = venv.code(log)
+    with progress.step("Docker engine"):
+        docker = engine.ensure(log)
+    with progress.step("Java parts"):
+        java_parts = java.parts(log)
+    with progress.step("sandbox image"):
+        if image.wants_debootstrap(docker.api):
+            packages.install([packages.DEBOOTSTRAP], log)
+        image.build_base(docker.api, log)
+        name = image.build(docker.api, java_parts)
+    return Parts(environment, docker, java_parts, name)
+
+
+def need_root() -> None:
+    """Raise an error for other users than root."""
+    if os.geteuid():
+        raise AioError(
+            "run this with sudo or as root: the cluster has a user for Swift, a user for each "
+            "sandbox, and possibly a bind mount for a short path."
+        )

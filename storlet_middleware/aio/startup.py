@@ -1,0 +1,91 @@
+"""Start of a cluster: its directories, its rings, its processes in their order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from . import packages, processes, programs, rings
+from .description import describe
+from .home import Home
+from .mounts import mount_all
+from .parts import Parts
+from .progress import run
+
+START_SECONDS: Final = 60.0
+
+
+def make_directories(home: Home) -> None:
+    """Make the directories of a cluster with their owners, and its mounts.  Idempotent."""
+    for name in ("disks", "recon", "state", "logs"):
+        (home.real / name).mkdir(exist_ok=True)
+    for disk in rings.DISKS:
+        (home.real / "disks" / disk).mkdir(exist_ok=True)
+    for path in [home.real / "disks", home.real / "recon", *(home.real / "disks").iterdir()]:
+        shutil.chown(path, packages.USER, packages.USER)
+        path.chmod(0o700)
+    mount_all(home)
+    home.run.mkdir(parents=True, exist_ok=True)
+    for path in (home.short.parent, home.short, home.run, home.real / "state"):
+        path.chmod(0o755)
+
+
+def build_rings(home: Home, environment: Path) -> None:
+    """Build the rings, in the cluster's environment because that needs Swift."""
+    plan = home.real / "rings.json"
+    plan.write_text(json.dumps(rings.plan(home)), encoding="utf-8")
+    python = environment / "bin/python3"
+    run([python, "-m", "storlet_middleware.aio.rings", plan], home.logs / "setup.log")
+
+
+def has_sandboxd(environment: Path) -> bool:
+    """Whether the installed checkout contains sandboxd."""
+    module = "storlet_middleware.sandboxd.__main__"
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    command = [str(environment / "bin/python3"), "-c", code]
+    return not subprocess.run(command, capture_output=True, check=False, cwd="/").returncode
+
+
+def start_all(home: Home, entries: list[programs.Entry], parts: Parts) -> None:
+    """Start missing and outdated processes; return when all answer."""
+    _stop_outdated(home, entries)
+    programs.save(home, entries)
+    shutil.rmtree(home.real / "stopped", ignore_errors=True)
+    new = [entry for entry in entries if processes.leader(home.node_id, entry.name) is None]
+    servers = [entry for entry in new if entry.name != programs.KEEPER]
+    for entry in servers:
+        processes.start(home.node_id, entry.program())
+    for entry in servers:
+        wait_for(home, entry)
+    # The keeper reads in cluster.json whether the engine was started by us.
+    programs.save_cluster(home, describe(home, entries, parts, check=False))
+    for entry in new:
+        if entry.name == programs.KEEPER:
+            processes.start(home.node_id, entry.program())
+            wait_for(home, entry)
+
+
+def wait_for(home: Home, entry: programs.Entry) -> None:
+    """Return when a started process answers."""
+    processes.wait_until(
+        lambda: programs.answers(home, entry), home.node_id, entry.program(), START_SECONDS
+    )
+
+
+def _stop_outdated(home: Home, entries: list[programs.Entry]) -> None:
+    """Stop processes that were started from another command, configuration or code."""
+    current = {entry.name: entry for entry in entries}
+    running = processes.running(home.node_id)
+    # The keeper first: it would restart the old sandboxd.
+    for process in sorted(running, key=lambda process: process.name != programs.KEEPER):
+        entry = current.get(process.name)
+        is_current = entry is not None and programs.is_current(process.pid, entry)
+        if process.name != "setup" and process.leader and not is_current:
+            processes.stop(home.node_id, process.name)
+    # Children of a leader that was killed keep its port.
+    for name in current:
+        if processes.leader(home.node_id, name) is None:
+            processes.stop(home.node_id, name)
