@@ -26,10 +26,15 @@ def java_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not there: the Java worker cannot be built")
     # Kept between runs: the build does nothing when nothing has changed.
-    place = Path(os.environ.get("STORLETS_JAVA_BUILD") or Path(tempfile.gettempdir()) / f"storlets-java-{os.getuid()}")
+    place = Path(
+        os.environ.get("STORLETS_JAVA_BUILD")
+        or Path(tempfile.gettempdir()) / f"storlets-java-{os.getuid()}"
+    )
     place.mkdir(mode=0o755, exist_ok=True)
     place.chmod(0o755)  # a sandbox may run as another user
-    built = subprocess.run([str(JAVA_BUILD), str(place)], capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        [str(JAVA_BUILD), str(place)], capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     return place
 
@@ -43,9 +48,12 @@ def java_code(java_dir: Path) -> Iterator[Path]:
     for source in sorted((CODE / "java").glob("*.java")):
         classes = folder / source.stem
         classes.mkdir()
-        subprocess.run(["javac", "-cp", f"{java_dir}/*", "-d", str(classes), str(source)], check=True)
         subprocess.run(
-            ["jar", "cf", str(folder / f"{source.stem.lower()}-1.0.jar"), "-C", str(classes), "."], check=True
+            ["javac", "-cp", f"{java_dir}/*", "-d", str(classes), str(source)], check=True
+        )
+        subprocess.run(
+            ["jar", "cf", str(folder / f"{source.stem.lower()}-1.0.jar"), "-C", str(classes), "."],
+            check=True,
         )
     yield folder
     shutil.rmtree(folder)
@@ -64,7 +72,9 @@ def code(language: str, request: pytest.FixtureRequest) -> Callable[[str], Code]
     def of(name: str) -> Code:
         if language == "python":
             return Code(CODE / "python", f"{name}.{name.capitalize()}", f"{name}.py")
-        return Code(request.getfixturevalue("java_code"), name.capitalize(), f"{name}-1.0.jar", "java")
+        return Code(
+            request.getfixturevalue("java_code"), name.capitalize(), f"{name}-1.0.jar", "java"
+        )
 
     return of
 
@@ -118,7 +128,11 @@ class ControlGroups:
     def __init__(self) -> None:
         self.directory = f"storlets-test-{os.getpid()}-{id(self):x}"
         self._is_unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
-        self._trees = [CONTROL_GROUPS] if self._is_unified else [CONTROL_GROUPS / "memory", CONTROL_GROUPS / "pids"]
+        self._trees = (
+            [CONTROL_GROUPS]
+            if self._is_unified
+            else [CONTROL_GROUPS / "memory", CONTROL_GROUPS / "pids"]
+        )
 
     def __enter__(self) -> Self:
         for tree in self._trees:
@@ -134,7 +148,11 @@ class ControlGroups:
         """What the node daemon does with a ``place``; the harness' sandbox has no pid namespace."""
         limits = place.limits
         if limits.memory_bytes:
-            files = ("memory.max", "memory.swap.max") if self._is_unified else ("memory.limit_in_bytes",)
+            files = (
+                ("memory.max", "memory.swap.max")
+                if self._is_unified
+                else ("memory.limit_in_bytes",)
+            )
             for name in files:
                 self._write(name, "0" if "swap" in name else str(limits.memory_bytes))
         if limits.processes:
@@ -168,7 +186,9 @@ def control_groups() -> Iterator[ControlGroups]:
     groups.__exit__()
 
 
-def new_sandbox(language: str, request: pytest.FixtureRequest, user: int | None = None) -> HostSandbox:
+def new_sandbox(
+    language: str, request: pytest.FixtureRequest, user: int | None = None
+) -> HostSandbox:
     """A sandbox that has what the language needs; not started."""
     arguments: tuple[str, ...] = ()
     if language == "java":

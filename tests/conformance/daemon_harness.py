@@ -48,7 +48,7 @@ class Code:
 
 
 def until(condition: Any, seconds: float = PATIENCE_SECONDS) -> Any:
-    """Ask ``condition`` until it answers with something true; that answer. Fails when the time is over."""
+    """Call ``condition`` until its result is true; return it. Fails at the timeout."""
     end = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -66,7 +66,9 @@ def count_descriptors(pid: int | str = "self") -> int:
 class HostSandbox:
     """Start with ``with``; everything it started is gone at the end."""
 
-    def __init__(self, folder: Path, arguments: tuple[str, ...] = (), user: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, arguments: tuple[str, ...] = (), user: int | None = None
+    ) -> None:
         self.folder = folder
         self._user = user
         self.code_root = folder / "code"
@@ -139,7 +141,9 @@ class HostSandbox:
         self._listening.settimeout(PATIENCE_SECONDS)
         self.control, _ = self._listening.accept()
         self._reports = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, args=(self.control, self._reports), daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, args=(self.control, self._reports), daemon=True
+        )
         self._reader.start()
         self.hello = self.report()
 
@@ -152,7 +156,7 @@ class HostSandbox:
             self.control = None
 
     def _read(self, control: socket.socket, reports: queue.SimpleQueue[Any]) -> None:
-        """Answer each ``place`` at once, and keep the other reports for whoever asks."""
+        """Answer each ``place`` at once, and queue the other reports."""
         with contextlib.suppress(OSError):
             while (received := framing.receive(control)) is not None:
                 report = received.message(messages.CONTROL_REPORTS)
@@ -176,7 +180,7 @@ class HostSandbox:
         return self.report()
 
     def send(self, message: messages.Message) -> None:
-        """Send what has no answer."""
+        """Send a message that has no answer."""
         assert self.control is not None
         framing.send(self.control, message)
 
@@ -184,7 +188,11 @@ class HostSandbox:
         """Have a worker group for ``code``."""
         place = self.code_root / code.version
         if not place.exists():
-            place.symlink_to(code.folder if self._user is None else self._readable(code.folder, code.version[:12]))
+            place.symlink_to(
+                code.folder
+                if self._user is None
+                else self._readable(code.folder, code.version[:12])
+            )
         path = str(self.folder / f"{code.version[:24]}.sock")
         Path(path).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
@@ -210,12 +218,16 @@ class HostSandbox:
     def unload(self, storlet: Storlet) -> None:
         """End a worker group."""
         self._request += 1
-        assert self.ask(messages.Unload(self._request, storlet.code.version)) == messages.Unloaded(self._request)
+        assert self.ask(messages.Unload(self._request, storlet.code.version)) == messages.Unloaded(
+            self._request
+        )
 
     def groups(self) -> dict[str, messages.Group]:
         """The worker groups by version."""
         self._request += 1
-        return {group.version: group for group in self.ask(messages.AskStatus(self._request)).groups}
+        return {
+            group.version: group for group in self.ask(messages.AskStatus(self._request)).groups
+        }
 
     # what the host sees of it
 
@@ -248,7 +260,9 @@ class Storlet:
         connection.connect(self.path)
         return connection
 
-    def start(self, *inputs: Any, log_limit: int = 0, metadata_bytes: int = 4096, **parameters: str) -> Run:
+    def start(
+        self, *inputs: Any, log_limit: int = 0, metadata_bytes: int = 4096, **parameters: str
+    ) -> Run:
         """Begin an invocation. An input given as bytes comes by a pipe; none is one empty input."""
         run = Run(
             self.connect(),
@@ -301,7 +315,7 @@ class InputFile(InputPipe):
 
 @dataclass(frozen=True)
 class Result:
-    """What the filter has in hand when an invocation is over."""
+    """The events, the output and the log of a finished invocation."""
 
     events: list[Any]
     output: bytes
@@ -317,7 +331,9 @@ class Result:
     @property
     def metadata(self) -> Mapping[str, str] | None:
         """The output's metadata, if it came."""
-        return next((event.metadata for event in self.events if isinstance(event, messages.Metadata)), None)
+        return next(
+            (event.metadata for event in self.events if isinstance(event, messages.Metadata)), None
+        )
 
     @property
     def types(self) -> list[str]:
@@ -328,7 +344,9 @@ class Result:
 class Run:
     """One invocation, the filter's side."""
 
-    def __init__(self, connection: socket.socket, inputs: list[InputPipe], log_limit: int = 0) -> None:
+    def __init__(
+        self, connection: socket.socket, inputs: list[InputPipe], log_limit: int = 0
+    ) -> None:
         self.connection = connection
         self._inputs = inputs
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC)
@@ -344,7 +362,7 @@ class Run:
         self.close()
 
     def send(self, parameters: Mapping[str, str], metadata_bytes: int = 4096) -> None:
-        """Send the invocation, give its descriptors away."""
+        """Send the invocation and donate its descriptors."""
         fds = [item.open(Path("/tmp")) for item in self._inputs] + [self._writing]
         log = None
         if self._log_limit:
@@ -353,7 +371,8 @@ class Run:
         invoke = messages.Invoke(
             id="tx-test-1",
             inputs=[
-                messages.Input(fd, item.metadata or {}, item.start, item.end) for fd, item in enumerate(self._inputs)
+                messages.Input(fd, item.metadata or {}, item.start, item.end)
+                for fd, item in enumerate(self._inputs)
             ],
             output=messages.Output(len(self._inputs)),
             parameters=parameters,
@@ -398,11 +417,11 @@ class Run:
                         is_done = event is None or isinstance(event, messages.Done)
                         if is_done:
                             ready.unregister(fd)
-                            self._part()
+                            self._disconnect()
         return Result(self.events, self.output, self.log)
 
-    def _part(self) -> None:
-        """Leave as the filter does when it has the end mark."""
+    def _disconnect(self) -> None:
+        """Disconnect as the filter does after the end mark."""
         with contextlib.suppress(OSError):
             framing.send(self.connection, messages.Taken())
         self.connection.close()
@@ -410,7 +429,9 @@ class Run:
     @property
     def log(self) -> bytes:
         """What is in the log so far, as the filter reads it: up to the file's offset."""
-        return os.pread(self._log, os.lseek(self._log, 0, os.SEEK_CUR), 0) if self._log >= 0 else b""
+        return (
+            os.pread(self._log, os.lseek(self._log, 0, os.SEEK_CUR), 0) if self._log >= 0 else b""
+        )
 
     def close(self) -> None:
         """Close everything: cancels what still runs."""

@@ -21,7 +21,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def load(control_groups: ControlGroups, sandbox: HostSandbox, code: Callable[[str], Code]) -> Callable[..., Storlet]:
+def load(
+    control_groups: ControlGroups, sandbox: HostSandbox, code: Callable[[str], Code]
+) -> Callable[..., Storlet]:
     """``probe`` with limits, its workers in real control groups."""
     sandbox.place = control_groups.place
 
@@ -48,7 +50,8 @@ def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
 
     def place(wanted: messages.Place) -> str:
         seen.append(
-            Path(f"/proc/{wanted.pid}/cmdline").read_bytes() == Path(f"/proc/{sandbox.pid}/cmdline").read_bytes()
+            Path(f"/proc/{wanted.pid}/cmdline").read_bytes()
+            == Path(f"/proc/{sandbox.pid}/cmdline").read_bytes()
         )
         return control_groups.place(wanted)
 
@@ -64,7 +67,7 @@ def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
     assert sandbox.placed[0].limits == Resources(memory_bytes=256 * MIB)
 
 
-def test_without_an_answer_it_goes_on_unplaced_and_is_announced_again_later(
+def test_without_an_answer_a_worker_runs_unplaced_and_is_announced_again(
     sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     sandbox.place = lambda _place: None
@@ -79,7 +82,9 @@ def test_without_an_answer_it_goes_on_unplaced_and_is_announced_again_later(
     assert pid_of(storlet) == pid
 
 
-def test_without_a_node_daemon_nobody_waits(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_without_a_node_daemon_workers_do_not_wait_for_placement(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1)
     pid = pid_of(storlet)
     sandbox.drop_control()
@@ -92,7 +97,9 @@ def test_without_a_node_daemon_nobody_waits(sandbox: HostSandbox, code: Callable
     until(lambda: new in {place.pid for place in sandbox.placed[placed:]})
 
 
-def test_a_worker_that_is_killed_while_it_waits_is_replaced(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_a_worker_that_is_killed_while_it_waits_is_replaced(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     killed = []
 
     def place(wanted: messages.Place) -> str | None:
@@ -107,7 +114,9 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced(sandbox: HostSandbox
     assert len(sandbox.placed) == 2
 
 
-def test_answers_about_processes_that_are_not_there_mean_nothing(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_answers_about_processes_that_are_not_there_mean_nothing(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     for pid in (0, 1, sandbox.pid, 2**22):
         sandbox.send(messages.Placed(pid, "anything"))
     sandbox.send(messages.Placed(pid_of(probe), "no/such/group"))
@@ -118,7 +127,10 @@ def test_answers_about_processes_that_are_not_there_mean_nothing(probe: Storlet,
 
 
 def test_memory_is_the_storlets_own_and_its_neighbour_does_not_notice(
-    load: Callable[..., Storlet], sandbox: HostSandbox, code: Callable[[str], Code], control_groups: ControlGroups
+    load: Callable[..., Storlet],
+    sandbox: HostSandbox,
+    code: Callable[[str], Code],
+    control_groups: ControlGroups,
 ) -> None:
     storlet = load(memory_bytes=64 * MIB)
     sandbox.place = lambda _place: ""
@@ -135,7 +147,7 @@ def test_memory_is_the_storlets_own_and_its_neighbour_does_not_notice(
     assert storlet.run(b"next").output == b"next"
 
 
-def test_processes_that_are_refused_are_told_as_a_limit(load: Callable[..., Storlet]) -> None:
+def test_refused_processes_are_reported_as_a_limit(load: Callable[..., Storlet]) -> None:
     storlet = load(workers_max=1, processes=40)
     for do in ("threads", "processes"):
         result = storlet.run(do=do, count="60")
@@ -160,8 +172,14 @@ def test_scratch_space_that_is_used_up_ends_the_invocation(
     assert is_alive(sandbox.pid)
 
 
-def test_a_file_that_is_too_long_is_an_error_of_the_write(load: Callable[..., Storlet], folder: str) -> None:
-    done = load(scratch_bytes=4 * MIB).run(do="scratch", folder=folder, files="1", mib="5", seconds="0").done
+def test_a_file_that_is_too_long_is_an_error_of_the_write(
+    load: Callable[..., Storlet], folder: str
+) -> None:
+    done = (
+        load(scratch_bytes=4 * MIB)
+        .run(do="scratch", folder=folder, files="1", mib="5", seconds="0")
+        .done
+    )
     assert done.code == messages.LIMIT_SCRATCH
     assert "File too large" in (done.message or "")
 
@@ -191,14 +209,16 @@ def test_there_are_only_as_many_workers_as_the_storlets_memory_has_room_for(
 # what the node daemon asks
 
 
-def test_a_supervisor_says_what_its_sandbox_has_become(sandbox: HostSandbox) -> None:
+def test_a_supervisor_reports_the_actual_state_of_its_sandbox(sandbox: HostSandbox) -> None:
     answer = sandbox.ask(messages.Inspect(3))
     assert isinstance(answer, messages.Inspected)
     assert answer.request == 3
     assert "NoNewPrivs" in answer.files["/proc/self/status"]
 
 
-def test_a_sandbox_that_has_storlets_is_given_to_nobody_else(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_a_sandbox_with_storlets_is_not_assigned_again(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     answer = sandbox.ask(messages.Assign(4, 1_234_567, 1_234_567))
     assert isinstance(answer, messages.Refused)
     assert probe.run(b"next").output == b"next"
@@ -225,7 +245,9 @@ def test_a_storlet_that_kills_another_leaves_no_short_result(
 ) -> None:
     storlet = user_sandbox.load(code("probe"))
     of = code("probe")
-    victim = user_sandbox.load(Code(of.folder, of.main, of.file, of.language, "victim"), workers_max=1)
+    victim = user_sandbox.load(
+        Code(of.folder, of.main, of.file, of.language, "victim"), workers_max=1
+    )
     pid = pid_of(victim)
     with running(victim.start(do="spin")) as run:
         assert storlet.run(do="signal", pid=str(pid), signal="9").output == b"sent"

@@ -34,25 +34,39 @@ def language() -> str:
     return "python"
 
 
-def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(probe: Storlet) -> None:
+def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(
+    probe: Storlet,
+) -> None:
     for log_limit in (0, 1000, 0):
-        listing = json.loads(probe.run(InputPipe(b"a"), InputPipe(b"b"), do="descriptors", log_limit=log_limit).output)
+        listing = json.loads(
+            probe.run(
+                InputPipe(b"a"), InputPipe(b"b"), do="descriptors", log_limit=log_limit
+            ).output
+        )
         target = "/memfd" if log_limit else "/dev/null"
         # listening, channel, epoll, connection, output, inputs, log; the order of those of the run is free
-        expected = ["socket", "socket", "anon_inode", "socket", "pipe", "pipe", "pipe"] + ["/memfd"] * bool(log_limit)
+        expected = ["socket", "socket", "anon_inode", "socket", "pipe", "pipe", "pipe"] + [
+            "/memfd"
+        ] * bool(log_limit)
         assert [number for number, _, _ in listing] == list(range(len(expected) + 3))
         assert [name for _, name, _ in listing][:3] == ["/dev/null", target, target]
         assert sorted(name for _, name, _ in listing[3:]) == sorted(expected)
         assert [is_closed for _, _, is_closed in listing] == [False] * 3 + [True] * len(expected)
 
 
-def test_other_storlets_of_the_sandbox_have_no_part_in_it(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_other_storlets_of_the_sandbox_have_no_part_in_it(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     alone = json.loads(probe.run(do="descriptors").output)
     with running(probe.start(do="spin")):
         sandbox.load(Code(CODE / "python", "sibling.Sibling", "sibling.py")).run()
         late = sandbox.load(Code(CODE / "python", "json.Json", "json.py"))
         late.run()
-        pid = next(pid for pid in sandbox.descendants() if Path(f"/proc/{pid}/comm").read_text().strip() == "json.py")
+        pid = next(
+            pid
+            for pid in sandbox.descendants()
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "json.py"
+        )
         # No connection, input, output while it is idle, which it is a moment after its "done" has arrived.
         until(lambda: count_descriptors(pid) == len(alone) - 3, 1)
 
@@ -71,13 +85,17 @@ def test_a_signal_handler_left_behind_costs_the_worker(single: Storlet) -> None:
     assert single.run(do="pid").output != pid
 
 
-def test_the_next_worker_is_there_before_it_is_asked_for(single: Storlet, sandbox: HostSandbox) -> None:
+def test_the_next_worker_is_there_before_it_is_asked_for(
+    single: Storlet, sandbox: HostSandbox
+) -> None:
     pid = int(single.run(do="pid").output)
     assert single.run(do="leave_handler").done.is_ok
     until(lambda: sandbox.descendants() and pid not in sandbox.descendants())
 
 
-def test_a_run_whose_clean_up_hangs_is_ended_when_its_caller_has_gone(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_a_run_whose_clean_up_hangs_is_killed_after_the_disconnect(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     result = probe.run(do="leave_hang")
     assert result.done.is_ok
     pid = int(result.output)
@@ -105,7 +123,9 @@ def test_a_supervisor_does_not_wake_up_for_each_run(probe: Storlet, sandbox: Hos
 
 def _sleeps(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:"))
+    return next(
+        int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:")
+    )
 
 
 def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storlet) -> None:
@@ -114,7 +134,7 @@ def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storle
     assert result.types == ["started", "metadata", "done"]
 
 
-def test_a_run_whose_output_a_child_still_writes_has_failed(probe: Storlet) -> None:
+def test_a_run_fails_if_a_child_still_holds_its_output(probe: Storlet) -> None:
     done = probe.run(do="leave_writer").done
     assert (done.is_ok, done.code) == (False, "storlet.failed")
     assert "still holds its output" in (done.message or "")
@@ -175,7 +195,13 @@ def test_a_storlet_that_closes_our_descriptors_harms_itself(probe: Storlet) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ['{"type":"ready"}', '{"type":"begin","id":"x"}', '{"type":"load_failed","message":"x"}', "garbage", "[" * 9000],
+    [
+        '{"type":"ready"}',
+        '{"type":"begin","id":"x"}',
+        '{"type":"load_failed","message":"x"}',
+        "garbage",
+        "[" * 9000,
+    ],
 )
 def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text: str) -> None:
     result = probe.run(do="forge", text=text)
@@ -193,7 +219,7 @@ def test_a_storlet_that_forges_its_end_gains_nothing(probe: Storlet) -> None:
     assert "did not exit" in done.message
 
 
-def test_a_python_that_is_not_there_is_told_with_those_that_are(sandbox: HostSandbox) -> None:
+def test_the_error_for_a_missing_python_lists_the_installed_ones(sandbox: HostSandbox) -> None:
     of = Code(CODE / "python", "probe.Probe", "probe.py")
     done = sandbox.load(of, language_version="3.1").run().done
     assert done.code == messages.LOAD
@@ -203,7 +229,9 @@ def test_a_python_that_is_not_there_is_told_with_those_that_are(sandbox: HostSan
 
 @pytest.mark.parametrize("version", ["3", f"3.{sys.version_info.minor}", None])
 def test_the_supervisors_own_python_by_any_name(sandbox: HostSandbox, version: str | None) -> None:
-    storlet = sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), language_version=version)
+    storlet = sandbox.load(
+        Code(CODE / "python", "probe.Probe", "probe.py"), language_version=version
+    )
     assert storlet.run(b"x").output == b"x"
 
 
@@ -213,16 +241,23 @@ def test_another_python_is_started_with_the_same_worker(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     folder.mkdir()
     with HostSandbox(folder, ("--python-dir", str(tmp_path))) as sandbox:
-        storlet = sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), language_version="3.99", workers_max=1)
+        storlet = sandbox.load(
+            Code(CODE / "python", "probe.Probe", "probe.py"), language_version="3.99", workers_max=1
+        )
         assert storlet.run(b"x").output == b"x"
         pid = int(storlet.run(do="pid").output)
         assert b"python3.99" in Path(f"/proc/{pid}/cmdline").read_bytes()
         listing = json.loads(storlet.run(do="descriptors").output)
         assert [is_closed for _, _, is_closed in listing] == [False] * 3 + [True] * 6
-        assert json.loads(storlet.run(do="state").output)["sys_path"] == storlet.run(do="path").output.decode()
+        assert (
+            json.loads(storlet.run(do="state").output)["sys_path"]
+            == storlet.run(do="path").output.decode()
+        )
 
 
-def test_a_load_that_failed_is_tried_again_after_five_seconds(sandbox: HostSandbox, tmp_path: Path) -> None:
+def test_a_load_that_failed_is_tried_again_after_five_seconds(
+    sandbox: HostSandbox, tmp_path: Path
+) -> None:
     file = tmp_path / "mended.py"
     file.write_text(BROKEN)
     storlet = sandbox.load(Code(tmp_path, "mended.Mended", "mended.py"))
@@ -233,7 +268,9 @@ def test_a_load_that_failed_is_tried_again_after_five_seconds(sandbox: HostSandb
     assert storlet.run().output == b"mended"
 
 
-def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(sandbox: HostSandbox, tmp_path: Path) -> None:
+def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(
+    sandbox: HostSandbox, tmp_path: Path
+) -> None:
     (tmp_path / "bomb.py").write_text(
         "import threading, os\nthreading.Timer(0.05, lambda: os._exit(9)).start()\nclass Bomb:\n    def __init__(self, logger): pass\n"
         "    def __call__(self, i, o, p):\n        import time; time.sleep(30)\n"
@@ -246,7 +283,7 @@ def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(sandbox
     assert len(sandbox.descendants()) <= 1
 
 
-def test_a_connection_that_says_nothing_is_closed(probe: Storlet) -> None:
+def test_a_silent_connection_is_closed(probe: Storlet) -> None:
     with probe.connect() as silent:
         started = time.monotonic()
         assert probe.run(b"others go on").output == b"others go on"
@@ -260,7 +297,9 @@ def test_usage_counts_child_processes(probe: Storlet) -> None:
     assert 0 < done.usage.cpu_seconds < 5
 
 
-def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     with running(probe.start(do="kill", signal=str(int(signal.SIGTERM)))) as run:
         result = run.finish()
     assert "signal 15 (SIGTERM)" in (result.done.message or "")
@@ -270,7 +309,9 @@ def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(probe: Storle
 # a worker that lies
 
 
-def test_an_invocation_that_nobody_asked_for_costs_the_worker_its_life(user_sandbox: HostSandbox) -> None:
+def test_a_worker_that_reports_a_false_invocation_is_killed(
+    user_sandbox: HostSandbox,
+) -> None:
     storlet = user_sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), workers_max=1)
     pid = storlet.run(do="pid").output
     done = storlet.run(do="forge_begin").done
@@ -296,7 +337,7 @@ def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(single: 
     assert int(single.run(do="pid").output) != pid
 
 
-def test_a_process_that_dies_for_memory_below_the_worker_is_told_as_a_limit(
+def test_a_child_killed_for_memory_is_reported_as_a_limit(
     control_groups: ControlGroups, sandbox: HostSandbox
 ) -> None:
     sandbox.place = control_groups.place

@@ -29,7 +29,9 @@ from tests.conformance.daemon_harness import (
 
 def is_alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] not in {"Z", "X"}
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[
+            0
+        ] not in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
         return False
 
@@ -92,7 +94,7 @@ def test_a_filter_that_leaves_at_any_moment_harms_no_other_invocation(probe: Sto
         assert result.done.is_ok
 
 
-def test_a_worker_whose_filter_leaves_with_the_end_mark_goes_on(probe: Storlet) -> None:
+def test_a_worker_continues_if_the_filter_disconnects_after_done(probe: Storlet) -> None:
     """Longer than the supervisor waits before it watches: it sees that the filter leaves before it hears of the end."""
     pid = pid_of(probe)
     for _ in range(30):
@@ -103,7 +105,7 @@ def test_a_worker_whose_filter_leaves_with_the_end_mark_goes_on(probe: Storlet) 
     assert probe.group.failures == 0
 
 
-def test_connections_that_are_closed_before_they_are_taken_harm_nobody(probe: Storlet) -> None:
+def test_connections_closed_before_their_accept_are_ignored(probe: Storlet) -> None:
     for _ in range(20):
         probe.connect().close()
         Run(probe.connect(), [InputPipe(b"")]).close()
@@ -129,7 +131,9 @@ def test_a_worker_killed_while_idle_is_not_missed(probe: Storlet) -> None:
     assert probe.run(b"next").output == b"next"
 
 
-def test_a_group_whose_workers_were_all_killed_serves_on(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_a_group_whose_workers_were_all_killed_continues_to_serve(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     for _ in range(5):
         pid_of(probe)
         # One that is killed while it works is replaced at once.
@@ -172,7 +176,9 @@ def test_a_worker_is_replaced_after_a_failure_and_kept_after_a_success(single: S
     assert pid_of(single) != first
 
 
-def test_a_worker_is_replaced_after_so_many_runs(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_a_worker_is_replaced_after_so_many_runs(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1, runs_per_worker=3)
     counts = [int(storlet.run(do="count").output) for _ in range(7)]
     assert counts == [1, 2, 3, 1, 2, 3, 1]
@@ -190,7 +196,9 @@ def test_the_end_of_the_supervisor_ends_everything(probe: Storlet, sandbox: Host
 # many
 
 
-def test_two_hundred_connections_at_once_all_succeed(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_two_hundred_connections_at_once_all_succeed(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     storlet = sandbox.load(code("probe"), workers_max=3)
     results: dict[int, Result] = {}
     runs = [storlet.start(str(number).encode()) for number in range(200)]
@@ -211,7 +219,9 @@ def test_two_hundred_connections_at_once_all_succeed(sandbox: HostSandbox, code:
     assert 1 <= storlet.group.workers <= 3
 
 
-def test_a_thousand_invocations_leave_nothing_behind(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_a_thousand_invocations_leave_nothing_behind(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1, runs_per_worker=300)
     storlet.run()
     ours = count_descriptors()
@@ -230,10 +240,16 @@ def test_workers_are_added_when_all_are_busy_and_retired_when_idle_to_none(
     sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     storlet = sandbox.load(code("probe"), workers_max=3, idle_seconds=1)
-    with running(storlet.start(do="sleep", seconds="2")), running(storlet.start(do="sleep", seconds="2")):
+    with (
+        running(storlet.start(do="sleep", seconds="2")),
+        running(storlet.start(do="sleep", seconds="2")),
+    ):
         assert storlet.group.workers == 2
         assert storlet.group.busy == 2
-        with running(storlet.start(do="sleep", seconds="0.1")) as third, storlet.start(b"fourth waits") as fourth:
+        with (
+            running(storlet.start(do="sleep", seconds="0.1")) as third,
+            storlet.start(b"fourth waits") as fourth,
+        ):
             assert third.finish().done.is_ok
             assert storlet.group.workers == 3
             assert fourth.finish().output == b"fourth waits"
@@ -245,7 +261,9 @@ def test_workers_are_added_when_all_are_busy_and_retired_when_idle_to_none(
 # the node daemon comes and goes
 
 
-def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(single: Storlet, sandbox: HostSandbox) -> None:
+def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(
+    single: Storlet, sandbox: HostSandbox
+) -> None:
     pid = pid_of(single)
     sandbox.drop_control()
     assert single.run(b"alone").output == b"alone"
@@ -257,17 +275,24 @@ def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(single: Stor
     assert list(sandbox.groups()) == [single.code.version]
 
 
-def test_a_new_listening_socket_does_not_end_what_runs(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_a_new_listening_socket_does_not_end_what_runs(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     with running(probe.start(do="sleep", seconds="0.5")) as run:
         again = sandbox.load(probe.code)
         assert again.run(b"new").output == b"new"
         assert run.finish().output == b"slept"
 
 
-def test_a_group_that_is_unloaded_refuses_and_finishes(probe: Storlet, sandbox: HostSandbox) -> None:
+def test_a_group_that_is_unloaded_refuses_and_finishes(
+    probe: Storlet, sandbox: HostSandbox
+) -> None:
     with running(probe.start(do="sleep", seconds="0.5")) as run:
         sandbox.unload(probe)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as late, pytest.raises(ConnectionRefusedError):
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as late,
+            pytest.raises(ConnectionRefusedError),
+        ):
             late.connect(probe.path)
         assert sandbox.groups() == {}
         assert run.finish().output == b"slept"
@@ -276,16 +301,23 @@ def test_a_group_that_is_unloaded_refuses_and_finishes(probe: Storlet, sandbox: 
     assert sandbox.load(probe.code).run(b"back").output == b"back"
 
 
-def test_the_backlog_of_a_group_that_is_unloaded_is_served(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_the_backlog_of_a_group_that_is_unloaded_is_served(
+    sandbox: HostSandbox, code: Callable[[str], Code]
+) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1)
-    with running(storlet.start(do="sleep", seconds="0.3")) as run, storlet.start(b"waits") as waiting:
+    with (
+        running(storlet.start(do="sleep", seconds="0.3")) as run,
+        storlet.start(b"waits") as waiting,
+    ):
         sandbox.unload(storlet)
         assert run.finish().output == b"slept"
         assert waiting.finish().output == b"waits"
 
 
 def test_commands_that_cannot_be_done_are_refused(sandbox: HostSandbox) -> None:
-    load = messages.Load(request=5, version="0" * 64, code="0" * 64, language="cobol", main="A", file="a", name="a")
+    load = messages.Load(
+        request=5, version="0" * 64, code="0" * 64, language="cobol", main="A", file="a", name="a"
+    )
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         answer = sandbox.ask(load, (listening.fileno(),))
     assert isinstance(answer, messages.Refused)
@@ -293,7 +325,9 @@ def test_commands_that_cannot_be_done_are_refused(sandbox: HostSandbox) -> None:
     assert "cobol" in answer.message
 
 
-@pytest.mark.parametrize("text", ["garbage", '{"type":"load","v":1}', '{"type":"status","request":-1}', "[" * 60000])
+@pytest.mark.parametrize(
+    "text", ["garbage", '{"type":"load","v":1}', '{"type":"status","request":-1}', "[" * 60000]
+)
 def test_garbage_on_the_control_connection_closes_it_and_nothing_else(
     probe: Storlet, sandbox: HostSandbox, text: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""A spare's supervisor becomes its tenant's user, and nothing of root is left."""
+"""A spare's supervisor becomes its tenant's user, and keeps no privilege of root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give up 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
 
 
@@ -52,7 +57,9 @@ def test_nothing_of_root_is_left_and_there_is_no_way_back() -> None:
 
 @needs_root
 def test_a_second_thread_would_keep_root_and_so_nothing_is_done() -> None:
-    waiting = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    waiting = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
     done = run(waiting + BECOME)
     assert "another thread" in done.stderr
 
@@ -64,7 +71,7 @@ def test_without_no_new_privileges_the_sandbox_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("uid", "gid"), [(0, UID), (UID, 0), (-1, UID)])
-def test_root_and_nobody_are_no_tenants(uid: int, gid: int) -> None:
+def test_root_and_negative_ids_are_not_tenants(uid: int, gid: int) -> None:
     with pytest.raises(assignment.NotAssigned, match="not a tenant"):
         assignment.become(uid, gid)
 
@@ -80,10 +87,10 @@ def test_a_clean_process_has_no_faults() -> None:
         ("CapPrm", ""), ("CapAmb", 15 * "0" + "8"), ("NoNewPrivs", "0"),
     ],
 )  # fmt: skip
-def test_each_thing_that_is_left_is_named(name: str, value: str) -> None:
+def test_each_remaining_privilege_is_named(name: str, value: str) -> None:
     (fault,) = assignment.faults({**CLEAN, name: value}, UID, UID)
     assert name in fault
 
 
-def test_a_status_that_says_nothing_is_no_proof() -> None:
+def test_an_empty_status_is_no_proof() -> None:
     assert len(assignment.faults({}, UID, UID)) == 9

@@ -141,7 +141,9 @@ def digits(tmp_path: Path) -> int:
     ("start", "end", "size"), [(0, 0, 1), (5, 14, 10), (999_999, 2_000_000, 1), (10, None, 999_990)]
 )
 @pytest.mark.parametrize("how", ["all", "parts", "into", "lines"])
-def test_a_range_is_exactly_its_bytes(digits: int, start: int, end: int | None, size: int, how: str) -> None:
+def test_a_range_is_exactly_its_bytes(
+    digits: int, start: int, end: int | None, size: int, how: str
+) -> None:
     whole = b"0123456789" * 100_000
     with author.StorletRangeInputFile({"a": "b"}, digits, start, end) as source:
         if how == "all":
@@ -190,7 +192,9 @@ def test_metadata_then_data() -> None:
         lambda out: out.close(),
     ],
 )
-def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(first: Callable[[Any], Any]) -> None:
+def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(
+    first: Callable[[Any], Any],
+) -> None:
     target = Target()
     with pytest.raises(OSError, match="Metadata is not set yet"):
         target.out.get_metadata()
@@ -211,18 +215,36 @@ def test_metadata_twice() -> None:
 
 def test_metadata_becomes_text() -> None:
     target = Target()
-    given = {"int": 5, "float": 0.5, "true": True, "none": None, "list": [1, "é"], "dict": {"a": 1}, 7: "key"}
+    given = {
+        "int": 5,
+        "float": 0.5,
+        "true": True,
+        "none": None,
+        "list": [1, "é"],
+        "dict": {"a": 1},
+        7: "key",
+    }
     target.out.set_metadata(given)  # type: ignore[arg-type]
     assert target.announced == [
-        {"int": "5", "float": "0.5", "true": "True", "list": '[1, "é"]', "dict": '{"a": 1}', "7": "key"}
+        {
+            "int": "5",
+            "float": "0.5",
+            "true": "True",
+            "list": '[1, "é"]',
+            "dict": '{"a": 1}',
+            "7": "key",
+        }
     ]
     assert target.out.get_metadata() == given
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"), [({"a": object()}, TypeError), ({"a": "\ud800"}, UnicodeError), (5, TypeError)]
+    ("bad", "error"),
+    [({"a": object()}, TypeError), ({"a": "\ud800"}, UnicodeError), (5, TypeError)],
 )
-def test_metadata_that_cannot_be_sent_is_the_authors_error(bad: Any, error: type[Exception]) -> None:
+def test_metadata_that_cannot_be_sent_is_the_authors_error(
+    bad: Any, error: type[Exception]
+) -> None:
     target = Target()
     with pytest.raises(error):
         target.out.set_metadata(bad)
@@ -276,7 +298,14 @@ def test_the_pipe_is_made_wide() -> None:
 
 
 @pytest.mark.parametrize(
-    "forbidden", [lambda f: f.read(), lambda f: f.readline(), lambda f: f.readlines(), next, lambda f: f.seek(0)]
+    "forbidden",
+    [
+        lambda f: f.read(),
+        lambda f: f.readline(),
+        lambda f: f.readlines(),
+        next,
+        lambda f: f.seek(0),
+    ],
 )
 def test_what_an_output_cannot(forbidden: Callable[[Any], Any]) -> None:
     target = Target()
@@ -343,7 +372,7 @@ def test_a_logger_without_a_log_takes_everything() -> None:
 
 
 @pytest.mark.parametrize("line", [1, 10, 173, 174, 500])
-def test_a_full_log_ends_with_a_line_that_says_so(log_fd: int, line: int) -> None:
+def test_a_full_log_ends_with_a_note(log_fd: int, line: int) -> None:
     log = author.LogFile(log_fd, 200)
     for _ in range(300):
         log.write(b"x" * line)
@@ -353,7 +382,7 @@ def test_a_full_log_ends_with_a_line_that_says_so(log_fd: int, line: int) -> Non
     assert set(text[: text.index("\n")]) <= {"x"}
 
 
-def test_a_log_that_children_filled_still_says_so(log_fd: int) -> None:
+def test_a_log_filled_by_children_ends_with_the_note(log_fd: int) -> None:
     log = author.LogFile(log_fd, 200)
     os.write(log_fd, b"c" * 199)
     log.write(b"ours\n")
@@ -361,7 +390,7 @@ def test_a_log_that_children_filled_still_says_so(log_fd: int) -> None:
     assert len(content(log_fd)) == 200
 
 
-def test_a_log_that_cannot_be_written_harms_nobody() -> None:
+def test_a_log_that_cannot_be_written_is_ignored() -> None:
     reading = pipe_with(b"")
     author.LogFile(reading, 200).write(b"x")
     author.LogFile(-1, 200).write(b"x")

@@ -66,7 +66,7 @@ def test_the_end_of_the_connection_is_none(pair: Pair) -> None:
     assert framing.receive(pair[1]) is None
 
 
-def test_a_socket_that_does_not_block_says_so(pair: Pair) -> None:
+def test_a_non_blocking_socket_raises(pair: Pair) -> None:
     pair[1].setblocking(False)
     with pytest.raises(BlockingIOError):
         framing.receive(pair[1])
@@ -89,7 +89,9 @@ def test_a_socket_that_does_not_block_says_so(pair: Pair) -> None:
         b'{"type":"a","x":"\\ud800"}',
     ],
 )
-def test_what_is_not_a_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
+def test_what_is_not_a_message_is_refused_and_its_descriptors_closed(
+    pair: Pair, data: bytes
+) -> None:
     reading, writing = os.pipe()
     send_raw(pair[0], data, [writing, writing])
     os.close(writing)
@@ -148,7 +150,9 @@ def test_nesting_has_a_bound(depth: int, is_allowed: bool) -> None:
 
 
 def test_text_that_is_not_unicode_is_sent_as_a_question_mark() -> None:
-    assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {"a": "?"}
+    assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {
+        "a": "?"
+    }
 
 
 # ownership

@@ -48,7 +48,7 @@ def hang(_facts: Facts) -> str:
     return ""
 
 
-def test_what_a_test_says_is_its_outcome() -> None:
+def test_the_text_of_a_test_is_its_outcome() -> None:
     assert outcome(lambda _: "") == ""
     assert outcome(lambda _: "the kernel did it") == "the kernel did it"
 
@@ -96,7 +96,10 @@ def test_a_fault_is_one_line_and_bounded() -> None:
 
 
 def test_what_a_class_may_have_is_not_tried() -> None:
-    tests = [SelfTest("net", "", lambda _: "tried", unless=NETWORK), SelfTest("other", "", lambda _: "tried")]
+    tests = [
+        SelfTest("net", "", lambda _: "tried", unless=NETWORK),
+        SelfTest("other", "", lambda _: "tried"),
+    ]
     assert selftest.run(FACTS, tests) == {"net": "tried", "other": "tried"}
     assert selftest.run(Facts(0, 1, frozenset({NETWORK})), tests) == {"other": "tried"}
 
@@ -107,7 +110,7 @@ def test_names_are_unique_and_fit_into_the_options() -> None:
     assert [name for name in names if not re.fullmatch("[a-z0-9_-]+", name)] == []
 
 
-def test_every_test_says_what_it_is_against() -> None:
+def test_every_test_names_its_threat() -> None:
     assert all(test.against and "likewise" not in test.against for test in selftest.TESTS)
 
 
@@ -155,7 +158,9 @@ class Ear:
 
 
 def test_the_supervisor_answers_with_what_its_child_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "run", lambda facts: {"pid": str(facts.supervisor), "allowed": "no"})
+    monkeypatch.setattr(
+        selftest, "run", lambda facts: {"pid": str(facts.supervisor), "allowed": "no"}
+    )
     ear = Ear()
     assert ear.check() == messages.Checked(7, {"pid": str(os.getpid()), "allowed": "no"})
     assert not ear.attempts.pids
@@ -168,7 +173,9 @@ def test_a_child_that_ends_without_a_word_is_reported(monkeypatch: pytest.Monkey
 
 def test_the_child_has_no_descriptor_of_the_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = select.epoll()
-    monkeypatch.setattr(selftest, "run", lambda _: {"open": str(len(list(Path("/proc/self/fd").iterdir())))})
+    monkeypatch.setattr(
+        selftest, "run", lambda _: {"open": str(len(list(Path("/proc/self/fd").iterdir())))}
+    )
     # Its first three, the donated one, the one to answer by, and the one that lists them.
     assert Ear().check() == messages.Checked(7, {"open": "6"})
     ours.close()

@@ -38,7 +38,9 @@ def probe_jar(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     classes = folder / "classes"
     subprocess.run(["javac", "-cp", f"{java_dir}/*", "-d", classes, source], check=True)
     (classes / "probe/Absent.class").unlink()
-    subprocess.run(["jar", "--create", "--file", folder / "probe-1.0.jar", "-C", classes, "."], check=True)
+    subprocess.run(
+        ["jar", "--create", "--file", folder / "probe-1.0.jar", "-C", classes, "."], check=True
+    )
     return folder / "probe-1.0.jar"
 
 

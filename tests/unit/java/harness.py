@@ -23,7 +23,14 @@ from typing import Any, Self
 
 PATIENCE_SECONDS = 20.0
 WORKER = "org.openstack.storlet.daemon.Worker"
-FLAGS = ("-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xms8m", "-Xmx64m")
+FLAGS = (
+    "-Xshare:auto",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xms8m",
+    "-Xmx64m",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,9 @@ def receive(connection: socket.socket) -> Received:
 
 
 def send(connection: socket.socket, data: bytes, descriptors: list[int]) -> None:
-    connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))])
+    connection.sendmsg(
+        [data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    )
 
 
 @dataclass
@@ -91,7 +100,9 @@ class Outcome:
 
     @property
     def metadata(self) -> Any:
-        return next((event["metadata"] for event in self.events if event["type"] == "metadata"), None)
+        return next(
+            (event["metadata"] for event in self.events if event["type"] == "metadata"), None
+        )
 
     def is_ok(self) -> bool:
         return self.types == ["started", "metadata", "done"] and bool(self.done["outcome"] == "ok")
@@ -106,13 +117,20 @@ class Run:
         self._log = _log_file(log_limit)
         self._log_limit = log_limit
 
-    def send(self, parts: list[Part], parameters: Mapping[str, str], limits: dict[str, Any] | None) -> None:
+    def send(
+        self, parts: list[Part], parameters: Mapping[str, str], limits: dict[str, Any] | None
+    ) -> None:
         descriptors = [
             *(part.open() for part in parts),
             self._writing,
             *([os.dup(self._log)] if self._log_limit else []),
         ]
-        message: dict[str, Any] = {"v": 1, "type": "invoke", "id": "tx0-1", "parameters": dict(parameters)}
+        message: dict[str, Any] = {
+            "v": 1,
+            "type": "invoke",
+            "id": "tx0-1",
+            "parameters": dict(parameters),
+        }
         message["inputs"] = [{"fd": fd} | part.fields for fd, part in enumerate(parts)]
         message["output"] = {"fd": len(parts)}
         if self._log_limit:
@@ -156,7 +174,12 @@ class Worker:
     """Start with ``with``; ``first`` is what it told the supervisor when it had loaded."""
 
     def __init__(
-        self, java_dir: Path, jars: list[Path], main: str, runs: int = 1000, flags: tuple[str, ...] = FLAGS
+        self,
+        java_dir: Path,
+        jars: list[Path],
+        main: str,
+        runs: int = 1000,
+        flags: tuple[str, ...] = FLAGS,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="java-worker-")
         self._path = f"{self._folder.name}/s"
@@ -167,7 +190,17 @@ class Worker:
         ours = sorted(java_dir.glob("*.jar"))
         numbers = [self._listening.fileno(), theirs.fileno()]
         path = ":".join(map(str, [*ours, *jars]))
-        words = ["java", *flags, "-cp", path, WORKER, *map(str, numbers), main, "/execution/path", str(runs)]
+        words = [
+            "java",
+            *flags,
+            "-cp",
+            path,
+            WORKER,
+            *map(str, numbers),
+            main,
+            "/execution/path",
+            str(runs),
+        ]
         with theirs:
             self.process = subprocess.Popen(
                 words, pass_fds=numbers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -193,13 +226,19 @@ class Worker:
         return connection
 
     def start(
-        self, parts: list[Part] | bytes, limits: dict[str, Any] | None = None, log_limit: int = 0, **parameters: Any
+        self,
+        parts: list[Part] | bytes,
+        limits: dict[str, Any] | None = None,
+        log_limit: int = 0,
+        **parameters: Any,
     ) -> Run:
         run = Run(self.connect(), log_limit)
         run.send([Part(parts)] if isinstance(parts, bytes) else parts, parameters, limits)
         return run
 
-    def run(self, parts: list[Part] | bytes = b"", what: str = "identity", **options: Any) -> Outcome:
+    def run(
+        self, parts: list[Part] | bytes = b"", what: str = "identity", **options: Any
+    ) -> Outcome:
         """A whole invocation of the probe; ``what`` is what it is to do."""
         return self.start(parts, **{"do": what} | options).finish()
 

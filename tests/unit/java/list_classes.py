@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[3]
 LIST = ROOT / "storlet_daemon/java/classes.list"
 # Left out: pictures, which would double the list for the sake of one sample.
 SAMPLES = [
-    path.parent for path in sorted((ROOT / "storlets").glob("java_*/manifest.json")) if "thumbnail" not in str(path)
+    path.parent
+    for path in sorted((ROOT / "storlets").glob("java_*/manifest.json"))
+    if "thumbnail" not in str(path)
 ]
 
 
@@ -29,10 +31,14 @@ def classes_of(java_dir: Path, sample: Path) -> list[str]:
     """What the JVM says it has loaded for one run of the sample and one failure."""
     manifest = json.loads((sample / "manifest.json").read_text())
     names = manifest["input"] if isinstance(manifest["input"], list) else [manifest["input"]]
-    parts = [Part((sample / name).read_bytes(), is_file=True, fields={"start": 0}) for name in names]
+    parts = [
+        Part((sample / name).read_bytes(), is_file=True, fields={"start": 0}) for name in names
+    ]
     with tempfile.NamedTemporaryFile() as loaded:
         flags = (*FLAGS, "-Xshare:off", f"-XX:DumpLoadedClassList={loaded.name}")
-        with Worker(java_dir, [java_dir / "samples" / manifest["file"]], manifest["main"], flags=flags) as worker:
+        with Worker(
+            java_dir, [java_dir / "samples" / manifest["file"]], manifest["main"], flags=flags
+        ) as worker:
             worker.start(parts, log_limit=1000, **manifest["parameters"]).finish()
             worker.reports()
         return Path(loaded.name).read_text().splitlines()

@@ -59,13 +59,24 @@ public class StorletUtils
 
 def contract() -> list[tuple[str, list[str]]]:
     blocks = re.split(r"\n(?=public )", API.strip())
-    return [(head, [line.strip() for line in members]) for head, *members in (block.splitlines() for block in blocks)]
+    return [
+        (head, [line.strip() for line in members])
+        for head, *members in (block.splitlines() for block in blocks)
+    ]
 
 
-@pytest.mark.parametrize(("head", "members"), contract(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("head", "members"), contract(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_the_api_is_that_of_the_contract(java_dir: Path, head: str, members: list[str]) -> None:
     name = next(word for word in head.split() if word[0].isupper())
-    command = ["javap", "-protected", "-cp", f"{java_dir}/storlet-api.jar", f"org.openstack.storlet.common.{name}"]
+    command = [
+        "javap",
+        "-protected",
+        "-cp",
+        f"{java_dir}/storlet-api.jar",
+        f"org.openstack.storlet.common.{name}",
+    ]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     plain = re.sub(r"\b(?:[a-z]+\.)+(?=[A-Z])", "", printed)
     assert f"{head} {{" in plain
@@ -75,7 +86,11 @@ def test_the_api_is_that_of_the_contract(java_dir: Path, head: str, members: lis
 
 def digests(folder: Path) -> dict[str, str]:
     kinds = (".jar", ".so")
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir()) if p.suffix in kinds}
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.iterdir())
+        if p.suffix in kinds
+    }
 
 
 def test_equal_sources_give_equal_files(java_dir: Path, sample_dir: Path, tmp_path: Path) -> None:
@@ -97,12 +112,16 @@ def test_a_build_of_the_same_sources_takes_no_time(java_dir: Path) -> None:
 
 def test_nothing_is_written_beside_the_sources(java_dir: Path) -> None:
     found = [
-        path for path in BUILD.parent.rglob("*") if path.name == "target" or path.suffix in (".class", ".jar", ".so")
+        path
+        for path in BUILD.parent.rglob("*")
+        if path.name == "target" or path.suffix in (".class", ".jar", ".so")
     ]
     assert found == []
 
 
-def test_the_class_archive_can_be_made_and_used(java_dir: Path, probe_jar: Path, tmp_path: Path) -> None:
+def test_the_class_archive_can_be_made_and_used(
+    java_dir: Path, probe_jar: Path, tmp_path: Path
+) -> None:
     java = shutil.which("java")
     archive = tmp_path / "classes.jsa"
     result = subprocess.run(
@@ -149,7 +168,9 @@ def test_a_java_sample_gives_the_expected_answer(
 @pytest.mark.parametrize("name", ["java_csv", "java_partitions_identity"])
 def test_partitions_give_each_line_once(java_dir: Path, sample_dir: Path, name: str) -> None:
     manifest = manifest_of(ROOT / "storlets" / name)
-    data = b"id,text\n" + b"".join(b"%d,%s\n" % (number, b"x" * (number % 13)) for number in range(500))
+    data = b"id,text\n" + b"".join(
+        b"%d,%s\n" % (number, b"x" * (number % 13)) for number in range(500)
+    )
     with Worker(java_dir, [sample_dir / manifest["file"]], manifest["main"]) as worker:
         for step in (len(data), 1000, 97, 8):
             got = b""

@@ -38,7 +38,10 @@ def test_bytes_and_metadata_go_through(worker: Worker) -> None:
     assert (outcome.output, outcome.metadata) == (data, TEXTS)
     assert outcome.done["usage"]["cpu_seconds"] >= 0
     assert outcome.done["usage"]["peak_memory_bytes"] > 1 << 20
-    assert worker.reports() == [{"type": "begin", "id": "tx0-1"}, {"type": "end", "recycle": False, "failed": False}]
+    assert worker.reports() == [
+        {"type": "begin", "id": "tx0-1"},
+        {"type": "end", "recycle": False, "failed": False},
+    ]
 
 
 @pytest.mark.parametrize("what", ["nothing", "join", "channel", "write by threads"])
@@ -60,12 +63,20 @@ def test_one_instance_serves_many_invocations_and_leaks_nothing(worker: Worker) 
 
 def test_parameters_have_the_execution_path(worker: Worker) -> None:
     outcome = worker.run(b"", "parameters", a="b=c", storlet_execution_path="/forged")
-    assert outcome.output.decode() == "{a=b=c, do=parameters, storlet_execution_path=/execution/path}"
+    assert (
+        outcome.output.decode() == "{a=b=c, do=parameters, storlet_execution_path=/execution/path}"
+    )
 
 
 def test_ranges_include_their_ends_and_do_not_disturb_each_other(worker: Worker) -> None:
     digits = b"0123456789"
-    chosen = [{"start": 2, "end": 5}, {"start": 8}, {"end": 1}, {"start": 5, "end": 99}, {"start": 10, "end": 20}]
+    chosen = [
+        {"start": 2, "end": 5},
+        {"start": 8},
+        {"end": 1},
+        {"start": 5, "end": 99},
+        {"start": 10, "end": 20},
+    ]
     outcome = worker.run([Part(digits, is_file=True, fields=fields) for fields in chosen], "join")
     assert outcome.output == b"2345" + b"89" + b"01" + b"56789" + b""
 
@@ -75,7 +86,14 @@ def test_ranges_of_one_open_file_share_no_offset(worker: Worker, tmp_path: Path)
     shared = os.open(tmp_path / "digits", os.O_RDONLY)
     run = Run(worker.connect())
     inputs = [{"fd": 0, "start": 0, "end": 4}, {"fd": 1, "start": 5}]
-    message = {"v": 1, "type": "invoke", "id": "a", "parameters": {"do": "zip"}, "inputs": inputs, "output": {"fd": 2}}
+    message = {
+        "v": 1,
+        "type": "invoke",
+        "id": "a",
+        "parameters": {"do": "zip"},
+        "inputs": inputs,
+        "output": {"fd": 2},
+    }
     send(run.connection, json.dumps(message).encode(), [shared, os.dup(shared), run._writing])
     os.close(run._writing)
     assert run.finish().output == b"0516273849"
@@ -99,7 +117,10 @@ def test_metadata_may_be_written_as_json(worker: Worker) -> None:
 
 
 def test_values_of_other_types_become_text(worker: Worker) -> None:
-    assert worker.run(b"", "metadata of raw types").metadata == {"number": "5", "text": 'é😀\ufffd\x01"'}
+    assert worker.run(b"", "metadata of raw types").metadata == {
+        "number": "5",
+        "text": 'é😀\ufffd\x01"',
+    }
 
 
 def test_metadata_may_come_after_the_output_was_closed(worker: Worker) -> None:
@@ -121,9 +142,10 @@ def test_metadata_up_to_the_limit_passes(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "limits"), [("4097", None), ("101", {"metadata_bytes": 100}), ("70000", {"metadata_bytes": 0})]
+    ("size", "limits"),
+    [("4097", None), ("101", {"metadata_bytes": 100}), ("70000", {"metadata_bytes": 0})],
 )
-def test_metadata_above_the_limit_fails_even_if_the_storlet_goes_on(
+def test_metadata_above_the_limit_fails_even_if_the_storlet_continues(
     worker: Worker, size: str, limits: dict[str, int] | None
 ) -> None:
     outcome = worker.run(b"", "large metadata", bytes=size, limits=limits)
@@ -141,7 +163,7 @@ def test_metadata_that_is_not_json_is_a_failure(worker: Worker) -> None:
 # --- a run that fails -----------------------------------------------------------------------------------------------
 
 
-def test_a_storlet_exception_is_told_in_one_line_and_in_the_log(worker: Worker) -> None:
+def test_a_storlet_exception_is_one_line_and_in_the_log(worker: Worker) -> None:
     outcome = worker.run(b"", "raise", text="first\nsecond", log_limit=1000)
     assert outcome.types == ["started", "done"]
     assert outcome.done.items() >= (failed("storlet.failed") | {"message": "first second"}).items()
@@ -190,9 +212,12 @@ def test_exit_is_no_success(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "recycle"), [("leave a thread", True), ("leave a child", True), ("leave a daemon thread", False)]
+    ("what", "recycle"),
+    [("leave a thread", True), ("leave a child", True), ("leave a daemon thread", False)],
 )
-def test_what_goes_on_after_the_run_costs_the_process(worker: Worker, what: str, recycle: bool) -> None:
+def test_a_leftover_of_the_run_recycles_the_process(
+    worker: Worker, what: str, recycle: bool
+) -> None:
     assert worker.run(b"", what).is_ok()
     assert worker.reports()[1] == {"type": "end", "recycle": recycle, "failed": False}
     if recycle:
@@ -219,11 +244,15 @@ def test_only_the_descriptors_of_the_run_are_open(worker: Worker) -> None:
     names = [line.split(" ", 1)[1] for line in lines]
     assert sum(name.startswith("socket:") for name in names) == 3  # listening, channel, connection
     assert sum(name.startswith("pipe:") for name in names) == 2  # input, output
-    assert sum(name.startswith("/memfd:log") for name in names) == 3  # the log itself, and as 1 and 2
+    assert (
+        sum(name.startswith("/memfd:log") for name in names) == 3
+    )  # the log itself, and as 1 and 2
     rest = [
         n
         for n in names
-        if not n.startswith(("socket:", "pipe:", "/memfd:log", "anon_inode:[eventpoll]", "(", "/dev/null"))
+        if not n.startswith(
+            ("socket:", "pipe:", "/memfd:log", "anon_inode:[eventpoll]", "(", "/dev/null")
+        )
     ]
     assert [n for n in rest if not n.endswith((".jar", "/modules"))] == []
     without_log = worker.run(b"", "descriptors").output.decode().splitlines()
@@ -233,7 +262,7 @@ def test_only_the_descriptors_of_the_run_are_open(worker: Worker) -> None:
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_logged_and_printed_goes_to_the_log(worker: Worker) -> None:
+def test_logged_and_printed_lines_are_in_the_log(worker: Worker) -> None:
     assert worker.run(b"", "log", log_limit=1000).log.decode() == "Zürich\nprinted\nnot ended"
     assert worker.run(b"", "log").is_ok()
 
@@ -244,7 +273,7 @@ def test_what_a_run_does_to_the_standard_streams_is_undone(worker: Worker) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 40, 1000])
-def test_a_log_ends_at_its_limit_and_says_so(worker: Worker, limit: int) -> None:
+def test_a_log_ends_at_its_limit_with_a_note(worker: Worker, limit: int) -> None:
     outcome = worker.run(b"", "flood", log_limit=limit)
     assert outcome.is_ok()
     last = b"log truncated at %d bytes\n" % limit
@@ -267,7 +296,9 @@ def test_a_log_ends_at_its_limit_and_says_so(worker: Worker, limit: int) -> None
         ("probe.BadStatic", 'For input string: "twelve"'),
     ],
 )
-def test_code_that_does_not_load_is_told_to_everybody(java_dir: Path, probe_jar: Path, main: str, text: str) -> None:
+def test_a_load_failure_answers_every_invocation(
+    java_dir: Path, probe_jar: Path, main: str, text: str
+) -> None:
     with Worker(java_dir, [probe_jar], main) as worker:
         assert worker.first is not None
         assert worker.first["type"] == "load_failed"
@@ -276,7 +307,10 @@ def test_code_that_does_not_load_is_told_to_everybody(java_dir: Path, probe_jar:
         for _ in range(2):
             outcome = worker.run(b"data", log_limit=1000)
             assert outcome.types == ["done"]
-            assert outcome.done.items() >= (failed("storlet.load") | {"message": worker.first["message"]}).items()
+            assert (
+                outcome.done.items()
+                >= (failed("storlet.load") | {"message": worker.first["message"]}).items()
+            )
             assert outcome.log.startswith(f"{main} ERROR: ".encode())
         worker.channel.shutdown(socket.SHUT_RDWR)
         assert worker.process.wait(10) == 0
@@ -358,7 +392,7 @@ def test_a_caller_that_leaves_before_the_start_costs_no_process(worker: Worker) 
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_without_a_supervisor_serves_who_waits_and_ends(worker: Worker) -> None:
+def test_a_worker_without_a_supervisor_drains_its_backlog_and_exits(worker: Worker) -> None:
     busy = worker.start([Part(b"x" * 300_000)], do="identity")
     waiting = worker.start(b"second", do="identity")
     worker.channel.shutdown(socket.SHUT_WR)
