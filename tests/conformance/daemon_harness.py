@@ -48,7 +48,7 @@ class Code:
 
 
 def until(condition: Any, seconds: float = PATIENCE_SECONDS) -> Any:
-    """Ask ``condition`` until it answers with something true; that answer. Fails when the time is over."""
+    """Call ``condition`` until its result is true; return it. Fails at the timeout."""
     end = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -156,7 +156,7 @@ class HostSandbox:
             self.control = None
 
     def _read(self, control: socket.socket, reports: queue.SimpleQueue[Any]) -> None:
-        """Answer each ``place`` at once, and keep the other reports for whoever asks."""
+        """Answer each ``place`` at once, and queue the other reports."""
         with contextlib.suppress(OSError):
             while (received := framing.receive(control)) is not None:
                 report = received.message(messages.CONTROL_REPORTS)
@@ -180,7 +180,7 @@ class HostSandbox:
         return self.report()
 
     def send(self, message: messages.Message) -> None:
-        """Send what has no answer."""
+        """Send a message that has no answer."""
         assert self.control is not None
         framing.send(self.control, message)
 
@@ -315,7 +315,7 @@ class InputFile(InputPipe):
 
 @dataclass(frozen=True)
 class Result:
-    """What the filter has in hand when an invocation is over."""
+    """The events, the output and the log of a finished invocation."""
 
     events: list[Any]
     output: bytes
@@ -362,7 +362,7 @@ class Run:
         self.close()
 
     def send(self, parameters: Mapping[str, str], metadata_bytes: int = 4096) -> None:
-        """Send the invocation, give its descriptors away."""
+        """Send the invocation and donate its descriptors."""
         fds = [item.open(Path("/tmp")) for item in self._inputs] + [self._writing]
         log = None
         if self._log_limit:
@@ -417,11 +417,11 @@ class Run:
                         is_done = event is None or isinstance(event, messages.Done)
                         if is_done:
                             ready.unregister(fd)
-                            self._part()
+                            self._disconnect()
         return Result(self.events, self.output, self.log)
 
-    def _part(self) -> None:
-        """Leave as the filter does when it has the end mark."""
+    def _disconnect(self) -> None:
+        """Disconnect as the filter does after the end mark."""
         with contextlib.suppress(OSError):
             framing.send(self.connection, messages.Taken())
         self.connection.close()

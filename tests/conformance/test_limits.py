@@ -67,7 +67,7 @@ def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
     assert sandbox.placed[0].limits == Resources(memory_bytes=256 * MIB)
 
 
-def test_without_an_answer_it_goes_on_unplaced_and_is_announced_again_later(
+def test_without_an_answer_a_worker_runs_unplaced_and_is_announced_again(
     sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     sandbox.place = lambda _place: None
@@ -82,7 +82,7 @@ def test_without_an_answer_it_goes_on_unplaced_and_is_announced_again_later(
     assert pid_of(storlet) == pid
 
 
-def test_without_a_node_daemon_nobody_waits(
+def test_without_a_node_daemon_workers_do_not_wait_for_placement(
     sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1)
@@ -147,7 +147,7 @@ def test_memory_is_the_storlets_own_and_its_neighbour_does_not_notice(
     assert storlet.run(b"next").output == b"next"
 
 
-def test_processes_that_are_refused_are_told_as_a_limit(load: Callable[..., Storlet]) -> None:
+def test_refused_processes_are_reported_as_a_limit(load: Callable[..., Storlet]) -> None:
     storlet = load(workers_max=1, processes=40)
     for do in ("threads", "processes"):
         result = storlet.run(do=do, count="60")
@@ -209,14 +209,14 @@ def test_there_are_only_as_many_workers_as_the_storlets_memory_has_room_for(
 # what the node daemon asks
 
 
-def test_a_supervisor_says_what_its_sandbox_has_become(sandbox: HostSandbox) -> None:
+def test_a_supervisor_reports_the_actual_state_of_its_sandbox(sandbox: HostSandbox) -> None:
     answer = sandbox.ask(messages.Inspect(3))
     assert isinstance(answer, messages.Inspected)
     assert answer.request == 3
     assert "NoNewPrivs" in answer.files["/proc/self/status"]
 
 
-def test_a_sandbox_that_has_storlets_is_given_to_nobody_else(
+def test_a_sandbox_with_storlets_is_not_assigned_again(
     probe: Storlet, sandbox: HostSandbox
 ) -> None:
     answer = sandbox.ask(messages.Assign(4, 1_234_567, 1_234_567))

@@ -93,7 +93,7 @@ def test_the_next_worker_is_there_before_it_is_asked_for(
     until(lambda: sandbox.descendants() and pid not in sandbox.descendants())
 
 
-def test_a_run_whose_clean_up_hangs_is_ended_when_its_caller_has_gone(
+def test_a_run_whose_clean_up_hangs_is_killed_after_the_disconnect(
     probe: Storlet, sandbox: HostSandbox
 ) -> None:
     result = probe.run(do="leave_hang")
@@ -134,7 +134,7 @@ def test_a_child_may_read_the_input_and_write_the_output_by_number(probe: Storle
     assert result.types == ["started", "metadata", "done"]
 
 
-def test_a_run_whose_output_a_child_still_writes_has_failed(probe: Storlet) -> None:
+def test_a_run_fails_if_a_child_still_holds_its_output(probe: Storlet) -> None:
     done = probe.run(do="leave_writer").done
     assert (done.is_ok, done.code) == (False, "storlet.failed")
     assert "still holds its output" in (done.message or "")
@@ -219,7 +219,7 @@ def test_a_storlet_that_forges_its_end_gains_nothing(probe: Storlet) -> None:
     assert "did not exit" in done.message
 
 
-def test_a_python_that_is_not_there_is_told_with_those_that_are(sandbox: HostSandbox) -> None:
+def test_the_error_for_a_missing_python_lists_the_installed_ones(sandbox: HostSandbox) -> None:
     of = Code(CODE / "python", "probe.Probe", "probe.py")
     done = sandbox.load(of, language_version="3.1").run().done
     assert done.code == messages.LOAD
@@ -283,7 +283,7 @@ def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(
     assert len(sandbox.descendants()) <= 1
 
 
-def test_a_connection_that_says_nothing_is_closed(probe: Storlet) -> None:
+def test_a_silent_connection_is_closed(probe: Storlet) -> None:
     with probe.connect() as silent:
         started = time.monotonic()
         assert probe.run(b"others go on").output == b"others go on"
@@ -309,7 +309,7 @@ def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(
 # a worker that lies
 
 
-def test_an_invocation_that_nobody_asked_for_costs_the_worker_its_life(
+def test_a_worker_that_reports_a_false_invocation_is_killed(
     user_sandbox: HostSandbox,
 ) -> None:
     storlet = user_sandbox.load(Code(CODE / "python", "probe.Probe", "probe.py"), workers_max=1)
@@ -337,7 +337,7 @@ def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(single: 
     assert int(single.run(do="pid").output) != pid
 
 
-def test_a_process_that_dies_for_memory_below_the_worker_is_told_as_a_limit(
+def test_a_child_killed_for_memory_is_reported_as_a_limit(
     control_groups: ControlGroups, sandbox: HostSandbox
 ) -> None:
     sandbox.place = control_groups.place

@@ -17,17 +17,9 @@ from typing import Any
 import pytest
 
 from storlet_daemon.protocol import messages
+from tests.conformance import daemon_harness
 from tests.conformance.conftest import new_sandbox
-from tests.conformance.daemon_harness import (
-    Code,
-    HostSandbox,
-    InputFile,
-    InputPipe,
-    Result,
-    Run,
-    Storlet,
-    until,
-)
+from tests.conformance.daemon_harness import Code, HostSandbox, InputFile, InputPipe, Result, Run
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 
@@ -44,9 +36,9 @@ def cases(name: str) -> list[Any]:
 def storlet(
     language: str,
     code: Callable[[str], Code],
-    shared_sandboxes: dict[str, tuple[HostSandbox, Storlet]],
+    shared_sandboxes: dict[str, tuple[HostSandbox, daemon_harness.Storlet]],
     request: pytest.FixtureRequest,
-) -> Iterator[Storlet]:
+) -> Iterator[daemon_harness.Storlet]:
     if language not in shared_sandboxes:
         sandbox = new_sandbox(language, request)
         sandbox.__enter__()
@@ -54,16 +46,16 @@ def storlet(
         loaded.run()
         shared_sandboxes[language] = (sandbox, loaded)
     sandbox, loaded = shared_sandboxes[language]
-    until(lambda: sandbox.groups()[loaded.code.version].busy == 0)
+    daemon_harness.until(lambda: sandbox.groups()[loaded.code.version].busy == 0)
     assert loaded.run(b"before").output == b"before"
     yield loaded
     assert loaded.run(b"after").output == b"after"
     # Control, epoll, signals, listening socket and 0 to 2; a channel, an output and perhaps a connection per worker.
-    until(lambda: sandbox.descriptors() <= 8 + 3 * 2)
+    daemon_harness.until(lambda: sandbox.descriptors() <= 8 + 3 * 2)
 
 
 @pytest.mark.parametrize("case", cases("runs"))
-def test_run(storlet: Storlet, case: dict[str, Any]) -> None:
+def test_run(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> None:
     result = play(storlet, case)
     if "code" not in case:
         assert result.done.is_ok, result.done
@@ -73,7 +65,7 @@ def test_run(storlet: Storlet, case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("failures"))
-def test_failure(storlet: Storlet, case: dict[str, Any]) -> None:
+def test_failure(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> None:
     result = play(storlet, case)
     if "code" in case:
         assert not result.done.is_ok
@@ -82,7 +74,7 @@ def test_failure(storlet: Storlet, case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("garbage"))
 def test_garbage_is_answered_and_the_connection_closed(
-    storlet: Storlet, case: dict[str, Any]
+    storlet: daemon_harness.Storlet, case: dict[str, Any]
 ) -> None:
     with storlet.connect() as connection:
         readers = send_raw(connection, case)
@@ -98,7 +90,7 @@ def test_garbage_is_answered_and_the_connection_closed(
             assert pipe.read() == b""
 
 
-def play(storlet: Storlet, case: dict[str, Any]) -> Result:
+def play(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> Result:
     inputs = []
     for given in case.get("inputs", [{"text": ""}]):
         kind = InputFile if given.get("file") else InputPipe

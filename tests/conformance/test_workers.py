@@ -94,7 +94,7 @@ def test_a_filter_that_leaves_at_any_moment_harms_no_other_invocation(probe: Sto
         assert result.done.is_ok
 
 
-def test_a_worker_whose_filter_leaves_with_the_end_mark_goes_on(probe: Storlet) -> None:
+def test_a_worker_continues_if_the_filter_disconnects_after_done(probe: Storlet) -> None:
     """Longer than the supervisor waits before it watches: it sees that the filter leaves before it hears of the end."""
     pid = pid_of(probe)
     for _ in range(30):
@@ -105,7 +105,7 @@ def test_a_worker_whose_filter_leaves_with_the_end_mark_goes_on(probe: Storlet) 
     assert probe.group.failures == 0
 
 
-def test_connections_that_are_closed_before_they_are_taken_harm_nobody(probe: Storlet) -> None:
+def test_connections_closed_before_their_accept_are_ignored(probe: Storlet) -> None:
     for _ in range(20):
         probe.connect().close()
         Run(probe.connect(), [InputPipe(b"")]).close()
@@ -131,7 +131,7 @@ def test_a_worker_killed_while_idle_is_not_missed(probe: Storlet) -> None:
     assert probe.run(b"next").output == b"next"
 
 
-def test_a_group_whose_workers_were_all_killed_serves_on(
+def test_a_group_whose_workers_were_all_killed_continues_to_serve(
     probe: Storlet, sandbox: HostSandbox
 ) -> None:
     for _ in range(5):

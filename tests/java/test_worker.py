@@ -147,7 +147,7 @@ def test_metadata_up_to_the_limit_passes(worker: Worker) -> None:
     ("size", "limits"),
     [("4097", None), ("101", {"metadata_bytes": 100}), ("70000", {"metadata_bytes": 0})],
 )
-def test_metadata_above_the_limit_fails_even_if_the_storlet_goes_on(
+def test_metadata_above_the_limit_fails_even_if_the_storlet_continues(
     worker: Worker, size: str, limits: dict[str, int] | None
 ) -> None:
     outcome = worker.run(b"", "large metadata", bytes=size, limits=limits)
@@ -165,7 +165,7 @@ def test_metadata_that_is_not_json_is_a_failure(worker: Worker) -> None:
 # --- a run that fails -----------------------------------------------------------------------------------------------
 
 
-def test_a_storlet_exception_is_told_in_one_line_and_in_the_log(worker: Worker) -> None:
+def test_a_storlet_exception_is_one_line_and_in_the_log(worker: Worker) -> None:
     outcome = worker.run(b"", "raise", text="first\nsecond", log_limit=1000)
     assert outcome.types == ["started", "done"]
     assert outcome.done.items() >= (failed("storlet.failed") | {"message": "first second"}).items()
@@ -217,7 +217,7 @@ def test_exit_is_no_success(worker: Worker) -> None:
     ("what", "recycle"),
     [("leave a thread", True), ("leave a child", True), ("leave a daemon thread", False)],
 )
-def test_what_goes_on_after_the_run_costs_the_process(
+def test_a_leftover_of_the_run_recycles_the_process(
     worker: Worker, what: str, recycle: bool
 ) -> None:
     assert worker.run(b"", what).is_ok()
@@ -264,7 +264,7 @@ def test_only_the_descriptors_of_the_run_are_open(worker: Worker) -> None:
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_logged_and_printed_goes_to_the_log(worker: Worker) -> None:
+def test_logged_and_printed_lines_are_in_the_log(worker: Worker) -> None:
     assert worker.run(b"", "log", log_limit=1000).log.decode() == "Zürich\nprinted\nnot ended"
     assert worker.run(b"", "log").is_ok()
 
@@ -275,7 +275,7 @@ def test_what_a_run_does_to_the_standard_streams_is_undone(worker: Worker) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 40, 1000])
-def test_a_log_ends_at_its_limit_and_says_so(worker: Worker, limit: int) -> None:
+def test_a_log_ends_at_its_limit_with_a_note(worker: Worker, limit: int) -> None:
     outcome = worker.run(b"", "flood", log_limit=limit)
     assert outcome.is_ok()
     last = b"log truncated at %d bytes\n" % limit
@@ -298,7 +298,7 @@ def test_a_log_ends_at_its_limit_and_says_so(worker: Worker, limit: int) -> None
         ("probe.BadStatic", 'For input string: "twelve"'),
     ],
 )
-def test_code_that_does_not_load_is_told_to_everybody(
+def test_a_load_failure_answers_every_invocation(
     java_dir: Path, probe_jar: Path, main: str, text: str
 ) -> None:
     with Worker(java_dir, [probe_jar], main) as worker:
@@ -394,7 +394,7 @@ def test_a_caller_that_leaves_before_the_start_costs_no_process(worker: Worker) 
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_without_a_supervisor_serves_who_waits_and_ends(worker: Worker) -> None:
+def test_a_worker_without_a_supervisor_drains_its_backlog_and_exits(worker: Worker) -> None:
     busy = worker.start([Part(b"x" * 300_000)], do="identity")
     waiting = worker.start(b"second", do="identity")
     worker.channel.shutdown(socket.SHUT_WR)

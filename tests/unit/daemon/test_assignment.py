@@ -1,4 +1,4 @@
-"""A spare's supervisor becomes its tenant's user, and nothing of root is left."""
+"""A spare's supervisor becomes its tenant's user, and keeps no privilege of root."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_without_no_new_privileges_the_sandbox_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("uid", "gid"), [(0, UID), (UID, 0), (-1, UID)])
-def test_root_and_nobody_are_no_tenants(uid: int, gid: int) -> None:
+def test_root_and_negative_ids_are_not_tenants(uid: int, gid: int) -> None:
     with pytest.raises(assignment.NotAssigned, match="not a tenant"):
         assignment.become(uid, gid)
 
@@ -87,10 +87,10 @@ def test_a_clean_process_has_no_faults() -> None:
         ("CapPrm", ""), ("CapAmb", 15 * "0" + "8"), ("NoNewPrivs", "0"),
     ],
 )  # fmt: skip
-def test_each_thing_that_is_left_is_named(name: str, value: str) -> None:
+def test_each_remaining_privilege_is_named(name: str, value: str) -> None:
     (fault,) = assignment.faults({**CLEAN, name: value}, UID, UID)
     assert name in fault
 
 
-def test_a_status_that_says_nothing_is_no_proof() -> None:
+def test_an_empty_status_is_no_proof() -> None:
     assert len(assignment.faults({}, UID, UID)) == 9

@@ -372,7 +372,7 @@ def test_a_logger_without_a_log_takes_everything() -> None:
 
 
 @pytest.mark.parametrize("line", [1, 10, 173, 174, 500])
-def test_a_full_log_ends_with_a_line_that_says_so(log_fd: int, line: int) -> None:
+def test_a_full_log_ends_with_a_note(log_fd: int, line: int) -> None:
     log = author.LogFile(log_fd, 200)
     for _ in range(300):
         log.write(b"x" * line)
@@ -382,7 +382,7 @@ def test_a_full_log_ends_with_a_line_that_says_so(log_fd: int, line: int) -> Non
     assert set(text[: text.index("\n")]) <= {"x"}
 
 
-def test_a_log_that_children_filled_still_says_so(log_fd: int) -> None:
+def test_a_log_filled_by_children_ends_with_the_note(log_fd: int) -> None:
     log = author.LogFile(log_fd, 200)
     os.write(log_fd, b"c" * 199)
     log.write(b"ours\n")
@@ -390,7 +390,7 @@ def test_a_log_that_children_filled_still_says_so(log_fd: int) -> None:
     assert len(content(log_fd)) == 200
 
 
-def test_a_log_that_cannot_be_written_harms_nobody() -> None:
+def test_a_log_that_cannot_be_written_is_ignored() -> None:
     reading = pipe_with(b"")
     author.LogFile(reading, 200).write(b"x")
     author.LogFile(-1, 200).write(b"x")

@@ -1,4 +1,4 @@
-"""What an idle sandbox does not hold: modules that nothing needed yet."""
+"""Modules that are imported on first use, and not held by an idle sandbox."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_it_may_be_used_before_the_others_are_imported(module: str) -> None:
     assert sys.modules.pop(module).value == 7
 
 
-def test_who_imports_it_later_gets_the_module_itself(module: str) -> None:
+def test_a_later_import_gets_the_module_itself(module: str) -> None:
     with deferred(module):
         stand_in = __import__(module)
     assert type(__import__(module)) is type(sys) is not type(stand_in)
     del sys.modules[module]
 
 
-def test_what_is_not_in_it_is_missed_as_ever(module: str) -> None:
+def test_a_missing_attribute_raises_as_usual(module: str) -> None:
     with deferred(module):
         stand_in = __import__(module)
     with pytest.raises(AttributeError, match="'large_module' has no attribute 'other'"):
@@ -51,7 +51,7 @@ def test_what_is_not_in_it_is_missed_as_ever(module: str) -> None:
     del sys.modules[module]
 
 
-def test_a_module_that_is_there_is_no_other_now() -> None:
+def test_a_loaded_module_is_not_replaced() -> None:
     with deferred("sys"):
         assert __import__("sys") is sys
     assert sys.modules["sys"] is sys

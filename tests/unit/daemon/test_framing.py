@@ -66,7 +66,7 @@ def test_the_end_of_the_connection_is_none(pair: Pair) -> None:
     assert framing.receive(pair[1]) is None
 
 
-def test_a_socket_that_does_not_block_says_so(pair: Pair) -> None:
+def test_a_non_blocking_socket_raises(pair: Pair) -> None:
     pair[1].setblocking(False)
     with pytest.raises(BlockingIOError):
         framing.receive(pair[1])

@@ -22,7 +22,7 @@ from storlet_daemon import kernel
 
 
 def in_child(function: Callable[[], bool]) -> bool:
-    """Run in a process of its own, because it changes the process; whether it was true."""
+    """Run ``function`` in a child, because it changes the process; return its result."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -32,7 +32,7 @@ def in_child(function: Callable[[], bool]) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def test_buffers_of_the_run_before_are_used_again() -> None:
+def test_freed_buffers_are_reused_by_the_next_run() -> None:
     def faults_of_runs() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(100):
@@ -63,8 +63,8 @@ def test_signals_come_with_their_senders() -> None:
     assert in_child(check)
 
 
-def test_a_sender_that_is_made_up_is_not_taken_for_the_outside() -> None:
-    """Whatever a storlet sends to process 1: as if from pid 0 by a queued signal, or by a socket that signals its owner."""
+def test_a_forged_sender_is_not_from_outside() -> None:
+    """A storlet may forge pid 0 by a queued signal, or by a socket that signals its owner."""
 
     def queued(libc: ctypes.CDLL, target: int) -> None:
         info = struct.pack("iii116x", signal.SIGTERM, 0, -1)
@@ -102,8 +102,8 @@ def test_kill_from_another_pid_namespace_is_from_outside() -> None:
     assert not kernel.Signal(signal.SIGTERM, sender=7, code=0).is_from_outside
 
 
-def test_a_worker_cannot_take_all_places_for_signals() -> None:
-    """Else the kernel would tell process 1 of a signal without its sender."""
+def test_a_worker_cannot_use_up_the_pending_signals() -> None:
+    """Else the kernel would deliver a signal to process 1 without its sender."""
 
     def check() -> bool:
         before, _ = resource.getrlimit(resource.RLIMIT_SIGPENDING)
@@ -124,7 +124,7 @@ def test_a_signal_makes_the_queue_readable() -> None:
     assert in_child(check)
 
 
-def test_what_is_hidden_can_be_shown_again() -> None:
+def test_hidden_memory_can_be_shown_again() -> None:
     def check() -> bool:
         get_dumpable = ctypes.CDLL(None).prctl
         kernel.hide_memory()
@@ -176,7 +176,7 @@ def test_a_name_may_be_anything(name: str) -> None:
     assert in_child(check)
 
 
-def test_a_process_is_seen_with_what_it_has_used() -> None:
+def test_a_process_is_reported_with_its_cpu_time() -> None:
     one = kernel.process(os.getpid())
     assert one is not None
     assert (one.pid, one.parent, one.is_zombie) == (os.getpid(), os.getppid(), False)
@@ -213,7 +213,7 @@ def test_limits_of_a_process_are_never_raised() -> None:
     assert in_child(check)
 
 
-def test_children_are_taken_before_their_parent_when_memory_runs_out() -> None:
+def test_the_kernel_prefers_to_kill_children_when_memory_runs_out() -> None:
     def check() -> bool:
         own = Path("/proc/self/oom_score_adj")
         before = int(own.read_text())
@@ -228,6 +228,6 @@ def test_children_are_taken_before_their_parent_when_memory_runs_out() -> None:
     assert in_child(check)
 
 
-def test_a_kernel_without_that_file_does_no_harm(tmp_path: Path) -> None:
+def test_a_missing_score_file_is_ignored(tmp_path: Path) -> None:
     with kernel.Expendable(str(tmp_path / "absent")):
         pass

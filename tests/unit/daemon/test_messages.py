@@ -1,4 +1,4 @@
-"""The typed messages: what is accepted, and that all faults are told together."""
+"""The typed messages: what is accepted, and that all faults are reported together."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_every_message_has_an_example_here() -> None:
     }
 
 
-def test_every_message_type_is_in_the_law() -> None:
+def test_every_message_type_is_specified() -> None:
     types = {kind for table in TABLES for kind in table}
     assert {
         kind
@@ -138,7 +138,7 @@ def test_every_message_type_is_in_the_law() -> None:
         assert f"``{code}``" in PROTOCOL
 
 
-def test_the_examples_in_the_law_are_messages() -> None:
+def test_the_examples_of_the_specification_are_messages() -> None:
     flat = re.sub(r"\s*\n\s*", " ", PROTOCOL)
     invoke = re.search(r'(\{"v":1, "type":"invoke".*?"limits":\{[^}]*\}\})', flat)
     load = re.search(r'(\{"v":1, "type":"load", .*?"scratch_bytes":\d+\}\})', flat)
@@ -152,7 +152,7 @@ def test_the_examples_in_the_law_are_messages() -> None:
     )
 
 
-def test_all_faults_are_told_together() -> None:
+def test_all_faults_are_reported_together() -> None:
     fields = {
         "v": 1,
         "type": "invoke",
@@ -194,7 +194,7 @@ def test_unknown_keys_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("version", [None, 0, 2, "1", True, 1.0])
-def test_another_version_is_told_alone(version: object) -> None:
+def test_an_unsupported_version_is_the_only_fault(version: object) -> None:
     fields = {"v": version, "type": "invoke"}
     assert faults_of(fields) == [f"protocol version {version!r} is not supported here, only 1"]
 

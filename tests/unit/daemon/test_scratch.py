@@ -1,4 +1,4 @@
-"""The scratch space is emptied whatever storlets have left there."""
+"""The scratch space is emptied, whatever storlets have left there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def clear(place: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_everything_goes_and_the_place_stays(tmp_path: Path) -> None:
+def test_all_contents_are_removed_and_the_folder_stays(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "-rf").write_text("x")
     (tmp_path / "line\nbreak").mkdir()

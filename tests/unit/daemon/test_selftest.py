@@ -48,7 +48,7 @@ def hang(_facts: Facts) -> str:
     return ""
 
 
-def test_what_a_test_says_is_its_outcome() -> None:
+def test_the_text_of_a_test_is_its_outcome() -> None:
     assert outcome(lambda _: "") == ""
     assert outcome(lambda _: "the kernel did it") == "the kernel did it"
 
@@ -110,7 +110,7 @@ def test_names_are_unique_and_fit_into_the_options() -> None:
     assert [name for name in names if not re.fullmatch("[a-z0-9_-]+", name)] == []
 
 
-def test_every_test_says_what_it_is_against() -> None:
+def test_every_test_names_its_threat() -> None:
     assert all(test.against and "likewise" not in test.against for test in selftest.TESTS)
 
 

@@ -1,6 +1,6 @@
 package org.openstack.storlet.common;
 
-/** Says that an invocation has failed, and why. The message reaches whoever asked for the invocation. */
+/** Reports that an invocation has failed. The caller of the storlet gets the message. */
 public class StorletException extends Exception {
     private static final long serialVersionUID = 1L;
 

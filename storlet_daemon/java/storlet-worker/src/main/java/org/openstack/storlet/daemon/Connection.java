@@ -6,8 +6,8 @@ import java.util.Map;
 /**
  * The connection of one invocation: its events, in order, and nothing after the last.
  *
- * <p>Synchronized, for a storlet may set its metadata from a thread of its own; after {@link #close} such a thread gets an error and
- * never somebody else's descriptor.
+ * <p>Synchronized, because a storlet may set its metadata from a thread of its own. After
+ * {@link #close} such a thread gets an error, and never a descriptor of another connection.
  */
 final class Connection implements AutoCloseable {
     private static final byte[] STARTED = "{\"type\":\"started\"}".getBytes();
@@ -15,7 +15,7 @@ final class Connection implements AutoCloseable {
     /** Shared by all connections of this process, of which one at a time is open. */
     private static final JsonWriter WRITER = new JsonWriter();
 
-    /** The longest message less some room, so that every language's worker draws the line at the same size or above. */
+    /** The longest message less some room, so that all languages have about the same limit. */
     private static final int MESSAGE_ROOM = Native.MESSAGE_MAX - 512;
 
     private int socket;
@@ -47,7 +47,7 @@ final class Connection implements AutoCloseable {
         return true;
     }
 
-    /** Sends the last event: success when {@code failure} is null. A caller that has left is of no interest any more. */
+    /** Sends the last event: success if {@code failure} is null. Ignores a closed connection. */
     synchronized void sendDone(Failure failure, Usage usage) {
         WRITER.clear();
         if (failure == null) {
@@ -65,7 +65,7 @@ final class Connection implements AutoCloseable {
         try {
             Native.send(open(), WRITER.bytes(), WRITER.length(), -1);
         } catch (IOException gone) {
-            // The filter hung up, which means that it does not want to know.
+            // The filter has disconnected and needs no answer.
         }
     }
 

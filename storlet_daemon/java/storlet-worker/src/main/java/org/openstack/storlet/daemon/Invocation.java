@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * One parsed {@code invoke} message. Descriptors are numbers of this process and still belong to whoever received them.
+ * One parsed {@code invoke} message. Its descriptors still belong to the receiver of the message.
  *
  * @param parameters of the request; mutable, because the storlet gets this very map
- * @param log null when the caller wants none
- * @param metadataBytes most that the output's metadata may have, as JSON; 0 means no limit of the caller's
+ * @param log null if the filter requested none
+ * @param metadataBytes limit of the output's metadata as JSON; 0 means no limit
  */
 record Invocation(String id, HashMap<String, String> parameters, List<Input> inputs, int output, Log log, long metadataBytes) {
     private static final long METADATA_BYTES_DEFAULT = 4096;
@@ -18,12 +18,12 @@ record Invocation(String id, HashMap<String, String> parameters, List<Input> inp
     /**
      * One input.
      *
-     * @param start offset of its first byte, or -1: whatever the descriptor gives from where it stands
+     * @param start offset of its first byte, or -1 for the descriptor's current position
      * @param end offset of its last byte; only with a start
      */
     record Input(int descriptor, HashMap<String, String> metadata, long start, long end) {}
 
-    /** Where log lines go, and how many bytes there are room for. */
+    /** The descriptor of the log, and its size in bytes. */
     record Log(int descriptor, long limit) {}
 
     /** Reads what {@link Native#receive} has received. */
@@ -55,7 +55,7 @@ record Invocation(String id, HashMap<String, String> parameters, List<Input> inp
         return invocation;
     }
 
-    /** Takes fields out of a message, and keeps account of the descriptors that they name. */
+    /** Reads fields of a message, and records the descriptors that they name. */
     private static final class Parser {
         private final int[] descriptors;
         private int named;

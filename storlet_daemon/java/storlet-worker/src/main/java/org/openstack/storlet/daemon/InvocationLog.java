@@ -8,10 +8,12 @@ import java.nio.charset.StandardCharsets;
 import org.openstack.storlet.common.StorletLogger;
 
 /**
- * The log of one invocation: a memory file of fixed size, written from its start. At its limit it ends, silently for the storlet,
- * with a line that says so. Without a log every message is dropped.
+ * The log of one invocation: a memory file of fixed size, written from its start. At its limit it
+ * ends with a line that notes that, without an error to the storlet. Without a log every message is
+ * dropped.
  *
- * <p>The file offset, not a counter, says how much there is, because programs that the storlet starts write to the same open file.
+ * <p>The file offset, not a counter, gives the length, because programs that the storlet starts
+ * write to the same open file.
  */
 final class InvocationLog extends StorletLogger {
     private final FileOutputStream file;
@@ -72,7 +74,7 @@ final class InvocationLog extends StorletLogger {
                 writeEnd(bytes, from, (int) Math.max(0, room));
             }
         } catch (IOException full) {
-            // A program of the storlet has filled it up in the meantime: nothing more can be said.
+            // A program of the storlet has filled the log in the meantime.
             isOpen = false;
         }
     }
@@ -93,11 +95,11 @@ final class InvocationLog extends StorletLogger {
         try {
             file.close();
         } catch (IOException lost) {
-            // A memory file has nothing to lose on close.
+            // Closing a memory file loses no data.
         }
     }
 
-    /** What {@code System.out} and {@code System.err} write to: the log of the invocation that runs now. */
+    /** The target of {@code System.out} and {@code System.err}: the current invocation's log. */
     static final class Sink extends OutputStream {
         private volatile InvocationLog current;
 

@@ -3,7 +3,7 @@ package org.openstack.storlet.daemon;
 import java.io.FileDescriptor;
 import java.io.IOException;
 
-/** System calls that the JDK does not offer; the C side is {@code jni/storletjni.c}. Descriptors are plain numbers here. */
+/** System calls that the JDK lacks; the C side is {@code jni/storletjni.c}. */
 final class Native {
     /** Longest message, in bytes. */
     static final int MESSAGE_MAX = 65536;
@@ -25,8 +25,9 @@ final class Native {
     /**
      * Waits for the next connection.
      *
-     * @param drains whether connections that wait already are still taken when the supervisor has hung up
-     * @return its descriptor, or -1: the supervisor has hung up and nobody waits, or the listening socket is gone
+     * @param drains true to accept queued connections after the supervisor has hung up
+     * @return its descriptor; -1 if the supervisor has hung up and no connection is queued, or the
+     *     listening socket is closed
      */
     static native int accept(boolean drains);
 
@@ -34,12 +35,13 @@ final class Native {
      * Waits for one message.
      *
      * @param buffer of {@link #MESSAGE_MAX} bytes, filled from its start
-     * @param descriptors element 0 becomes the number of descriptors received, which follow it; the caller owns them
+     * @param descriptors element 0 becomes the number of received descriptors, which follow it; the
+     *     caller owns them
      * @return bytes received (0: the peer hung up), {@link #TRUNCATED} or {@link #NOTHING}
      */
     static native int receive(int connection, byte[] buffer, int[] descriptors) throws IOException;
 
-    /** Sends one message, with a copy of the descriptor {@code passed} unless that is negative. Blocks while the peer is slow. */
+    /** Sends one message, with a copy of {@code passed} unless negative. Blocks on a slow peer. */
     static native void send(int socket, byte[] buffer, int length, int passed) throws IOException;
 
     static native void close(int descriptor);
@@ -47,15 +49,15 @@ final class Native {
     /** The file offset, or -1 when there is none. */
     static native long offset(int descriptor);
 
-    /** Makes {@code into} stand for a descriptor, which it owns from then on, and makes that one blocking. */
+    /** Passes a descriptor to {@code into}, which then owns it, and makes it blocking. */
     static native void adopt(FileDescriptor into, int descriptor) throws IOException;
 
-    /** Points descriptors 1 and 2 at an open file, or with a negative number at /dev/null. For programs that the storlet starts. */
+    /** Points descriptors 1 and 2 at an open file, or at /dev/null if negative, for child programs. */
     static native void redirect(int descriptor);
 
-    /** Element 0: microseconds of processor time of this process and its ended children; element 1: peak memory in bytes. */
+    /** Element 0: CPU time in microseconds, with reaped children; element 1: peak memory in bytes. */
     static native void usage(long[] into);
 
-    /** Is any child process left, running or not yet waited for? */
+    /** True if any child process is left, running or unreaped. */
     static native boolean hasChildren();
 }

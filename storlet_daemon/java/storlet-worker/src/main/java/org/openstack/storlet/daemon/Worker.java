@@ -13,14 +13,16 @@ import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * The resident process that runs one Java storlet: loads it once, then serves one invocation at a time until the supervisor hangs up
- * or a run asks for a fresh process.
+ * The resident process that runs one Java storlet. It loads the storlet once, then serves one
+ * invocation at a time until the supervisor hangs up or a run requires a new process.
  *
- * <p>Arguments: {@code <listening descriptor> <channel descriptor> <main class> <execution path> <runs per worker>}. The class path
- * holds our jars and then the storlet's. What travels on the two sockets, and in which order, is in PROTOCOL.rst.
+ * <p>Arguments: {@code <listening descriptor> <channel descriptor> <main class> <execution path>
+ * <runs per worker>}. The class path holds our jars and then the storlet's. PROTOCOL.rst specifies
+ * the messages on the two sockets and their order.
  *
- * <p>Who owns a descriptor: {@link #serve} those of a message until they are handed to the streams made for them, one at a time; then the
- * stream, which the storlet may close early and {@link #run} closes in any case.
+ * <p>Ownership of descriptors: {@link #serve} owns those of a message until it passes them to their
+ * streams, one at a time. Then the stream owns its descriptor; the storlet may close it early, and
+ * {@link #run} closes it in any case.
  */
 public final class Worker {
     private static final String EXECUTION_PATH = "storlet_execution_path";
@@ -37,7 +39,7 @@ public final class Worker {
     private final PrintStream standardOut = new PrintedStream(printed);
     private final PrintStream standardErr = new PrintedStream(printed);
 
-    /** Given up after a failure, so that the memory that a storlet has used up suffices to report it. The process ends after that. */
+    /** Freed after a failure, so that there is memory to report it. The process exits after that. */
     private static volatile byte[] memoryReserve = new byte[256 * 1024];
 
     private IStorlet storlet;
@@ -66,8 +68,8 @@ public final class Worker {
         } catch (Throwable fault) {
             fault.printStackTrace();
         } finally {
-            // Without exit handlers: nothing of the storlet may run outside an invocation. And in any case, for else a thread that the
-            // storlet left behind would keep a process that serves nobody.
+            // Without exit handlers: no code of the storlet may run outside an invocation. Always
+            // halt: a thread that the storlet left would keep a useless process alive.
             Runtime.getRuntime().halt(status);
         }
     }
@@ -94,7 +96,7 @@ public final class Worker {
         supervisor.sendReady();
     }
 
-    /** What the storlet prints goes to the log from here on. While it was loading the supervisor kept it. */
+    /** Writes the storlet's output to the log from now on; the supervisor kept that of the load. */
     private void takeOverPrinting() {
         Native.redirect(-1);
         System.setOut(standardOut);
@@ -104,7 +106,7 @@ public final class Worker {
     private void serveAll() {
         int socket;
         do {
-            // Who only refuses leaves at once: the worker that comes next may do better.
+            // A worker that only refuses exits at once: the next one may load the code.
             socket = Native.accept(loadFailure == null);
         } while (socket >= 0 && serve(socket));
     }
@@ -142,20 +144,20 @@ public final class Worker {
             try {
                 supervisor.sendBegin(invocation.id(), socket);
             } catch (IOException gone) {
-                // Without a supervisor nobody could cancel the run. The caller sees that nothing has started.
+                // Without a supervisor the run cannot be cancelled, so it does not start.
                 return false;
             }
             return run(invocation, inputs, connection);
         }
     }
 
-    /** Says, in the log too, that the code was not loaded. */
+    /** Reports, in the log too, that the code was not loaded. */
     private void refuse(Invocation invocation, Connection connection) {
         if (invocation.log() != null) {
             try {
                 logFailure(new InvocationLog(invocation.log()), loadFailure);
             } catch (IOException unusable) {
-                // The caller gets the reason in any case.
+                // The filter gets the reason in any case.
             }
         }
         closeDescriptors();
@@ -180,12 +182,12 @@ public final class Worker {
                 }
             }
         } catch (IOException fault) {
-            throw new ProtocolError("an input cannot be read as asked: " + fault.getMessage());
+            throw new ProtocolError("an input does not support the requested range: " + fault.getMessage());
         }
         return inputs;
     }
 
-    /** Closes what came with a message that cannot be served. Streams made for them are forgotten, not closed. */
+    /** Closes the descriptors of a message that cannot be served; their streams are dropped. */
     private void closeDescriptors() {
         for (int i = 1; i <= descriptors[0]; i++) {
             Native.close(descriptors[i]);
@@ -222,7 +224,7 @@ public final class Worker {
         return !recycle;
     }
 
-    /** Says that the invocation has been taken. False: the caller has left, so there is nothing to run. */
+    /** Reports that the invocation was accepted; false if the filter has disconnected. */
     private static boolean start(Connection connection) {
         try {
             connection.sendStarted();
@@ -238,7 +240,7 @@ public final class Worker {
         invocation.parameters().put(EXECUTION_PATH, executionPath);
         ArrayList<StorletOutputStream> outputs = new ArrayList<>(1);
         outputs.add(output);
-        // The storlet may change its list of inputs; ours says what is to be closed.
+        // The storlet may change its list of inputs, so this one is used to close them.
         ArrayList<StorletInputStream> lent = new ArrayList<>(inputs);
         try {
             storlet.invoke(lent, outputs, invocation.parameters(), log);
@@ -246,12 +248,12 @@ public final class Worker {
             memoryReserve = null;
             return output.finishAfter(raised);
         } finally {
-            Thread.interrupted(); // An interrupt that nobody took must not hit the next invocation.
+            Thread.interrupted(); // A pending interrupt must not affect the next invocation.
         }
         return output.finish();
     }
 
-    /** A run is over: what it has printed goes out, and what it did to the streams is undone. */
+    /** Ends a run: flushes its output, and undoes what it did to the streams. */
     private void flushPrinted() {
         standardOut.flush();
         standardErr.flush();
@@ -263,7 +265,7 @@ public final class Worker {
         }
     }
 
-    /** Outlives its closing by a storlet, for the next run prints too. */
+    /** Ignores a close by the storlet, because the next run needs it. */
     private static final class PrintedStream extends PrintStream {
         PrintedStream(InvocationLog.Sink sink) {
             super(new BufferedOutputStream(sink), true, StandardCharsets.UTF_8);
