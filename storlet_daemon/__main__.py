@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(_HERE))
 
 DEFAULT_CONTROL = "/run/storlets/control.sock"
 
-# What is imported here stays, in every idle sandbox (docs/decisions/0022). Of ``inspect`` with all that comes with it, the
+# What is imported here stays, in every idle sandbox (docs/decisions/0019). Of ``inspect`` with all that comes with it, the
 # first import of ``dataclasses`` is in need of the name only.
 from storlet_daemon.deferred import deferred  # noqa: E402  not importable before the path is set
 
