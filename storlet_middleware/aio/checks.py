@@ -44,6 +44,7 @@ def commands(tools: Path) -> list[tuple[str, list[str]]]:
         ("docs", [*run, "sphinx", "-q", "-W", "--keep-going", "-d", scratch, "docs", f"{scratch}/html"]),
         ("shellcheck", [str(tools / "bin/shellcheck"), *shell_scripts()]),
         ("prose", [*run, "tests.prose"]),
+        ("news", [*run, "towncrier", "build", "--draft", "--version", "next"]),
     ]
 
 
