@@ -11,9 +11,9 @@ project = "Storlets for OpenStack Swift"
 author = "the contributors"
 copyright = "the contributors, Apache License 2.0"  # noqa: A001
 extensions = ["sphinx.ext.autodoc"]
-# The reference pages are the docstrings of the modules, so building them needs what is in requirements.txt.
+# The pages of modules are their docstrings, so building them needs requirements.txt.
 autodoc_typehints = "none"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "changes"]  # changes: fragments of CHANGELOG.rst
 html_theme = "alabaster"
 html_theme_options = {
     "description": "functions on the node that holds the data",

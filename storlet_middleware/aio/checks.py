@@ -62,6 +62,7 @@ def commands(tools: Path) -> list[tuple[str, list[str]]]:
         ),
         ("shellcheck", [str(tools / "bin/shellcheck"), *shell_scripts()]),
         ("prose", [*run, "tests.prose"]),
+        ("news", [*run, "towncrier", "build", "--draft", "--version", "next"]),
     ]
 
 

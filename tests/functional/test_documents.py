@@ -60,7 +60,7 @@ def shell(tmp_path: Path, cluster: Any, description: dict[str, Any], owner: Clie
 
 def test_hello_world_in_python(shell: Shell, tmp_path: Path) -> None:
     shutil.copy(ROOT / "docs/examples/hello.py", tmp_path)
-    said = shell.run(shell_lines("author-python.rst"))
+    said = shell.run(shell_lines("author/tutorial-python.rst"))
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
     assert "greeted everybody with Hello" in said
 
@@ -70,11 +70,13 @@ def test_hello_world_in_java(shell: Shell, tmp_path: Path) -> None:
         pytest.skip("no JDK: javac is missing")
     (tmp_path / "hello").mkdir()
     shutil.copy(ROOT / "docs/examples/Hello.java", tmp_path / "hello")
-    said = shell.run([shell_lines("author-python.rst")[0], *shell_lines("author-java.rst")])
+    said = shell.run(
+        [shell_lines("author/tutorial-python.rst")[0], *shell_lines("author/tutorial-java.rst")]
+    )
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
 
 
 def test_the_lines_for_users(shell: Shell) -> None:
-    said = shell.run(shell_lines("user.rst"))
+    said = shell.run([*shell_lines("user/tutorial.rst"), *shell_lines("user/how-to.rst")])
     assert "X-Storlet-Ran-On: object" in said
     assert "station\nBasel\n" in said

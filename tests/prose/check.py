@@ -33,8 +33,9 @@ class Finding:
 def file(path: Path, root: Path) -> list[Finding]:
     """All findings of a file, in the order of its lines."""
     name = str(path.relative_to(root))
-    found = set(_long_lines(path, name))
-    for block in passages.blocks(path):
+    blocks = passages.blocks(path)
+    found = set(_long_lines(path, name, blocks))
+    for block in blocks:
         for passage in layout.passages(block):
             found.update(_in_passage(passage, name))
     return sorted(found)
@@ -77,10 +78,10 @@ def _is_about_a_person(fragment: str) -> bool:
     return match is not None and words.is_person(match[1])
 
 
-def _long_lines(path: Path, name: str) -> Iterator[Finding]:
+def _long_lines(path: Path, name: str, blocks: list[passages.Block]) -> Iterator[Finding]:
     """Prose lines that are too long; code blocks and single long words are exempt."""
     source = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for block in passages.blocks(path):
+    for block in blocks:
         exempt = layout.is_code(block)
         for number, _ in block:
             line = source[number - 1]

@@ -23,13 +23,13 @@ def text_of(name: str) -> str:
 
 
 def test_every_error_code_is_in_the_table_for_users() -> None:
-    page = text_of("docs/user.rst")
+    page = text_of("docs/user/reference.rst")
     missing = [code for code in errors.TABLE if f"``{code}``" not in page]
     assert missing == []
 
 
 def test_every_code_that_the_filter_makes_up_is_in_the_table_for_users() -> None:
-    page = text_of("docs/user.rst")
+    page = text_of("docs/user/reference.rst")
     sources = [
         path.read_text(encoding="utf-8") for path in (ROOT / "storlet_middleware").rglob("*.py")
     ]
@@ -42,14 +42,14 @@ def test_every_code_that_the_filter_makes_up_is_in_the_table_for_users() -> None
     "header", [*names.CLIENT_HEADERS, names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER]
 )
 def test_every_header_of_a_client_is_explained(header: str) -> None:
-    assert header in text_of("docs/user.rst")
+    assert header in text_of("docs/user/reference.rst")
 
 
 @pytest.mark.parametrize(
     "header", [names.INVOCATION, names.RAN_ON, names.ERROR, names.INPUT_RANGE, names.GENERATED_FROM]
 )
 def test_every_header_of_an_answer_is_explained(header: str) -> None:
-    assert header in text_of("docs/user.rst")
+    assert header in text_of("docs/user/reference.rst")
 
 
 def test_options_that_the_pages_name_exist() -> None:
