@@ -16,7 +16,7 @@ time.  A file that cannot be read stops the allotment: starting over would hand 
 uids are the machine's, and a machine may have several nodes, each with a ``state_dir`` of its own.  So before a uid is
 given it is *claimed*: ``<identity_dir>/<uid>`` is created, which succeeds for one process of the machine and for ever.
 Ranges may overlap then; the claim says whose it is, by the random ``node`` of ``identities.json``, which moves with it.
-See ``docs/decisions/0014-uids-are-claimed.rst``.
+See ``docs/decisions/0014-uid-claims.rst``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hardening table in real sandboxes: what the host's kernel says, what is refused, what still works, and what is not let in.
 
-See ``docs/decisions/0010-what-a-sandbox-may-ask-the-kernel.rst``.
+See ``docs/decisions/0010-system-call-filter.rst``.
 """
 
 from __future__ import annotations
