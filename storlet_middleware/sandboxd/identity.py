@@ -15,10 +15,17 @@ replaced by rename after an ``fsync``, under an exclusive ``flock`` of ``identit
 processes of a node can allocate concurrently.  An unreadable file stops allocation: starting over
 would allocate uids twice.
 
+<<<<<<< HEAD
 All nodes of a machine share its uids, and each node has its own ``state_dir``.  So a uid is *claimed*
 before it is allocated: ``<identity_dir>/<uid>`` is created, which succeeds once on the machine.  The
 ranges of nodes may therefore overlap.  The claim contains the random ``node`` of the owner's
 ``identities.json``.  See ``docs/decisions/0014-uids-are-claimed.rst``.
+=======
+uids are the machine's, and a machine may have several nodes, each with a ``state_dir`` of its own.  So before a uid is
+given it is *claimed*: ``<identity_dir>/<uid>`` is created, which succeeds for one process of the machine and for ever.
+Ranges may overlap then; the claim says whose it is, by the random ``node`` of ``identities.json``, which moves with it.
+See ``docs/decisions/0014-uid-claims.rst``.
+>>>>>>> docs2
 """
 
 from __future__ import annotations

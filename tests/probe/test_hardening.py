@@ -1,7 +1,7 @@
 """The hardening table in real sandboxes: kernel settings, denied calls, permitted calls, refused
 sandboxes.
 
-See ``docs/decisions/0010-what-a-sandbox-may-ask-the-kernel.rst``.
+See ``docs/decisions/0010-system-call-filter.rst``.
 """
 
 from __future__ import annotations

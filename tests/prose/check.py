@@ -85,7 +85,7 @@ def _long_lines(path: Path, name: str, blocks: list[passages.Block]) -> Iterator
         exempt = layout.is_code(block)
         for number, _ in block:
             line = source[number - 1]
-            is_one_word = len(line.split()) <= 1
+            is_one_word = len([word for word in line.split() if word not in {"-", "*", "#"}]) <= 1
             if len(line) > MOST_COLUMNS and number not in exempt and not is_one_word:
                 text = f"{len(line)} columns"
                 yield Finding(name, number, text, f"at most {MOST_COLUMNS}: wrap the line")

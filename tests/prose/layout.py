@@ -20,7 +20,7 @@ _INLINE: Final = re.compile(
     r"|`[^`<]*`(?=[^`_]|$)"  # a literal of Markdown
 )
 _BULLET: Final = re.compile(
-    r"^(\s*(?:[-*•]|\d+\.|#\.|\(\w\)|@\w+|:\w+ \w+:)\s+"  # list items, fields, Javadoc's tags
+    r"^((?:\s*(?:[-*•]|\d+\.|#\.|\(\w\)|@\w+|:\w+ \w+:)\s+)+"  # list items, fields, tags of Javadoc
     r"|\s*(?:``[^`]+``,? )+ +)"  # a row of a map of modules
 )
 _DIRECTIVE: Final = re.compile(r"^\s*\.\. ([a-z-]+)::")

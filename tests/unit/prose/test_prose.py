@@ -84,7 +84,7 @@ def test_a_literal_is_one_word_and_list_items_are_sentences_of_their_own(tmp_pat
 
 def test_lines_of_more_than_a_hundred_columns_are_found_except_in_code(tmp_path: Path) -> None:
     line = "reasonably-long " * 8
-    text = f"Example::\n\n   {line}\n\n.. code-block:: bash\n\n   {line}\n\n{line}\n\n{'x' * 120}\n"
+    text = f"Example::\n\n   {line}\n\n.. code-block:: bash\n\n   {line}\n\n{line}\n\n{'x' * 120}\n\n* - {'x' * 120}\n"
     assert findings(tmp_path, "page.rst", text) == ["9 128 columns"]
 
 
