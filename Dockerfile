@@ -1,15 +1,21 @@
-# One box: a whole Swift with storlets in a container. Its sandboxes are containers of the host's engine, beside it, not in it.
+# One box: a whole Swift with storlets in a container. Its sandboxes are containers of the host's
+# engine, beside it and not inside it.
 #
-#   make box        builds it, also where no image registry can be reached (the base is then bootstrapped), as storlets/box
-#   docker build --network host -t storlets/box .      the same by hand
+# Build it as storlets/box (without an image registry, the base is bootstrapped):
+#   make box
+# or by hand:
+#   docker build --network host -t storlets/box .
 #
-#   docker run --rm --name storlets --network host --cap-add SYS_PTRACE -v /var/run/docker.sock:/var/run/docker.sock \
-#       -v /srv/storlets:/srv/storlets -v /run/storlets-aio:/run/storlets-aio storlets/box
+# Run it:
+#   docker run --rm --name storlets --network host --cap-add SYS_PTRACE \
+#       -v /var/run/docker.sock:/var/run/docker.sock -v /srv/storlets:/srv/storlets \
+#       -v /run/storlets-aio:/run/storlets-aio storlets/box
 #   docker exec storlets python3 -m storlet_middleware.aio demo
 #   docker stop -t 60 storlets
 #
-# The two directories have the same name on both sides because the engine mounts parts of them in the sandboxes. The cluster is
-# on 127.0.0.1:8080; STORLETS_PORT (-e) moves it. Certificates of a proxy that opens TLS: put them as *.crt into .box/ first.
+# The two directories have the same name on both sides because the engine mounts parts of them in the
+# sandboxes. The cluster listens on 127.0.0.1:8080; -e STORLETS_PORT=... changes the port. For a build
+# behind a TLS proxy, first put the proxy's certificates as *.crt into .box/.
 ARG BASE=debian:bookworm-slim
 
 # The sandbox image's base, as a tree that the box imports into the host's engine.
@@ -20,7 +26,7 @@ RUN apt-get update \
     && sh /trim.sh / \
     && rm -f /packages /trim.sh
 
-# Everything that has to be built, so that the box has no compiler in it.
+# All compiled parts, so that the box itself needs no compiler.
 FROM ${BASE} AS build
 ENV DEBIAN_FRONTEND=noninteractive
 COPY LICENSE .box*/*.crt /usr/local/share/ca-certificates/

@@ -1,18 +1,23 @@
-# Thin: each target calls one module. What is missing (packages, Docker engine, Python environment) is installed on the way.
+# Each target runs one module, which installs missing parts (packages, Docker engine, Python).
 PYTHON ?= python3
 AIO := $(PYTHON) -m storlet_middleware.aio
 
 .PHONY: help demo up down clean status test check bench bench-quick box attack
 
 help:
-	@echo "make demo    start everything and run the sample storlets"
-	@echo "make up      start everything       make down    stop it       make status  what runs"
-	@echo "make test    every test             make check   linters, types, import rules"
-	@echo "make bench   what a storlet costs against plain Swift; ROWS=latency,load for some rows; make bench-quick: three minutes"
-	@echo "             ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
-	@echo "make attack  hostile storlets against a cluster of its own, with a report of what they reached"
-	@echo "make box     build the one-box image of Dockerfile"
-	@echo "make clean   down, and delete the cluster's data"
+	@echo "make demo         start a cluster and run the sample storlets"
+	@echo "make up           start a cluster: Swift with storlets on 127.0.0.1"
+	@echo "make down         stop it; keep its data"
+	@echo "make clean        stop it and delete its data"
+	@echo "make status       show its processes"
+	@echo "make test         run all tests on a cluster of their own"
+	@echo "make check        run linters, type checks and import rules"
+	@echo "make bench        compare storlets with plain Swift; ROWS=latency,load: only some rows"
+	@echo "                  ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
+	@echo "make bench-quick  the same in three minutes"
+	@echo "make attack       run hostile storlets on a cluster of their own; report what they reached"
+	@echo "make box          build the one-box image of Dockerfile"
+	@echo "Environment variables: python3 -m storlet_middleware.aio --help"
 
 demo up down status test check:
 	@$(AIO) $@

@@ -1,4 +1,4 @@
-"""Short names for accounts and sandboxes, made from whole names by a hash, so that no prefix can collide."""
+"""Short keys of accounts and sandboxes: hashes of the whole names, so prefixes cannot collide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a node may give to sandboxes: the operator's option, as bytes of this host."""
+"""The total memory of a node's sandboxes: the operator's option in bytes of this host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PROC: Final = Path("/proc")
 
 
 def host_memory(proc: Path = _PROC) -> int:
-    """Bytes of memory that the host has."""
+    """The host's memory in bytes."""
     for line in (proc / "meminfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
@@ -20,5 +20,5 @@ def host_memory(proc: Path = _PROC) -> int:
 
 
 def memory_total(node: NodeSection, host_memory: int) -> int:
-    """``[node] memory`` in bytes: as it is, or that share of the host's."""
+    """``[node] memory`` in bytes: an absolute size, or a share of the host's memory."""
     return node.memory if isinstance(node.memory, int) else int(node.memory * host_memory)

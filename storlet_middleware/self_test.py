@@ -1,6 +1,7 @@
-"""What a node says of its self-test to everybody: a small file that sandboxd writes and the proxies show in ``/info``.
+"""The public result of a node's self-test: a small file, written by sandboxd, read for ``/info``.
 
-States only, by trust class.  What failed is for operators: ``storlet sandboxes`` and the log of sandboxd.
+It contains the state of each trust class only.  Operators see the failed tests with ``storlet
+sandboxes`` and in sandboxd's log.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 from storlet_middleware.config import CLASSES
 
 FILE_NAME: Final = "self-test.json"
-#: Nothing is known: sandboxd has not run here, or could make no sandbox yet.
+#: No result: sandboxd has not run here, or could make no sandbox yet.
 UNTESTED: Final = "untested"
-PASS: Final = "pass"  # noqa: S105  a state, not a word to pass by
+PASS: Final = "pass"  # noqa: S105  a state, not a password
 FAIL: Final = "fail"
 _STATES: Final = (UNTESTED, PASS, FAIL)
 

@@ -1,8 +1,9 @@
-"""The all-in-one cluster: the program behind ``make demo``, ``up``, ``down``, ``status`` and ``test``.
+"""The all-in-one cluster: ``make demo``, ``make up``, ``down``, ``status``, ``check``, ``test``.
 
 Run as ``python3 -m storlet_middleware.aio COMMAND`` by any Python from 3.11 on, before anything is
 installed: standard library only.  Only :mod:`~storlet_middleware.aio.rings` and
-:mod:`~storlet_middleware.aio.serve` run in the cluster's Python environment, because they need Swift.
+:mod:`~storlet_middleware.aio.serve` run in the cluster's Python environment, because they need
+Swift.
 
 Commands:
 
@@ -20,7 +21,7 @@ The parts of a cluster:
 ``engine``       the Docker engine: the running one, else one of our own; ``docker_api``: its calls
 ``java``         the Java parts
 ``image``        the sandbox image: base, Java parts, our daemon
-``cache``        what all clusters of a machine share
+``cache``        parts that all clusters of a machine share
 
 A cluster:
 
@@ -36,7 +37,7 @@ A cluster:
 ``serve``        a Swift server with a ``swift.conf`` of its own
 
 Crash safety: ``/proc`` is the only record of running processes.  Every process of a cluster has
-``STORLETS_AIO=<node id>/<name>`` in its environment.  So ``down`` finds what a killed ``up`` left, a pid
-from before a reboot is never mistaken for a process of the cluster, and a cluster never touches
-another one's processes.
+``STORLETS_AIO=<node id>/<name>`` in its environment.  So ``down`` finds what a killed ``up`` left,
+a pid from before a reboot is never mistaken for a process of the cluster, and a cluster never
+touches another one's processes.
 """

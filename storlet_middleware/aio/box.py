@@ -1,4 +1,4 @@
-"""The one-box image: built here also without a registry, and run as the main process of its container."""
+"""The one-box image: built with or without a registry; its container's main process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def build_parts() -> None:
-    """Fill the cache with everything that takes a compiler or the network; what the image's build stage runs."""
+    """Fill the cache with all parts that need a compiler or the network: the build stage."""
     log = cache.cache_root() / "build.log"
     progress = Progress(2)
     with progress.step("Python environment"):
@@ -36,7 +36,10 @@ def build_parts() -> None:
 
 
 def build_image() -> str:
-    """``docker build`` of the checkout; the base is bootstrapped where no registry can be reached.  Returns the name."""
+    """Build the image from the checkout and return its name.
+
+    The base is bootstrapped when no registry can be reached.
+    """
     need_root()
     log = cache.cache_root() / "box.log"
     progress = Progress(3)
@@ -48,13 +51,16 @@ def build_image() -> str:
             base = _debian(api, log)
         with progress.step(NAME):
             api.build(_context(), NAME, {"BASE": base}, network="host")
-    say(f"{NAME} is built; the head of Dockerfile says how it is run")
+    say(f"{NAME} is built; the head of Dockerfile shows how to run it")
     engine.stop_unused()
     return NAME
 
 
 def live() -> None:
-    """Bring the cluster up, wait for the stop signal, take it down: the main process has no default for signals."""
+    """Bring the cluster up, wait for the stop signal, take it down.
+
+    Process 1 of a container has no default actions for signals.
+    """
     for signum in STOP_SIGNALS:
         signal.signal(signum, _raise_stop)
     try:
@@ -71,7 +77,7 @@ def live() -> None:
 
 
 class _Stop(BaseException):
-    """The stop signal has come; nothing on the way may swallow it."""
+    """The stop signal arrived.  Not an ``Exception``, so that no handler catches it."""
 
 
 def _raise_stop(_signum: int, _frame: FrameType | None) -> NoReturn:
@@ -103,7 +109,7 @@ def _debian(api: DockerApi, log: Path) -> str:
 
 
 def _keep_sources_of_security(tree: Path) -> None:
-    """debootstrap names one suite; a box wants the fixes, too, where the host's own list has them."""
+    """Copy the host's package sources: debootstrap configures one suite, without security fixes."""
     for path in (
         Path("/etc/apt/sources.list"),
         *Path("/etc/apt/sources.list.d").glob("debian.sources"),
@@ -114,7 +120,7 @@ def _keep_sources_of_security(tree: Path) -> None:
 
 
 def _context() -> Iterator[bytes]:
-    """The checkout's own files, and this machine's additional certificates for a build behind a proxy that opens TLS."""
+    """The checkout's files, and this machine's additional certificates for a TLS proxy."""
     files = {
         path.relative_to(CHECKOUT): path for name in CONTENTS for path in _files(CHECKOUT / name)
     }

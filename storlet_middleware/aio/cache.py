@@ -1,7 +1,8 @@
-"""What is kept between clusters because making it takes long: Python environments, Java parts.
+"""The cache of what takes long to make: Python environments, Java parts.  Shared by clusters.
 
-Everything in here has the hash of what it was made from in its name, and counts only once its ``.complete`` file exists,
-so an interrupted try is made again and no two checkouts disturb each other.  Safe to delete while nothing runs.
+Each directory has the hash of its sources in its name, and is valid once its ``.complete`` file
+exists.  So an interrupted build is repeated, and checkouts do not affect each other.  The cache may
+be deleted while no cluster runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ KEEP_DAYS: Final = 14
 
 
 def cache_root() -> Path:
-    """For root a directory that Swift's user may read; ``STORLETS_CACHE`` moves it."""
+    """The cache's directory, readable by Swift's user when run as root; see ``STORLETS_CACHE``."""
     named = os.environ.get("STORLETS_CACHE")
     if named:
         return Path(os.path.realpath(named))
@@ -29,12 +30,12 @@ def cache_root() -> Path:
 
 
 def has(kind: str, key: str) -> bool:
-    """Whether :func:`made` would have nothing to do."""
+    """Whether :func:`made` would find it complete."""
     return (cache_root() / f"{kind}-{key}/.complete").exists()
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """Twelve hex digits that stand for all of ``parts``, in their order."""
+    """Hash of ``parts`` in their order: twelve hexadecimal digits."""
     sha = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -43,7 +44,7 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 def tree_digest(root: Path, names: Iterable[str]) -> str:
-    """Over path, mode and content of all files of ``root``'s ``names``; what tools leave in a checkout is left out."""
+    """Hash of path, mode and content of all source files below ``root``'s ``names``."""
     parts: list[str | bytes] = []
     for name in sorted(names):
         top = root / name
@@ -72,7 +73,7 @@ def tree_files(top: Path) -> Iterable[Path]:
 
 
 def made(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The directory ``<kind>-<key>``, made by ``make`` where it is not there; one maker at a time on this machine."""
+    """The directory ``<kind>-<key>``, made by ``make`` when missing; one build at a time."""
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     place = root / f"{kind}-{key}"
@@ -84,13 +85,13 @@ def made(kind: str, key: str, make: Callable[[Path], None]) -> Path:
             place.mkdir()
             make(place)
             complete.touch()
-            _forget_old(root, kind, keep=place)
+            _evict_old(root, kind, keep=place)
         os.utime(complete)
     return place
 
 
 def touch(place: Path) -> None:
-    """Note that this layer, and those that it stands on, are in use."""
+    """Mark this layer and the layers below it as used."""
     for directory in [place, *(Path(line.strip()) for line in _below(place))]:
         complete = directory / ".complete"
         if complete.exists():
@@ -104,8 +105,8 @@ def _below(place: Path) -> list[str]:
         return []
 
 
-def _forget_old(root: Path, kind: str, keep: Path) -> None:
-    """Drop what nobody has asked for in a fortnight; a cluster that is up touches what it uses (see the keeper)."""
+def _evict_old(root: Path, kind: str, keep: Path) -> None:
+    """Evict directories unused for ``KEEP_DAYS``; the keeper marks those of running clusters."""
     for place in root.glob(f"{kind}-*"):
         complete = place / ".complete"
         if place != keep and (

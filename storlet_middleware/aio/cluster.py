@@ -50,7 +50,7 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
 
 
 def down(env: Mapping[str, str] = os.environ, *, purge: bool = False) -> None:
-    """Stop the cluster and remove all that it left on the machine; keep its data, unless ``purge``."""
+    """Stop the cluster and remove everything on the machine except its data, unless ``purge``."""
     home = find_home(env)
     if home is None:
         say("there is no cluster here")

@@ -1,6 +1,6 @@
 """The text of every configuration file of a cluster, from a few tables.
 
-The files are written anew by each ``up``.  To change an option for good, write ``overrides.conf`` beside them::
+Each ``up`` writes the files again.  For a permanent change, write ``overrides.conf`` beside them::
 
     [storlet.conf:limits]
     memory_bytes = 512M
@@ -58,7 +58,7 @@ PLAIN_FILTERS: Final = (
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person may choose through the environment when a cluster comes up."""
+    """Choices of the user through environment variables of ``up``."""
 
     encryption: bool = False
     filter: bool = True
@@ -68,14 +68,14 @@ class Choices:
     accept_failures: tuple[str, ...] = ()
 
 
-#: All servers share one machine, which may stand still for seconds: no replica is left behind, no listing late, because of that. A
-#: server that is down refuses at once.
+#: All servers share one machine, which may stall for seconds: with these timeouts that causes no
+#: missing replica and no late listing. A server that is down refuses at once.
 _PATIENCE: Final[Mapping[str, object]] = {"conn_timeout": 5, "post_quorum_timeout": 10}
 _PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {
     "conn_timeout": 5,
     "container_update_timeout": 10,
 }
-#: Self-tests that cannot hold where the machine lacks something: a key of Docker's ``/info``, the test.
+#: Self-tests that fail where the machine lacks a feature: key of Docker's ``/info``, test.
 NEEDS: Final = (
     ("MemoryLimit", "limit-memory"),
     ("SwapLimit", "limit-memory"),
@@ -86,9 +86,9 @@ _SYS_RESOURCE: Final = 24
 
 
 def acceptable(host: Mapping[str, Any], capabilities: int) -> tuple[str, ...]:
-    """What this machine cannot do, accepted by name: a cluster for trying things out shall come up on it.
+    """Names of self-tests that must fail on this machine, to be accepted by this trial cluster.
 
-    An operator decides that for each node by himself.
+    In production an operator decides that for each node.
     """
     names = [test for fact, test in NEEDS if not host.get(fact)]
     if not capabilities >> _SYS_RESOURCE & 1:
@@ -103,7 +103,7 @@ def own_capabilities() -> int:
 
 
 def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choices:
-    """``STORLETS_ENCRYPTION=1``, ``STORLETS_FILTER=0`` (plain Swift, to compare with), ``STORLETS_WORKERS=n``."""
+    """Read ``STORLETS_ENCRYPTION``, ``STORLETS_FILTER`` and ``STORLETS_WORKERS``."""
     workers = env.get("STORLETS_WORKERS") or "0"
     if not workers.isdigit():
         raise AioError(
@@ -219,7 +219,7 @@ def object_conf(home: Home, choices: Choices, number: int) -> Sections:
 
 
 def internal_client_conf(home: Home, choices: Choices) -> Sections:
-    """The pipeline with which a node fetches storlet code: no authorisation, but whatever changes what is stored."""
+    """The pipeline that fetches storlet code: all filters that change data, no authorisation."""
     sections: Sections = {"DEFAULT": {**_logging("internal-client"), "swift_dir": home.conf}}
     sections["pipeline:main"] = {"pipeline": _pipeline(FETCH_PIPELINE, choices)}
     sections["app:proxy-server"] = {
@@ -252,7 +252,7 @@ def storlet_conf(home: Home, choices: Choices) -> Sections:
 
 
 def identities() -> Path:
-    """Which uids the clusters of this machine have given: one place for all of them."""
+    """The directory of allocated uids, shared by all clusters of this machine."""
     return cache_root() / "identities"
 
 
@@ -279,7 +279,7 @@ def _server(home: Home, choices: Choices, name: str) -> dict[str, object]:
 
 
 def _logging(name: str) -> dict[str, object]:
-    """To standard error (the servers run with ``-v``) and so to a file; the syslog copy goes to the discard port."""
+    """Log to standard error (servers run with ``-v``); send the syslog copy to the discard port."""
     return {"log_name": name, "log_level": "INFO", "log_udp_host": "127.0.0.1", "log_udp_port": 9}
 
 
@@ -303,7 +303,7 @@ def _swift_filters(home: Home, choices: Choices) -> Sections:
     }
     sections["filter:keymaster"] = {
         "use": "egg:swift#keymaster",
-        # 32 bytes in base64, which a cluster must keep for as long as its data: made from its other secret.
+        # 32 bytes in base64, constant for the life of the data: derived from the other secret.
         "encryption_root_secret": _root_secret(home),
     }
     if not choices.encryption:

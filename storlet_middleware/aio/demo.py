@@ -1,6 +1,6 @@
-"""The showcase: every sample of ``storlets/`` uploaded, run on its input by GET, compared with what it should give.
+"""The demo: upload every sample of ``storlets/``, run it by GET, compare with the expected output.
 
-Then one PUT and one COPY with a storlet, and lines that can be pasted into a shell.
+Then one PUT and one COPY with a storlet, and commands to paste into a shell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Sample:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of a request that runs it; further inputs are named in the one header for them."""
+        """Headers of a request that runs it; one header names all further inputs."""
         others = [quote(f"/{CONTAINER}/{self.folder.name}/{name}") for name in self.inputs[1:]]
         extra = {"X-Storlet-Extra-Resources": ", ".join(others)} if others else {}
         return {"X-Run-Storlet": self.name, **extra}
@@ -60,7 +60,7 @@ class Sample:
         return sum((self.folder / name).stat().st_size for name in self.inputs)
 
     def is_right(self, answer: Answer) -> bool:
-        """Whether the answer is what the manifest promises, a failure on purpose included."""
+        """Whether the answer is the one in the manifest, which may be an expected error."""
         wanted = self.manifest.get("expected_error")
         if wanted:
             return answer.broken or (
@@ -74,7 +74,7 @@ class Sample:
 
 
 def show(home: Home) -> int:
-    """Run the samples; 0 when all gave what they should."""
+    """Run the samples; return 0 when all results are as expected."""
     cluster = programs.load_cluster(home)
     client = log_in(cluster["auth_url"], USER, cluster["users"][USER])
     samples, absent = find_samples(
@@ -82,16 +82,15 @@ def show(home: Home) -> int:
     )
     if not samples:
         raise AioError(f"no samples in {java.SAMPLES}")
-    say(
-        "\nThe tenant's side: storlets are switched on for the account, and uploaded as ordinary objects."
-    )
+    say("\nAs a tenant: enable storlets for the account, and upload them as ordinary objects.")
     client.must("POST", "", {"X-Account-Meta-Storlet-Enabled": "True"})
     for container in ("storlet", "dependency", "storletlog", CONTAINER):
         client.must("PUT", container)
     for sample in samples:
         upload(client, sample)
     say(
-        "GET with X-Run-Storlet, one line a sample (the first run in a language also starts the sandbox or its worker):\n"
+        "GET with X-Run-Storlet, one line per sample (the first run in a language includes the start "
+        "of the sandbox or worker):\n"
     )
     good = run_all(client, samples)
     for name in absent:
@@ -139,7 +138,7 @@ def upload(client: Client, sample: Sample) -> None:
 
 
 def run_all(client: Client, samples: list[Sample]) -> bool:
-    """A table; whether every line of it is as it should be."""
+    """Print a table of the results; return whether all are as expected."""
     width = max(len(sample.name) for sample in samples)
     say(
         f"{'storlet':{width}} {'language':8} {'ran on':7} {'in':>8} {'out':>8} {'ms':>6}  first line of output"
@@ -158,7 +157,7 @@ def run_all(client: Client, samples: list[Sample]) -> bool:
 
 
 def gist(answer: Answer) -> str:
-    """One printable line of what came back; a failure's code where there is one."""
+    """One printable line of an answer: the error code, or the first line of output."""
     code = answer.headers.get("X-Storlet-Error")
     if code:
         return f"{answer.status} {code}"
@@ -172,7 +171,7 @@ def gist(answer: Answer) -> str:
 
 
 def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
-    """The same sample on its way in, and from one object into another; both results must be the expected one."""
+    """Run a sample by PUT and by COPY; return whether both results are as expected."""
     sample = next(s for s in samples if len(s.inputs) == 1 and s.manifest.get("expected"))
     source = sample.inputs[0]
     put = client.request(
@@ -198,7 +197,7 @@ def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
 
 
 def say_what_next(home: Home, cluster: dict[str, Any], samples: list[Sample]) -> None:
-    """Lines to paste, with everything in them that they need."""
+    """Print complete commands to paste."""
     sample = next(
         (s for s in samples if s.manifest.get("parameters") and len(s.inputs) == 1), samples[0]
     )
@@ -219,4 +218,4 @@ Try next (user {USER}, key {key}):
 
   {cluster["venv"]}/bin/storlet sandboxes --conf {cluster["storlet_conf"]}
 
-make status shows what runs, make down stops it; logs are in {home.logs}.""")
+make status shows the processes, make down stops them; logs are in {home.logs}.""")

@@ -1,7 +1,7 @@
 """The few calls of the Docker engine's HTTP interface that the tooling needs, over its Unix socket.
 
-Not the ``docker`` command (a machine may have none, or one too new for its engine) and not docker-py (nothing is installed
-yet when this runs).  In the product only ``storlet-sandboxd`` talks to the engine.
+The ``docker`` command may be missing or too new for the engine, and docker-py is not installed yet
+when this runs.  In production only ``storlet-sandboxd`` talks to the engine.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DockerApi:
     def __init__(self, host: str) -> None:
         if not host.startswith("unix://"):
             raise AioError(
-                f"DOCKER_HOST={host}: storlets need an engine on this machine (they share files and descriptors with "
-                "their sandboxes), so only unix:// addresses will do"
+                f"DOCKER_HOST={host}: want a unix:// address. Storlets need an engine on this "
+                "machine, because Swift shares files and descriptors with the sandboxes."
             )
         self.host = host
         self.path = host.removeprefix("unix://")
@@ -75,7 +75,7 @@ class DockerApi:
         self._call("DELETE", f"/images/{quote(name, safe='')}?noprune=0")
 
     def pull(self, repository: str, tag: str, seconds: float) -> bool:
-        """Whether the image is here afterwards; ``False`` where no registry can be reached."""
+        """Pull an image; return False when no registry can be reached."""
         query = urlencode({"fromImage": repository, "tag": tag})
         try:
             self._call("POST", f"/images/create?{query}", timeout=seconds)
@@ -86,7 +86,7 @@ class DockerApi:
     def import_image(
         self, layer: Iterable[bytes], repository: str, tag: str, changes: Iterable[str]
     ) -> None:
-        """Make an image of a stream of tar bytes."""
+        """Make an image from a tar stream."""
         query = urlencode(
             [
                 ("fromSrc", "-"),
@@ -100,7 +100,7 @@ class DockerApi:
     def build(
         self, context: Iterable[bytes], tag: str, args: dict[str, str], network: str = "none"
     ) -> None:
-        """``docker build`` of a tar stream that holds a Dockerfile."""
+        """``docker build`` of a tar stream that contains a Dockerfile."""
         query = urlencode(
             {
                 "t": tag,
@@ -114,7 +114,7 @@ class DockerApi:
         self._stream(f"/build?{query}", context)
 
     def containers(self, label: str) -> list[str]:
-        """Ids of all containers, running or not, that carry ``label`` (``key`` or ``key=value``)."""
+        """Ids of all containers, running or not, with ``label`` (``key`` or ``key=value``)."""
         query = urlencode({"all": "1", "filters": json.dumps({"label": [label]})})
         return [str(item["Id"]) for item in self._json("GET", f"/containers/json?{query}")]
 
@@ -122,11 +122,12 @@ class DockerApi:
         return [str(item["Id"]) for item in self._json("GET", "/containers/json")]
 
     def remove(self, container: str) -> None:
-        """Kill and remove; gone already is fine."""
+        """Kill and remove a container.  Idempotent."""
         status, body = self._call("DELETE", f"/containers/{container}?force=1&v=1", timeout=60.0)
         if status not in {204, 404, 409}:
             raise AioError(
-                f"the engine does not remove container {container[:12]}: {body.decode(errors='replace')}"
+                f"the engine cannot remove container {container[:12]}: "
+                f"{body.decode(errors='replace')}"
             )
 
     def _json(self, method: str, path: str) -> Any:
@@ -149,10 +150,11 @@ class DockerApi:
             connection.close()
 
     def _stream(self, path: str, body: Iterable[bytes]) -> None:
-        """Send a tar stream; the answer is a series of JSON lines of which one may be an error under a 200."""
+        """Send a tar stream; the answer is JSON lines, which may contain an error despite a 200."""
         connection = _UnixConnection(self.path, timeout=600.0)
         try:
-            # An engine that has found a fault answers and hangs up in the middle: its answer says why, EPIPE does not.
+            # An engine that finds a fault answers and disconnects during the transfer: its answer
+            # contains the reason, EPIPE does not.
             with suppress(BrokenPipeError):
                 connection.request(
                     "POST",
@@ -164,7 +166,7 @@ class DockerApi:
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
-            raise AioError(f"the Docker engine broke off: {error}") from error
+            raise AioError(f"the connection to the Docker engine broke: {error}") from error
         finally:
             connection.close()
         messages = [json.loads(line) for line in text.splitlines() if line.startswith("{")]

@@ -1,9 +1,9 @@
 """The Docker engine: the running one, else one that we start and later stop.
 
-Our engine listens at the default path (``/var/run/docker.sock``) and keeps its images where Debian's
-package does.  It does not change the host's network (no bridge, no iptables: sandboxes have no
-network) and runs with ``--live-restore``, so that sandboxes survive its restart.  All clusters of a
-machine share it; the last ``down`` stops it.
+Our engine listens at the default path (``/var/run/docker.sock``) and keeps its images where
+Debian's package does.  It does not change the host's network (no bridge, no iptables: sandboxes
+have no network) and runs with ``--live-restore``, so that sandboxes survive its restart.  All
+clusters of a machine share it; the last ``down`` stops it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def find() -> Engine | None:
 
 
 def our_pid() -> int | None:
-    """The pid of the dockerd that we started.  Its containerd has the same mark, and may outlive it."""
+    """The pid of our dockerd; its containerd has the same mark, and may outlive it."""
     for process in processes.running(OWNER, NAME):
         if _command(process.pid) == "dockerd":
             return process.pid
@@ -124,7 +124,7 @@ def stop_unused() -> None:
 
 
 def halt() -> None:
-    """Stop our engine; its containers go on until it is back (``--live-restore``)."""
+    """Stop our engine; its containers keep running until it is back (``--live-restore``)."""
     with _lock():
         deadline = time.monotonic() + STOP_SECONDS
         for signum in (signal.SIGTERM, signal.SIGKILL):

@@ -142,7 +142,7 @@ def check_xattrs(directory: Path) -> None:
 def locked(home: Home) -> Iterator[None]:
     """One ``up``, ``down``, ``start`` or ``stop`` of a cluster at a time.
 
-    The kernel releases the lock when the process ends, for whatever reason.
+    The kernel releases the lock when the process ends.
     """
     with (home.real / ".lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,9 @@
 """The sandbox image: a Debian base with Python and Java, and on top our daemon and the Java parts.
 
-The base comes from ``sandbox_images/base``: where the engine has, or can pull, ``debian:bookworm-slim`` from its Dockerfile;
-else from ``debootstrap.sh`` and an import.  Both tags carry the hash of what they were made from, so nothing is built twice
-and two checkouts on a machine do not disturb each other.  ``STORLETS_BASE=debootstrap`` or ``=registry`` decides by hand.
+The base is built from ``sandbox_images/base``: by its Dockerfile when the engine has or can pull
+``debian:bookworm-slim``, else by ``debootstrap.sh`` and an import.  Both tags contain the hash of
+their sources, so nothing is built twice and checkouts do not affect each other.
+``STORLETS_BASE=debootstrap`` or ``=registry`` overrides the choice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BASE: Final = "storlets/sandbox-base"
 DEBIAN: Final = ("debian", "bookworm-slim")
 CHUNK: Final = 256 * 1024
 LEFT_OUT: Final = {"python/storlet_daemon": ("java",), "java": ("samples",)}
-"""Folders of the context that are no part of the image."""
+"""Folders of the context that are not part of the image."""
 
 KEEP_IMAGES: Final = 8
 PULL_SECONDS: Final = 90.0
@@ -54,7 +55,7 @@ def wants_debootstrap(api: DockerApi) -> bool:
 
 
 def build_base(api: DockerApi, log: Path) -> None:
-    """Make the base image; :func:`wants_debootstrap` has been asked before, so that the tool for it is installed."""
+    """Make the base image; the caller has installed debootstrap if :func:`wants_debootstrap`."""
     if has_base(api):
         return
     name, tag = base_tag().split(":")
@@ -75,12 +76,12 @@ def build_base(api: DockerApi, log: Path) -> None:
         finally:
             remove_scratch()
     else:
-        # Needs the network; the engine that we start has no bridge, so the build uses the host's.
+        # Needs the network.  Our engine has no bridge, so the build uses the host's network.
         api.build(_context({RECIPES / "base": ""}), base_tag(), {}, network="host")
 
 
 def build(api: DockerApi, java: Path | None) -> str:
-    """Make the sandbox image where its parts have changed; returns its full name."""
+    """Make the sandbox image if its parts have changed; return its full name."""
     daemon = CHECKOUT / "storlet_daemon"
     key = cache.digest(
         [
@@ -96,13 +97,13 @@ def build(api: DockerApi, java: Path | None) -> str:
         if java:
             folders[java] = "java"
         api.build(_context(folders), image, {"BASE": base_tag(), "KEY": key})
-        _forget_old(api, image)
+        _remove_old(api, image)
     api.tag(image, NAME, "latest")
     return image
 
 
-def _forget_old(api: DockerApi, current: str) -> None:
-    """Each change of the code makes an image; those that some cluster may still want are the newest ones."""
+def _remove_old(api: DockerApi, current: str) -> None:
+    """Remove old images, one of which is made per change of the code; keep the newest ones."""
     for repository in (NAME, BASE):
         old = [
             name
@@ -124,7 +125,7 @@ def mirror() -> list[str]:
 
 
 def remove_scratch() -> None:
-    """What this process's or an interrupted debootstrap left: its mounts first, else deleting would follow them."""
+    """Remove the directories of ended debootstraps: mounts first, else their content is deleted."""
     for place in cache.cache_root().glob("scratch-*"):
         pid = place.name.partition("-")[2]
         if pid != str(os.getpid()) and Path(f"/proc/{pid}").exists():
@@ -136,7 +137,7 @@ def remove_scratch() -> None:
 
 
 def _context(folders: dict[Path, str]) -> Iterator[bytes]:
-    """A build context in memory: source files of ``folders`` under their names in the image's layout."""
+    """A build context in memory: the source files of ``folders``, renamed to the image's layout."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name in ("python/storlet_daemon", "java"):
@@ -153,7 +154,7 @@ def _context(folders: dict[Path, str]) -> Iterator[bytes]:
 
 
 def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Owned by root and readable for everybody, whatever the checkout's umask was."""
+    """An entry owned by root and readable for all users, independent of the checkout's umask."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     entry.mode = 0o755 if entry.mode & 0o100 else 0o644
@@ -161,7 +162,7 @@ def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def output(command: list[str], log: Path) -> Iterator[bytes]:
-    """The standard output of ``command`` in pieces; its failing ends the stream with an error, never just early."""
+    """The standard output of ``command`` in chunks; raises an error when it fails."""
     with (
         log.open("ab") as err,
         subprocess.Popen(

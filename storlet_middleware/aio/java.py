@@ -1,4 +1,4 @@
-"""The Java parts: the authors' API, the worker and its JNI library (``storlet_daemon/java/build.sh``), and the sample jars."""
+"""The Java parts: the authors' API, the worker with its JNI library, and the sample jars."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SAMPLES: Final = CHECKOUT / "storlets"
 BUILD_SAMPLES: Final = SAMPLES / "build_java.sh"
 API_JAR: Final = "storlet-api.jar"
 SAMPLE_JARS: Final = "samples"
-"""Folder of the sample jars, beside the jars that go into the sandbox image."""
+"""Folder of the sample jars, beside the jars of the sandbox image."""
 
 
 def parts(log: Path) -> Path | None:
-    """The directory of jars and ``libstorletjni.so``, or ``None`` in a checkout without Java sources."""
+    """The directory of jars and ``libstorletjni.so``; ``None`` without Java sources."""
     if not SCRIPT.exists():
         return None
 
@@ -32,7 +32,7 @@ def parts(log: Path) -> Path | None:
 
 
 def needs_tools() -> bool:
-    """Whether a JDK, Maven and a C compiler are wanted: there are sources, and they have not been built."""
+    """Whether the Java parts must be built, which takes a JDK, Maven and a C compiler."""
     return SCRIPT.exists() and not cache.has("java", _key())
 
 

@@ -1,4 +1,4 @@
-"""What a cluster is installed and built from: system packages, Python environment, engine, image."""
+"""The installed parts of a cluster: system packages, Python environment, engine, image."""
 
 from __future__ import annotations
 

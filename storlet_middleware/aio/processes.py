@@ -204,7 +204,7 @@ def _signal_all(
 
 
 def _read(pid: int) -> Process | None:
-    """A process with a mark; ``None``: not ours, ended, a zombie (empty environment), unreadable."""
+    """A process with a mark; ``None``: without mark, ended, a zombie, or unreadable."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
         needle = MARK.encode() + b"="

@@ -1,4 +1,4 @@
-"""What a person sees while a command works: numbered steps with their seconds, and errors that say what to do."""
+"""Output of the commands: numbered steps with their duration, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAIL_LINES: Final = 30
 
 
 class AioError(Exception):
-    """A command cannot go on; ``str()`` is the whole explanation and is shown without a traceback."""
+    """A command failed; ``str()`` is the whole message, printed without a traceback."""
 
 
 class Progress:
@@ -28,7 +28,7 @@ class Progress:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Announce a step at once, so that a long one is not silence, and its seconds when it has ended."""
+        """Print the title when a step begins, and its duration when it ends."""
         self._done += 1
         width = len(str(self._total))
         say(f"[{self._done:{width}}/{self._total}] {title} ...", end="")
@@ -47,22 +47,22 @@ class Progress:
 
 
 def say(text: str = "", end: str = "\n") -> None:
-    """Print at once: CI and ``make`` put a buffer behind standard output."""
+    """Print without buffering: CI and ``make`` read standard output through a pipe."""
     try:
         print(text, end=end, flush=True)  # noqa: T201  (this is the one place)
     except BrokenPipeError:
-        # Whoever reads has seen enough (`| head`): what is under way goes on, and says no more.
+        # The reader closed the pipe (`| head`): the command continues without output.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def complain(text: str) -> None:
-    """An error or a warning, kept apart from the output that a script may read."""
+    """Print an error or a warning to standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def tail(path: Path, lines: int = TAIL_LINES) -> str:
-    """The end of a log, or a word on why there is none."""
+    """The end of a log, or the reason why it cannot be read."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - 64 * 1024))
@@ -78,7 +78,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run ``command`` with its output appended to ``log``; failing is an :class:`AioError` that shows the log's end."""
+    """Run ``command`` with its output appended to ``log``; an error shows the end of the log."""
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:

@@ -1,9 +1,13 @@
 """The rings: three replicas over four devices, two on each object server.
 
-Run with the cluster's environment (``python -m storlet_middleware.aio.rings PLAN``), because it needs Swift: the only
-module of the tooling that does.  ``PLAN`` is JSON: ``{"directory": ..., "rings": [{"file": "object", "replicas": 3, "devices":
-[{"device": "d1", "port": 6010, "zone": 1}, ...]}, ...]}``.  A ring that exists keeps its devices and partitions, and only
-learns new ports: data on the disks stays where the ring says it is.
+Run as ``python -m storlet_middleware.aio.rings PLAN`` in the cluster's Python environment, because
+it needs Swift.  ``PLAN`` is JSON::
+
+    {"directory": ..., "rings": [{"file": "object", "replicas": 3,
+     "devices": [{"device": "d1", "port": 6010, "zone": 1}, ...]}, ...]}
+
+An existing ring keeps its devices and partitions, and only gets new ports: the data stays on the
+disks that the ring names.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ FILES: Final = ("account", "container", "object", "object-1")
 
 
 def plan(home: Home) -> dict[str, Any]:
-    """What :func:`build` is to make for this cluster."""
+    """The input of :func:`build` for this cluster."""
     return {
         "directory": str(home.real_conf),
         "rings": [
@@ -35,7 +39,7 @@ def plan(home: Home) -> dict[str, Any]:
 
 
 def build(wanted: Mapping[str, Any]) -> None:
-    """Make or amend every ring of ``wanted``."""
+    """Make or update every ring of ``wanted``."""
     for ring in wanted["rings"]:
         _build_one(Path(wanted["directory"]) / f"{ring['file']}.builder", ring)
 
@@ -69,7 +73,8 @@ def _build_one(path: Path, ring: Mapping[str, Any]) -> None:
             device["port"] = device["replication_port"] = ports[device["device"]]
     ring_file = path.with_suffix(".ring.gz")
     new = path.with_name(f".{path.stem}.new")
-    # A power cut must not leave half a builder: the rings would then be made anew, and other disks would be asked for data.
+    # Atomic: after a power failure half a builder would make new rings, which place the data on
+    # other disks.
     builder.save(str(new))
     new.replace(path)
     builder.get_ring().save(f"{new}.gz")

@@ -1,7 +1,8 @@
-"""Run a command of Swift with a ``swift.conf`` other than ``/etc/swift/swift.conf``: two clusters live on one machine.
+"""Run a command of Swift with a ``swift.conf`` of its own, so that a machine can have two clusters.
 
-``python -m storlet_middleware.aio.serve CONF_DIR swift-object-server CONF -v``.  Swift's servers take ``swift_dir`` for the
-hash secret and the rings, but read storage policies and constraints when their modules are imported, from the fixed place.
+``python -m storlet_middleware.aio.serve CONF_DIR swift-object-server CONF -v``.  Swift's servers
+take the hash secret and the rings from ``swift_dir``, but their modules read storage policies and
+constraints from ``/etc/swift/swift.conf`` when they are imported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def use(conf_dir: str) -> None:
-    """Before anything of Swift that copies a constraint or asks for a policy is imported."""
+    """Use this ``swift.conf``; call it before importing Swift modules that read it."""
     from swift.common import utils  # noqa: PLC0415  (the tooling runs without Swift)
 
     utils.SWIFT_CONF_FILE = f"{conf_dir}/swift.conf"

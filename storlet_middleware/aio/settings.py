@@ -1,4 +1,4 @@
-"""``settings.json`` of a cluster's home: its identity, its ports, and choices that belong to its data.
+"""``settings.json`` of a cluster's home: its identity, its ports, choices that belong to its data.
 
 Without its identity a cluster loses its objects, so a damaged file is an error and never replaced.
 """

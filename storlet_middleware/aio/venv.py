@@ -1,13 +1,14 @@
-"""The Python environment, in layers, each in the cache under the hash of what is in it.
+"""The Python environment, in layers; each is in the cache under the hash of its content.
 
 ``deps``   a virtual environment with ``requirements.txt``: Swift and its libraries
-``tools``  on top of it ``requirements-test.txt``: pytest, ruff, mypy and the like
-``bench``  on top of ``deps`` ``requirements-bench.txt``: what plots need; only ``make bench`` makes it
-``code``   on top of ``deps`` this checkout's own packages, installed (not linked: Swift's user cannot read a checkout in
-           ``/root``, and a cluster must not change under way because a file was edited)
+``tools``  on top of it ``requirements-test.txt``: pytest, ruff, mypy and others
+``bench``  on top of ``deps`` ``requirements-bench.txt``: libraries for plots, for ``make bench``
+``code``   on top of ``deps`` the packages of this checkout, installed and not linked: Swift's user
+           cannot read a checkout in ``/root``, and edited files must not change a running cluster
 
-A layer is an ordinary environment of its own with a ``.pth`` file that names the one below, so ``<layer>/bin/python`` and
-the scripts beside it just work.  Changing a line of ours costs two seconds, not a new installation of Swift.
+A layer is a virtual environment with a ``.pth`` file that names the layer below, so that
+``<layer>/bin/python`` and the scripts beside it work as usual.  A change of our code costs two
+seconds, not a new installation of Swift.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PYTHONS: Final = ("/usr/bin/python3", "/usr/bin/python3.13", "/usr/bin/python3.1
 
 
 def base_python() -> Path:
-    """A Python from 3.11 on that Swift's unprivileged user may run too (one below ``/root`` it may not)."""
+    """A Python from 3.11 on that Swift's user can run, too (not one below ``/root``)."""
     for name in (*PYTHONS, sys.executable):
         path = Path(os.path.realpath(name))
         if (
@@ -40,7 +41,8 @@ def base_python() -> Path:
         ):
             return path
     raise AioError(
-        "no Python 3.11 or newer that every user may run (looked for /usr/bin/python3): install python3"
+        "no Python 3.11 or newer that all users may run (tried /usr/bin/python3 and others): "
+        "install python3"
     )
 
 
@@ -68,7 +70,7 @@ def bench(log: Path) -> Path:
 
 
 def code(log: Path) -> Path:
-    """``deps`` and our packages as they are in this checkout now.  This is a cluster's environment."""
+    """``deps`` and the packages of this checkout: the environment of a cluster."""
     below = deps(log)
 
     def make(place: Path) -> None:
@@ -122,7 +124,7 @@ def _new_layer(place: Path, below: Path, log: Path) -> None:
 
 
 def _pip_env() -> dict[str, str]:
-    """The caller's settings of pip (a mirror, a certificate) stay; what would put packages elsewhere does not."""
+    """The caller's settings of pip (mirror, certificate), except those that change the target."""
     drop = {
         "PIP_TARGET",
         "PIP_USER",

@@ -14,15 +14,18 @@ from storlet_middleware.cli.command import INTERRUPTED, NOT_DONE, CliError, comp
 COMMANDS: Final = (sandboxes.COMMAND, rules.COMMAND)
 
 EPILOG: Final = """exit codes:
-  0    done, and all is well
-  1    done, and something is not as it should be (a trust class is closed, rules have errors)
-  2    words that are not understood
-  3    not done: no answer, no permission, no usable configuration; the reason is on standard error
+  0    success
+  1    success, but a problem was found (a trust class is closed, rules have errors)
+  2    invalid command line
+  3    failure: no answer, no permission, no valid configuration; standard error has the reason
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code.  An error comes as a text, not as a traceback."""
+    """Entry point of the console script; return the exit code.
+
+    Expected errors are printed without a traceback.
+    """
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -33,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("storlet: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has seen enough (`| head`); the interpreter shall not say so once more at its end.
+        # The reader closed the pipe (`| head`); without this, the interpreter would report it
+        # again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -41,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="storlet",
-        description="Storlets in OpenStack Swift: what a node runs, and what rules say.",
+        description="Storlets in OpenStack Swift: show the sandboxes of a node, and check rules.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""What a subcommand is, and how it says that it cannot go on."""
+"""The parts of a subcommand, its exit codes and its errors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Final
 
 DONE: Final = 0
-#: It was done, and what was found is not as it should be.
+#: Success, but a problem was found.
 NOT_WELL: Final = 1
-#: ``argparse`` ends with this for words that it does not know.
+#: Exit code of ``argparse`` for an invalid command line.
 MISUSED: Final = 2
-#: It could not be done: no node, no permission, no configuration.
+#: Failure: no node, no permission, no configuration.
 NOT_DONE: Final = 3
 INTERRUPTED: Final = 130
 
 
 class CliError(Exception):
-    """The command cannot go on; ``str()`` is the whole explanation and is shown without a traceback."""
+    """The command failed; ``str()`` is the whole message, printed without a traceback."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One subcommand: ``declare`` adds its options, ``run`` does it and answers the exit code."""
+    """One subcommand: ``declare`` adds its options, ``run`` returns the exit code."""
 
     name: str
     help: str
@@ -34,12 +34,12 @@ class Command:
 
 
 def say(text: str = "") -> None:
-    """To whoever reads the result."""
+    """Print a line of the result."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def complain(text: str) -> None:
-    """An error, or a word on what takes so long; kept apart from the result, which a script may read."""
+    """Print an error or progress to standard error, apart from the result."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

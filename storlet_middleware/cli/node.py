@@ -1,4 +1,4 @@
-"""Asks the sandboxd of this node; blocks, with an end."""
+"""Requests to the sandboxd of this node; they block, up to a timeout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load_config(path: str) -> Config:
     try:
         return configuration.load(path)
     except configuration.ConfigError as error:
-        raise CliError(f"{error}\n--conf FILE names another file") from None
+        raise CliError(f"{error}\nto read another file, use --conf FILE") from None
 
 
 def ask(
@@ -36,7 +36,7 @@ def ask(
             received = framing.receive(connection)
             answer = None if received is None else received.message(messages.NODE_ANSWERS)
         except (FileNotFoundError, ConnectionRefusedError):
-            raise CliError(_nobody_there(config, path)) from None
+            raise CliError(_not_running(config, path)) from None
         except PermissionError:
             raise CliError(_not_permitted(config, path)) from None
         except TimeoutError:
@@ -44,21 +44,27 @@ def ask(
                 f"storlet-sandboxd at {path} does not answer within {seconds:g} seconds"
             ) from None
         except (messages.ProtocolError, OSError) as error:
-            raise CliError(f"storlet-sandboxd at {path} broke off: {error}") from None
+            raise CliError(
+                f"the connection to storlet-sandboxd at {path} failed: {error}"
+            ) from None
     if isinstance(answer, messages.NodeRefused):
         raise CliError(f"storlet-sandboxd refused: {answer.message}")
     if not isinstance(answer, messages.NodeStatus):
-        raise CliError(f"storlet-sandboxd at {path} ended before it answered")
+        raise CliError(f"storlet-sandboxd at {path} ended without an answer")
     return answer
 
 
-def _nobody_there(config: Config, path: Path) -> str:
+def _not_running(config: Config, path: Path) -> str:
     return (
         f"no storlet-sandboxd listens at {path}\n"
-        f"start it as root: systemctl start storlet-sandboxd, or storlet-sandboxd --conf {config.path}\n"
-        "where it runs with other options, --conf FILE names them"
+        "start it as root: systemctl start storlet-sandboxd, or "
+        f"storlet-sandboxd --conf {config.path}\n"
+        "if it runs with another configuration file, use --conf FILE"
     )
 
 
 def _not_permitted(config: Config, path: Path) -> str:
-    return f"only root and the group {config.sandbox.group} may ask {path}: become root, or a member of that group"
+    return (
+        f"no permission to use {path}: run this as root, or as a member of the group "
+        f"{config.sandbox.group}"
+    )

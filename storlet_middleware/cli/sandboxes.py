@@ -1,4 +1,4 @@
-"""``storlet sandboxes``: the sandboxes of this node, what runs in them, and whether they hold."""
+"""``storlet sandboxes``: the sandboxes of this node, their storlets and their self-tests."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from storlet_middleware.self_test import FAIL, UNTESTED
 
 CHECK_SECONDS: Final = 180.0
 
-DESCRIPTION: Final = """The sandboxes of this node, what runs and waits in them, and whether each trust class held in its last self-test.
+DESCRIPTION: Final = """Show the sandboxes of this node, their storlets, the running and waiting invocations, and
+the last self-test of each trust class.
 
-A class whose self-test failed is closed: storlets of it are not loaded on this node (503 sandbox.unavailable), until the
-cause is gone or its name is in [sandbox] accept_failures of storlet.conf."""
+A class whose self-test failed is closed: its storlets are not loaded on this node
+(503 sandbox.unavailable), until the cause is fixed or the name of the failed test is in
+[sandbox] accept_failures of storlet.conf."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +38,14 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         "--conf",
         default=configuration.DEFAULT_PATH,
         metavar="FILE",
-        help="options of the node (default: %(default)s)",
+        help="configuration file of the node (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="run the self-test now, in a new sandbox of each class, and show every test; takes some seconds",
+        help="run the self-test now, in a new sandbox of each class, and show every test; takes a "
+        "few seconds",
     )
 
 
@@ -66,11 +69,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND: Final = Command(
-    "sandboxes", "the sandboxes of this node, and their self-test", DESCRIPTION, _declare, _run
+    "sandboxes", "show the sandboxes of this node and their self-test", DESCRIPTION, _declare, _run
 )
 
 
-# --- for people -----------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _sandboxes(
@@ -117,7 +120,7 @@ def _row(sandbox: messages.Sandbox, now: float) -> tuple[object, ...]:
         text.duration(max(0.0, now - sandbox.started_at)) + " ago" if sandbox.started_at else "-"
     )
     return (
-        text.name(sandbox.account) if sandbox.account else "(waits for one)",
+        text.name(sandbox.account) if sandbox.account else "(pre-warmed)",
         sandbox.trust_class or "-",
         sandbox.state,
         "-" if sandbox.uid is None else sandbox.uid,
@@ -144,7 +147,7 @@ def _self_test(result: messages.SelfTest, accepted: tuple[str, ...], *, every: b
 
 def _summary(result: messages.SelfTest, failed: list[str]) -> str:
     if result.state == UNTESTED:
-        return "not tested yet; the log of storlet-sandboxd says why, and a load of a storlet tries again"
+        return "not tested yet: see the log of storlet-sandboxd; the next load of a storlet tries again"
     when = text.duration(max(0.0, time.time() - result.at))
     if result.state == FAIL:
         return f"CLOSED on this node ({len(result.faults)} tests, {len(failed)} failed, {when} ago)"
@@ -154,7 +157,7 @@ def _summary(result: messages.SelfTest, failed: list[str]) -> str:
 
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
-    """Say that it works, each second where somebody looks."""
+    """Show progress: every second on a terminal, else once."""
     if not sys.stderr.isatty():
         complain(f"{what} ...")
         yield
@@ -179,7 +182,7 @@ def _waiting(what: str) -> Iterator[None]:
         ticker.join()
 
 
-# --- for programs ---------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def _as_data(
@@ -213,7 +216,7 @@ def _sandbox_data(
     }
     del data["groups"]
     used = usage.get(tenant_key(sandbox.account))
-    # Of the whole account on this node: it may have a sandbox of each class.
+    # Numbers of the whole account on this node: it may have a sandbox of each class.
     return {**data, "running": used.running if used else 0, "waiting": used.waiting if used else 0}
 
 
@@ -221,5 +224,5 @@ def _usage(config: Config) -> Mapping[str, shared_table.Usage]:
     try:
         return shared_table.snapshot(config.sandbox.run_dir)
     except (OSError, shared_table.TableFault) as error:
-        complain(f"storlet: what runs and waits is not known: {error}")
+        complain(f"storlet: running and waiting invocations are unknown: {error}")
         return {}

@@ -1,4 +1,4 @@
-"""Tables, times and other people's names, for a terminal."""
+"""Tables, durations and untrusted names, for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME_MAX: Final = 60
 
 
 def name(text: str) -> str:
-    """A name that somebody else chose, without what a terminal would obey."""
+    """A name that a tenant chose, without control sequences."""
     return plain(text, _NAME_MAX)
 
 
@@ -25,7 +25,7 @@ def duration(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> str:
-    """Columns as wide as what is in them; those named in ``right`` are numbers."""
+    """A table with columns as wide as their content; those in ``right`` are right-aligned."""
     cells = [tuple(head), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = (
@@ -39,7 +39,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence
 
 
 def legible(text: str) -> str:
-    """A text in whatever script, in one line, without what a terminal would obey or turn around."""
+    """One line of text in any script, without control sequences and changes of direction."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text

@@ -9,7 +9,7 @@ Requests:
 The sandboxes of the node:
 
 ``table``          which sandboxes there are: one entry per key, and those that drain
-``starts``         a sandbox for a tenant: a spare that is ready, else a new container
+``starts``         a sandbox for a tenant: a pre-warmed one, else a new container
 ``spares``         pre-warmed sandboxes: started ahead, assigned once
 ``eviction``       idle sandboxes: evicted when the node is full, stopped after a while
 ``endings``        lost, failed and retired sandboxes; removals; back-off
@@ -20,20 +20,20 @@ The sandboxes of the node:
 
 One sandbox:
 
-``plan``           what it is made from: key, uid, the body of Docker's ``create``
+``plan``           its key, uid, and the body of Docker's ``create``
 ``hardening``      the table of Docker arguments; each row names the attack it prevents
 ``seccomp``        the system calls that it may make
 ``sandbox``        its life, from start or adoption to removal
 ``supervisor``     its process 1: hello, connection, pid
 ``control``        the protocol of that connection: numbered requests, loss
 ``worker_groups``  its loaded storlets: load, publish, unload
-``readback``       what its kernel reports, compared with the plan
-``mounting``       a tenant's code directory, mounted in a running spare
+``readback``       the report of its kernel, compared with the plan
+``mounting``       a tenant's code directory, mounted in a running pre-warmed sandbox
 ``process``        process 1, killed before Docker removes the container
 
 The node:
 
-``node``           what all sandboxes share
+``node``           the context of all sandboxes
 ``paths``          every path that sandboxd makes; ``sandbox_dirs`` and ``code_dirs``: parts of it
 ``filesystem``     directories and listening sockets with a fixed owner and mode
 ``lock``           one sandboxd per node
@@ -46,7 +46,7 @@ The node:
 ``errors``, ``wording``       faults below the answers to filters; untrusted text in the log
 
 It is not on the path of a warm invocation: filters keep the path of a storlet's socket and connect
-to it directly.  When sandboxd dies, running sandboxes go on serving; the next sandboxd adopts them.
+to it directly.  When sandboxd dies, running sandboxes keep serving; the next sandboxd adopts them.
 
 One asyncio loop owns all state, so there are no locks between threads.  Only blocking calls
 (Docker, ``fsync``, control groups) run in threads; they return values and share no state.

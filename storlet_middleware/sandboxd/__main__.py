@@ -5,7 +5,7 @@ Started as root by systemd or the all-in-one, one per node::
     storlet-sandboxd --conf /etc/swift/storlet.conf
     storlet-sandboxd --conf /etc/swift/storlet.conf --remove-all    # all sandboxes and sockets
 
-SIGTERM and SIGINT end it and leave the sandboxes running: they go on serving, and the next sandboxd
+SIGTERM and SIGINT end it and leave the sandboxes running: they keep serving, and the next sandboxd
 adopts them, so an upgrade interrupts nothing.  ``--remove-all`` is for uninstalling.
 """
 

@@ -4,8 +4,8 @@ No request is served before it: a start would otherwise replace a running contai
 invocations in it.  While Docker is away callers get that error, and the next request tries again.
 
 An *outdated* sandbox (another image, other options) is detached: its replacement gets its key, and
-it finishes its invocations beside it, then ends.  A sandbox that was detached by an earlier
-sandboxd goes on draining.
+it finishes its invocations beside it, then ends.  A sandbox that an earlier sandboxd
+detached continues to drain.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Filters add storlet versions (``storlet_middleware.engine.code_cache``); only sandboxd evicts them,
 because only sandboxd knows which are loaded.  The least recently used version is evicted first,
-unless a sandbox has loaded it or it was used in the last :data:`RECENT_SECONDS`, when its filter may
-be about to request its load.  A load counts as use, and is recorded as the modification time of the
-version's folder.
+unless a sandbox has loaded it or it was used in the last :data:`RECENT_SECONDS`, when its filter
+may be about to request its load.  A load counts as use, and is recorded as the modification time of
+the version's folder.
 
 Threads read and clear the disk, but the loop, which also answers the filters, renames an evicted
 version.  So no request can come between the check of what is in use and the rename; a filter that
@@ -44,7 +44,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Copy:
-    """A folder below an account's code directory: ``used_at`` seconds since 1970, ``bytes`` on the disk."""
+    """A folder below an account's code directory; ``used_at`` in seconds since 1970."""
 
     path: Path
     used_at: float
@@ -76,7 +76,7 @@ class CodeSpace:
         return path not in self._known
 
     async def evict(self, in_use: Callable[[], Collection[Path]]) -> None:
-        """Evict until the limit is met; ``in_use`` returns folders of versions or accounts to keep."""
+        """Evict to meet the limit; ``in_use`` returns folders of versions or accounts to keep."""
         copies = await self._threads.call(self.copies)
         self._known = {copy.path for copy in copies}
         gone, left_bytes = self.surplus(copies, in_use())

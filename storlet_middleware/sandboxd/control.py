@@ -1,9 +1,9 @@
 """The control connection to one supervisor, seen from the node: hello, numbered requests, loss.
 
-The peer runs beside a tenant's code, which may control it, so its messages are not trusted: an answer
-without a request is dropped, a malformed message ends the connection, and so does a peer that does
-not read.  The end of the connection is the end of the sandbox, because a container ends with its
-process 1.
+The peer runs beside a tenant's code, which may control it, so its messages are not trusted: an
+answer without a request is dropped, a malformed message ends the connection, and so does a peer
+that does not read.  The end of the connection is the end of the sandbox, because a container ends
+with its process 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 @dataclass(frozen=True)
 class Peer:
-    """The process at the other end of a Unix socket; ``pid`` 0: its pid namespace is out of sight."""
+    """The peer of a Unix socket; ``pid`` 0: its pid namespace is out of sight."""
 
     pid: int
     uid: int
@@ -99,7 +99,9 @@ async def no_cgroups(_place: messages.Place) -> str:
 
 
 class ControlLink:
-    """One connection; owns the socket.  ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
+    """One connection; owns the socket.
+
+    ``on_lost`` is called once, with the reason, unless :meth:`close` came first.
 
     ``move_worker`` is called for each worker that the supervisor announces; the worker waits for
     the answer up to a second.

@@ -1,8 +1,8 @@
 """The Docker engine that runs the sandboxes: the only import of docker-py.
 
-Every method blocks, may be called from several threads, and raises only :class:`EngineFault` and its
-subclasses.  A query waits at most :data:`QUICK_SECONDS`, a change at most :data:`SLOW_SECONDS`.  The
-next call replaces a lost connection, so no action is needed after a restart of Docker.
+Every method blocks, may be called from several threads, and raises only :class:`EngineFault` and
+its subclasses.  A query waits at most :data:`QUICK_SECONDS`, a change at most :data:`SLOW_SECONDS`.
+The next call replaces a lost connection, so no action is needed after a restart of Docker.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Engine:
             return
 
     def rename(self, container_id: str, name: str) -> None:
-        """Give a container another name, so that its own is free for the one that takes its place."""
+        """Rename a container, which frees its name for its replacement."""
         self._change(lambda client: client.rename(container_id, name))
 
     def find(self, name: str) -> Container | None:
@@ -183,12 +183,12 @@ class Engine:
             self._clients.clear()
             self._host = None
         for client in clients:
-            client.close()  # idle connections only; calls of other threads go on
+            client.close()  # idle connections only; calls of other threads continue
 
-    # --- how --------------------------------------------------------------------------------------------------------
+    # --- how --------------------------------------------------------------------------------------
 
     def _query(self, call: Callable[[docker.APIClient], _T]) -> _T:
-        """Run a query; retry once on a new connection, because a restart of Docker drops the old."""
+        """Run a query; retry once on a new connection: a restart of Docker drops the old one."""
         try:
             return self._call(call, QUICK_SECONDS)
         except _Silent:
@@ -197,7 +197,7 @@ class Engine:
             return self._call(call, QUICK_SECONDS)
 
     def _change(self, call: Callable[[docker.APIClient], _T]) -> _T:
-        """Run a change; never retried, because it may have succeeded although its answer was lost."""
+        """Run a change; never retried: it may have succeeded although its answer was lost."""
         return self._call(call, SLOW_SECONDS)
 
     def _call(self, call: Callable[[docker.APIClient], _T], seconds: int) -> _T:
@@ -212,7 +212,8 @@ class Engine:
         with self._lock:
             client = self._clients.get(seconds)
         if client is None:
-            # Queries Docker's version; outside the lock, so that a hung Docker does not queue callers.
+            # Queries Docker's version; outside the lock, so that a hung Docker does not queue
+            # callers.
             client = docker.APIClient(base_url=self._url, version="auto", timeout=QUICK_SECONDS)
             client.timeout = seconds
             with self._lock:
@@ -231,7 +232,7 @@ class _Absent(EngineFault):
 
 
 class _Silent(EngineUnavailable):
-    """Docker is connected and does not answer in time; callers see an :class:`EngineUnavailable`."""
+    """Docker is connected, but does not answer in time."""
 
 
 class _Conflict(EngineFault):

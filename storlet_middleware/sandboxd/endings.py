@@ -143,7 +143,7 @@ class Endings:
             try:
                 await removal
             except EngineFault as fault:
-                # Its sockets are gone, so it is unused; the sweep or the next start removes it.
+                # Its sockets were removed, so it is unused; the sweep or the next start removes it.
                 log.warning("sandbox not removed key=%s reason=%s", key, shown(fault))
 
         task = self._background.start(remove())

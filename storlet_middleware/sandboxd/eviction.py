@@ -41,7 +41,7 @@ class Eviction:
         self._table = table
         self._endings = endings
         self._lock = asyncio.Lock()
-        #: Set by the pool: spares need this object to know whether there is room.
+        #: Set by the pool: pre-warmed sandboxes need this object to know whether there is room.
         self.spares: Spares
 
     def has_room(self) -> bool:
@@ -119,7 +119,7 @@ class Eviction:
         return True
 
     async def _evict(self, count: int) -> bool:
-        """Evict up to ``count`` spares and idle sandboxes; return True if any was evicted.
+        """Evict up to ``count`` pre-warmed and idle sandboxes; return True if any was evicted.
 
         Returns when their processes have ended and Docker is not too far behind.
         """

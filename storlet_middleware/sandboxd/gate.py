@@ -11,7 +11,7 @@ state    meaning for the class
 untested no sandbox could be made yet (Docker is away, the image is missing): a load tries
          again, and its answer has the reason
 pass     every test held, or the operator accepts the failures: ``[sandbox] accept_failures``
-fail     loads are refused with ``sandbox.unavailable`` and the reason; running sandboxes go on
+fail     loads are refused with ``sandbox.unavailable`` and the reason; running sandboxes stay
 ======== =======================================================================================
 
 A load before the first result waits for it.  A repeated test leaves the state unchanged until it
@@ -174,7 +174,7 @@ class Gate:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=grace_seconds)
 
-    # --- one class --------------------------------------------------------------------------------------------------
+    # --- one class --------------------------------------------------------------------------------
 
     async def _wait_for_first_result(self, trust_class: str) -> None:
         known = self._faults.get(trust_class)
@@ -196,7 +196,7 @@ class Gate:
             raise SandboxUnavailable("storlet-sandboxd ends", retry_after=math.ceil(AGAIN_SECONDS))
 
     def _may_pass_later(self, name: str) -> bool:
-        """Whether the only failure of a class is that its sandbox ended: the host may be the cause."""
+        """Whether the only failure of a class is the end of its sandbox, possibly by the host."""
         result = self._results[name]
         return result.state == FAIL and [test for test, _ in self._unaccepted(result)] == [SURVIVES]
 
@@ -252,8 +252,8 @@ class Gate:
                 await call(self._planner.self_test_plan, trust_class.name), trust_class
             )
         if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
-            # An assigned spare must be as strong as a sandbox made for its tenant.
-            with contextlib.suppress(MountFault):  # this node cannot have spares
+            # An assigned pre-warmed sandbox must be as strong as a sandbox made for its tenant.
+            with contextlib.suppress(MountFault):  # this node cannot have pre-warmed sandboxes
                 assigned = await self._run_tests_in(
                     await call(self._planner.self_test_spare_plan), trust_class
                 )
@@ -309,7 +309,7 @@ class Gate:
                 faults[DONATED] = "the donated file was changed"
         return _with_outside(faults)
 
-    # --- reports -------------------------------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
 
     def _unaccepted(self, result: messages.SelfTest) -> Iterator[tuple[str, str]]:
         """The faults that the operator does not accept."""

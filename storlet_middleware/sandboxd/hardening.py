@@ -1,17 +1,22 @@
-"""What a sandbox may do: the ordered table of Docker arguments, each row with what it is against.
+"""The permissions of a sandbox: an ordered table of Docker arguments, each with its purpose.
 
-:data:`TABLE` is the policy and :func:`container_arguments` its only interpreter: it turns the table into the body of
-Docker's ``POST /containers/create``.  To add a limit or a mount, add a row.  A row may name a ``needs``: a fact of the
-host (a key of Docker's ``/info``).  Where it is absent the row is left out and :func:`missing` says so, because a host
-without swap accounting or CPU quota should run sandboxes and tell its operator, not refuse all of them.
+:data:`TABLE` is the policy and :func:`container_arguments` its only interpreter: it turns the table
+into the body of Docker's ``POST /containers/create``.  To add a limit or a mount, add a row; its
+``against`` names the attack or fault that it prevents.  A row may name a ``needs``: a fact of the
+host (a key of Docker's ``/info``).  Without that fact the row is left out, and :func:`missing`
+reports it, because a host without swap accounting or CPU quota should run sandboxes and warn its
+operator, not refuse all of them.
 
-System calls are filtered by a profile of our own (:mod:`.seccomp`), narrower than Docker's; the AppArmor profile is Docker's
-where the host has AppArmor.  Several rows may fill one argument that is a list; each adds to it.
+System calls are filtered by a profile of our own (:mod:`.seccomp`), narrower than Docker's.  The
+AppArmor profile is Docker's, where the host has AppArmor.  Several rows may fill one argument that
+is a list; each adds to it.
 
-A *spare* is a pre-warmed sandbox that is nobody's yet.  It runs as root, with exactly the three capabilities by which it
-becomes its tenant's user for good, and without code; everything else is the same.
+A *pre-warmed sandbox* belongs to no tenant yet.  It runs as root, with exactly the three
+capabilities by which it becomes its tenant's user for good, and without code; all other arguments
+are the same.
 
-What became of the table in a running sandbox is read back before any code gets into it: :mod:`.readback`.
+The effect of the table in a running sandbox is read back before any code is loaded:
+:mod:`.readback`.
 """
 
 from __future__ import annotations
@@ -30,38 +35,40 @@ CONTROL_TARGET: Final = "/run/storlets"
 CODE_TARGET: Final = "/var/lib/storlets"
 SCRATCH: Final = "/tmp"  # noqa: S108  the sandbox has one of its own
 
-#: Inodes of the scratch: far beyond what honest code opens, and some 8 MiB of kernel memory at most.
+#: Inodes of the scratch: far more than ordinary code needs, and at most 8 MiB of kernel memory.
 SCRATCH_INODES: Final = 8192
-#: Of ``/dev/shm``, where Python's semaphores are.
+#: Size of ``/dev/shm``, where Python's semaphores are.
 SHM_BYTES: Final = 1024 * 1024
-#: Worse than any of Swift's processes (0), so that the kernel looks for a victim in sandboxes first.
+#: Above that of Swift's processes (0), so that the kernel kills processes of sandboxes first.
 OOM_SCORE_ADJ: Final = 500
 
 
-#: A key of ``/info`` that :class:`~storlet_middleware.sandboxd.docker.Engine` adds: we see the control groups that Docker
-#: makes.  Not so where sandboxd runs in a container itself.
+#: A key of ``/info`` that :class:`~storlet_middleware.sandboxd.docker.Engine` adds: Docker's
+#: control groups are visible.  They are not where sandboxd itself runs in a container.
 CGROUPS_IN_SIGHT: Final = "CgroupsInSight"
-#: What a spare needs to become its tenant's user, and gives up with that.
+#: Needed by a pre-warmed sandbox to become its tenant's user, and given up with that.
 SPARE_CAPABILITIES: Final = ("SETGID", "SETPCAP", "SETUID")
 NO_NETWORK: Final = "none"
 
-#: Pools of OpenMP and OpenBLAS sleep when they have nothing to do. By default they spin for up to 0.2 s on each processor, which
-#: the supervisor would take for a storlet that goes on computing after it has reported its end.
+#: Idle thread pools of OpenMP and OpenBLAS sleep. By default they spin for up to 0.2 s on each
+#: processor, which the supervisor would mistake for a storlet that computes after its end.
 QUIET_THREADS: Final = ("OMP_WAIT_POLICY=PASSIVE", "KMP_BLOCKTIME=0", "OPENBLAS_THREAD_TIMEOUT=20")
 
-#: Docker's own list, then what tells a tenant of the host's disks, devices and load. No more than that: each is a mount, which
-#: takes more than half a millisecond of every start; most other files of this kind are for root only, or empty for others.
+#: Docker's own list, then files that expose the host's disks, devices and load. Each is a mount,
+#: which adds more than half a millisecond to every start, so the list is short; most other files of
+#: this kind are readable by root only, or empty for other users.
 MASKED_PATHS: Final = (
-    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-    "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
-    "/proc/diskstats", "/proc/interrupts", "/proc/key-users", "/proc/locks", "/proc/modules", "/proc/partitions", "/sys/block",
-    "/sys/bus", "/sys/module",
+    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+    "/sys/devices/virtual/powercap", "/sys/firmware", "/proc/diskstats", "/proc/interrupts",
+    "/proc/key-users", "/proc/locks", "/proc/modules", "/proc/partitions", "/sys/block", "/sys/bus",
+    "/sys/module",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What the rows are computed from; paths are the host's.  A spare has uid and gid 0 and no code directory."""
+    """The input of the rows; paths are the host's.  A pre-warmed sandbox has uid and gid 0."""
 
     image_id: str
     uid: int
@@ -87,7 +94,10 @@ class SandboxFacts:
 
 @dataclass(frozen=True)
 class Row:
-    """One Docker argument: ``path`` is its place in the request's body; a value of ``None`` leaves it out, lists add up."""
+    """One Docker argument; ``path`` is its key in the request's body.
+
+    A value of ``None`` leaves it out; lists of several rows are joined.
+    """
 
     path: str
     value: Callable[[SandboxFacts], Any]
@@ -104,7 +114,8 @@ def _user(facts: SandboxFacts) -> str:
 
 
 def _scratch(facts: SandboxFacts) -> dict[str, str]:
-    # Whose a spare will be is not known yet, and a mount's owner stays; nobody else is in there who could write to it.
+    # The tenant of a pre-warmed sandbox is not known yet, and the owner of a mount cannot change.
+    # No other user exists inside that could write to it.
     access = "mode=1777" if facts.is_spare else f"mode=0700,uid={facts.uid},gid={facts.gid}"
     options = f"rw,exec,nosuid,nodev,size={facts.scratch_bytes},nr_inodes={SCRATCH_INODES},{access}"
     return {SCRATCH: options}
@@ -144,51 +155,76 @@ def _ulimits(facts: SandboxFacts) -> list[dict[str, Any]]:
 
 
 TABLE: Final = (
-    Row("Image", lambda f: f.image_id, "an image that is replaced between the check of its id and the start"),
-    Row("Entrypoint", _fixed(list(COMMAND)), "an image whose own entry point would run instead of the supervisor"),
+    Row("Image", lambda f: f.image_id,
+        "an image that is replaced between the check of its id and the start"),
+    Row("Entrypoint", _fixed(list(COMMAND)),
+        "an image whose own entry point would run instead of the supervisor"),
     Row("User", _user, "root, Swift's uid (it could reopen donated files), other tenants"),
-    Row("HostConfig.CapDrop", _fixed(["ALL"]), "every privilege of root that a bug might bring back"),
-    Row("HostConfig.CapAdd", lambda f: list(SPARE_CAPABILITIES) if f.is_spare else None, "a spare that could not give up root"),
-    Row("HostConfig.SecurityOpt", _fixed(["no-new-privileges"]), "privileges through setuid files and file capabilities"),
-    Row("HostConfig.SecurityOpt", _system_calls, "the kernel's rarely needed calls: where escapes come from, and other limits' gaps"),
-    Row("HostConfig.Privileged", _fixed(value=False), "a default of the engine that is weaker than this table"),
-    Row("HostConfig.ReadonlyRootfs", _fixed(value=True), "a filled disk; code that is left for the tenant's next storlet"),
-    # exec is allowed here on purpose: whoever can upload code needs no executable file to run more of it (an
-    # interpreter and memfd_create do as well), while Java libraries with native parts unpack them here and load them.
-    Row("HostConfig.Tmpfs", _scratch, "a filled disk or inode table, device files and setuid files"),
-    Row("HostConfig.Mounts", _mounts, "writing to code or to the control directory; seeing a path that no operator named"),
-    Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)), "the host's keys, addresses, hardware and load, to know or to poke"),
-    Row("HostConfig.NetworkMode", lambda f: f.network, "any network, the cloud's metadata address, abstract sockets of the host"),
+    Row("HostConfig.CapDrop", _fixed(["ALL"]),
+        "every privilege of root that a bug might bring back"),
+    Row("HostConfig.CapAdd", lambda f: list(SPARE_CAPABILITIES) if f.is_spare else None,
+        "a pre-warmed sandbox that could not give up root"),
+    Row("HostConfig.SecurityOpt", _fixed(["no-new-privileges"]),
+        "privileges through setuid files and file capabilities"),
+    Row("HostConfig.SecurityOpt", _system_calls,
+        "the kernel's rarely needed calls: where escapes come from, and other limits' gaps"),
+    Row("HostConfig.Privileged", _fixed(value=False),
+        "a default of the engine that is weaker than this table"),
+    Row("HostConfig.ReadonlyRootfs", _fixed(value=True),
+        "a filled disk; code that is left for the tenant's next storlet"),
+    # exec is allowed on purpose: uploaded code can run further code without executable files (an
+    # interpreter and memfd_create suffice), and Java libraries unpack and load native parts here.
+    Row("HostConfig.Tmpfs", _scratch,
+        "a filled disk or inode table, device files and setuid files"),
+    Row("HostConfig.Mounts", _mounts,
+        "writing to code or to the control directory; paths that no operator configured"),
+    Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)),
+        "reading or changing the host's keys, addresses, hardware and load"),
+    Row("HostConfig.NetworkMode", lambda f: f.network,
+        "any network, the cloud's metadata address, abstract sockets of the host"),
     Row("NetworkDisabled", lambda f: not f.has_network, "a network that is attached later"),
     Row("HostConfig.IpcMode", _fixed("private"), "shared memory and message queues of others"),
-    Row("HostConfig.ShmSize", _fixed(SHM_BYTES), "a second scratch beside /tmp; semaphores of Python's fit in it"),
+    Row("HostConfig.ShmSize", _fixed(SHM_BYTES),
+        "a second scratch beside /tmp; Python's semaphores fit in it"),
     Row("HostConfig.PidMode", _fixed(""), "seeing or signalling processes of the host"),
     Row("HostConfig.UTSMode", _fixed(""), "the host's name"),
-    Row("Hostname", _fixed("sandbox"), "the host's name and the sandbox's id, as something to tell nodes apart by"),
+    Row("Hostname", _fixed("sandbox"),
+        "the host's name and the sandbox's id, which would identify the node"),
     Row("HostConfig.CgroupnsMode", _fixed("private"), "the host's control groups"),
-    Row("HostConfig.CgroupParent", lambda f: f.cgroup_parent or None, "all sandboxes together leaving nothing to Swift", needs=CGROUPS_IN_SIGHT),
+    Row("HostConfig.CgroupParent", lambda f: f.cgroup_parent or None,
+        "all sandboxes together starving Swift", needs=CGROUPS_IN_SIGHT),
     Row("HostConfig.PidsLimit", lambda f: f.pids, "fork bombs and thread bombs", needs="PidsLimit"),
     Row("HostConfig.Memory", lambda f: f.memory_bytes, "memory bombs", needs="MemoryLimit"),
-    Row("HostConfig.MemorySwap", lambda f: f.memory_bytes, "swapping in place of being stopped", needs="SwapLimit"),
-    Row("HostConfig.NanoCpus", lambda f: int(f.cpus * 1e9) or None, "endless loops on every core", needs="CpuCfsQuota"),
-    Row("HostConfig.OomScoreAdj", _fixed(OOM_SCORE_ADJ), "Swift being the kernel's victim when the host is out of memory"),
-    Row("HostConfig.Ulimits", _ulimits, "a full table of open files, core files, pinned memory, queues in the kernel"),
-    Row("HostConfig.Init", _fixed(value=False), "a PID 1 that is not our supervisor and would let orphans live"),
-    Row("HostConfig.RestartPolicy", _fixed({"Name": "no"}), "a sandbox that runs without sandboxd knowing"),
-    Row("HostConfig.LogConfig", _fixed({"Type": "none"}), "a disk filled through stdout; tenant output in operators' logs"),
-    Row("HostConfig.AutoRemove", _fixed(value=False), "an end whose exit code nobody could ask for"),
-    Row("Healthcheck", _fixed({"Test": ["NONE"]}), "commands that an image would have the engine run inside"),
+    Row("HostConfig.MemorySwap", lambda f: f.memory_bytes,
+        "swapping instead of being killed", needs="SwapLimit"),
+    Row("HostConfig.NanoCpus", lambda f: int(f.cpus * 1e9) or None,
+        "endless loops on every core", needs="CpuCfsQuota"),
+    Row("HostConfig.OomScoreAdj", _fixed(OOM_SCORE_ADJ),
+        "the kernel killing Swift when the host is out of memory"),
+    Row("HostConfig.Ulimits", _ulimits,
+        "a full table of open files, core files, pinned memory, queues in the kernel"),
+    Row("HostConfig.Init", _fixed(value=False),
+        "a PID 1 that is not our supervisor and would keep orphans alive"),
+    Row("HostConfig.RestartPolicy", _fixed({"Name": "no"}), "a sandbox that runs without sandboxd"),
+    Row("HostConfig.LogConfig", _fixed({"Type": "none"}),
+        "a disk filled through stdout; tenant output in operators' logs"),
+    Row("HostConfig.AutoRemove", _fixed(value=False), "an end whose exit code is lost"),
+    Row("Healthcheck", _fixed({"Test": ["NONE"]}),
+        "commands of the image that the engine would run inside"),
     Row("WorkingDir", _fixed(SCRATCH), "relative paths that fail because / is read-only"),
-    Row("Env", _fixed(["LANG=C.UTF-8", f"HOME={SCRATCH}"]), "names of files and text that break on the C locale"),
-    Row("Env", _fixed(list(QUIET_THREADS)), "threads of numerical libraries that spin after each run: computing that is nobody's"),
+    Row("Env", _fixed(["LANG=C.UTF-8", f"HOME={SCRATCH}"]),
+        "names of files and text that break on the C locale"),
+    Row("Env", _fixed(list(QUIET_THREADS)),
+        "threads of numerical libraries that spin after each run, outside any invocation"),
     Row("Tty", _fixed(value=False), "terminal escapes"),
     Row("OpenStdin", _fixed(value=False), "a writer to the supervisor's input"),
-    Row("HostConfig.Runtime", lambda f: f.runtime, "the kernel's own attack surface, when the operator names runsc or kata"),
+    Row("HostConfig.Runtime", lambda f: f.runtime,
+        "the kernel's own attack surface, when the operator names runsc or kata"),
 )  # fmt: skip
 
 
 def missing(host: Mapping[str, Any]) -> list[Row]:
-    """Rows that this host cannot have; ``host`` is Docker's ``/info``."""
+    """Rows that this host cannot enforce; ``host`` is Docker's ``/info``."""
     return [row for row in TABLE if row.needs and not host.get(row.needs)]
 
 
@@ -207,15 +243,15 @@ def container_arguments(facts: SandboxFacts, host: Mapping[str, Any]) -> dict[st
 
 
 def arguments_hash(body: Mapping[str, Any]) -> str:
-    """Short hash of everything a container was made with; another hash means that it must not be adopted."""
+    """Short hash of all arguments of a container; one with another hash is outdated."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def cgroup_parent(node_id: str, host: Mapping[str, Any]) -> str:
-    """The control group that all sandboxes of the node are in, as Docker wants it: a path, or the name of a slice."""
+    """The control group above all sandboxes of the node, for Docker: a path or a slice's name."""
     if host.get("CgroupDriver") == "systemd":
-        # In the name of a slice '-' stands for '/', and "storlets-x.slice" is within "storlets.slice".
+        # "storlets-x.slice" is below "storlets.slice": '-' separates the levels.
         escaped = "".join(c if c.isalnum() or c in "_." else f"\\x{ord(c):02x}" for c in node_id)
         return f"storlets-{escaped}.slice"
     return f"/storlets-{node_id}"

@@ -3,7 +3,7 @@
 The uid must differ from Swift's: the owner of an object's file can reopen a donated read-only
 descriptor for writing through ``/proc/self/fd``.  It must differ between tenants, too, so that no
 file of one belongs to another: hence one uid per (account, trust class), keyed by the whole account
-name, never by a shortened one.  The gid has the same number.
+name, never by a truncated one.  The gid has the same number.
 
 ``<state_dir>/identities.json`` lists every uid ever allocated::
 
@@ -11,21 +11,14 @@ name, never by a shortened one.  The gid has the same number.
      "identities": [{"account": "AUTH_test", "class": "user", "uid": 200000}, ...]}
 
 Entries are never deleted, so a uid is never reused, even if an account name is.  The file is
-replaced by rename after an ``fsync``, under an exclusive ``flock`` of ``identities.lock``, so several
-processes of a node can allocate concurrently.  An unreadable file stops allocation: starting over
-would allocate uids twice.
+replaced by rename after an ``fsync``, under an exclusive ``flock`` of ``identities.lock``, so
+several processes of a node can allocate concurrently.  An unreadable file stops allocation:
+starting over would allocate uids twice.
 
-<<<<<<< HEAD
-All nodes of a machine share its uids, and each node has its own ``state_dir``.  So a uid is *claimed*
-before it is allocated: ``<identity_dir>/<uid>`` is created, which succeeds once on the machine.  The
-ranges of nodes may therefore overlap.  The claim contains the random ``node`` of the owner's
-``identities.json``.  See ``docs/decisions/0014-uids-are-claimed.rst``.
-=======
-uids are the machine's, and a machine may have several nodes, each with a ``state_dir`` of its own.  So before a uid is
-given it is *claimed*: ``<identity_dir>/<uid>`` is created, which succeeds for one process of the machine and for ever.
-Ranges may overlap then; the claim says whose it is, by the random ``node`` of ``identities.json``, which moves with it.
-See ``docs/decisions/0014-uid-claims.rst``.
->>>>>>> docs2
+All nodes of a machine share its uids, and each node has its own ``state_dir``.  So a uid is
+*claimed* before it is allocated: ``<identity_dir>/<uid>`` is created, which succeeds once on the
+machine.  The ranges of nodes may therefore overlap.  The claim contains the random ``node`` of the
+owner's ``identities.json``.  See ``docs/decisions/0014-uid-claims.rst``.
 """
 
 from __future__ import annotations
@@ -112,7 +105,7 @@ class Identities:
             raise IdentityFault(f"cannot read or write {self._path}: {error}") from error
 
     def check(self) -> None:
-        """Raise :class:`IdentityFault` for an unusable range, or a uid that two nodes have allocated."""
+        """Raise :class:`IdentityFault` for an unusable range or a uid allocated by two nodes."""
         if self._uids.first < 1 or self._uids.first + self._uids.count > 2**32 - 1:
             raise IdentityFault(
                 f"[sandbox] uid_first = {self._uids.first}, uid_count = {self._uids.count}: not a range of uids; "
@@ -204,7 +197,7 @@ class Identities:
 
 @dataclass(frozen=True)
 class Holder:
-    """The node that claimed a uid; empty when the claim is unreadable: then the uid stays unused."""
+    """The node that claimed a uid; empty when the claim is unreadable."""
 
     node: str
     state_dir: str

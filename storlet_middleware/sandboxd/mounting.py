@@ -1,12 +1,12 @@
-"""Mount a directory of the host in a running sandbox, read-only: the tenant's code in a spare.
+"""Read-only mounts in running sandboxes, for the tenant's code in a pre-warmed sandbox.
 
 A bind mount is made as a detached tree (``open_tree``), its attributes are set (``mount_setattr``),
-and a thread that has entered the sandbox's mount namespace attaches it (``move_mount``).  The tree is
-never visible without its attributes, and the sandbox cannot undo it: it lacks CAP_SYS_ADMIN.
+and a thread that has entered the sandbox's mount namespace attaches it (``move_mount``).  The tree
+is never visible without its attributes, and the sandbox cannot undo it: it lacks CAP_SYS_ADMIN.
 
 The thread exists only for this.  It first unshares the file system attributes of the process
 (``unshare(CLONE_FS)``) and ends at once: any other path that it opened would be the sandbox's.  No
-code of a tenant has run in a spare, so its paths are those of the image.
+code of a tenant has run in a pre-warmed sandbox, so its paths are those of the image.
 
 Needs Linux 5.12, CAP_SYS_ADMIN, CAP_SYS_CHROOT and CAP_SYS_PTRACE, and the host's pid namespace.
 """

@@ -1,4 +1,4 @@
-"""What all sandboxes of the node share: options, engine, paths, threads, metrics."""
+"""The context of all sandboxes of a node: options, engine, paths, threads, metrics."""
 
 from __future__ import annotations
 

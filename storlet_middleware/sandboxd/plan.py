@@ -1,7 +1,7 @@
-"""What a sandbox will be made from: its key, its uid, the body of Docker's ``create``.
+"""The plan of a sandbox, before it is made: its key, its uid, the body of Docker's ``create``.
 
-Plans are made for tenants, for spares (``spares``), for the self-test (``gate``), and for
-containers that an earlier sandboxd left, to decide whether they can be adopted.
+Plans are made for tenants, for pre-warmed sandboxes (``spares``), for the self-test (``gate``), and
+for containers that an earlier sandboxd left, to decide whether they can be adopted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The tenant of an assigned spare, recorded in its note: Docker's labels cannot change."""
+    """The tenant of a pre-warmed sandbox, in its note because Docker's labels cannot change."""
 
     container: str
     demand: Demand
@@ -62,7 +62,7 @@ class Plan:
     """Everything that a sandbox is made from."""
 
     demand: Demand
-    #: Names its directories: the demand's key, or the key that an assigned spare had before.
+    #: The name of its directories: the demand's key, or the key before its assignment.
     key: str
     identity: Identity
     container_name: str
@@ -91,7 +91,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Subject:
-    """The tenant (or spare) and the names of a sandbox; the account of a spare is empty."""
+    """The tenant and the names of a sandbox; a pre-warmed sandbox has an empty account."""
 
     demand: Demand
     key: str
@@ -102,7 +102,7 @@ class _Subject:
 
 
 class Planner:
-    """Makes plans for demands; all methods except :meth:`demand` may block on Docker or the disk."""
+    """Makes plans; all methods except :meth:`demand` may block on Docker or the disk."""
 
     def __init__(
         self, config: Config, engine: docker.Engine, paths: NodePaths, identities: Identities
@@ -152,10 +152,10 @@ class Planner:
         is_outdated = not is_current or not self._is_wanted(demand)
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
-    # --- spares -----------------------------------------------------------------------------------
+    # --- pre-warmed sandboxes ---------------------------------------------------------------------
 
     def spare_plan(self, key: str) -> Plan:
-        """The plan for a spare, which is of the user class."""
+        """The plan for a pre-warmed sandbox, which is of the user class."""
         image_id = self._engine.image_id(self._config.sandbox.image)
         return self._spare_plan(key, image_id, self._config.classes[USER_CLASS].limits)
 
@@ -165,17 +165,17 @@ class Planner:
         return self._config.classes[USER_CLASS].runtime
 
     def can_be_spare(self, demand: Demand) -> bool:
-        """Whether a spare can satisfy a demand."""
+        """Whether a pre-warmed sandbox can satisfy a demand."""
         return demand.trust_class == USER_CLASS and demand.image == self._config.sandbox.image
 
     def assigned_plan(self, demand: Demand, spare: Plan) -> Plan:
-        """The plan of a spare once it is assigned to ``demand``."""
+        """The plan of a pre-warmed sandbox once it is assigned to ``demand``."""
         return _in_directories_of(
             spare, self._plan(demand, spare.facts.image_id, self._limits(demand))
         )
 
     def assigned_plan_of(self, container: docker.Container, assignment: Assignment) -> Plan | None:
-        """The plan of a spare that an earlier sandboxd assigned, or ``None`` when unusable."""
+        """The plan of one that an earlier sandboxd assigned, or ``None`` when it is unusable."""
         if not container.is_running or container.id != assignment.container:
             return None
         demand, key = assignment.demand, container.labels.get(docker.LABEL_KEY, "")
@@ -195,7 +195,7 @@ class Planner:
         is_outdated = not is_current or not self._is_wanted(demand)
         return dataclasses.replace(plan, is_outdated=is_outdated)
 
-    # --- the self-test: like a tenant's sandbox of the class, except for the size of the limits -----
+    # --- the self-test: like a tenant's sandbox of the class, except for smaller limits -----------
 
     def self_test_demand(self, trust_class: str) -> Demand:
         """The sandbox for the self-test of a class."""
@@ -215,13 +215,13 @@ class Planner:
         return self._plan(demand, image_id, self.self_test_limits(trust_class))
 
     def self_test_spare_plan(self) -> Plan:
-        """The plan for a spare; always with the same name, so that the next test removes it."""
+        """The plan for a pre-warmed one; its name is constant, so that the next test removes it."""
         key = sandbox_key(SELF_TEST_ACCOUNT, "spare", self._config.sandbox.image)
         image_id = self._engine.image_id(self._config.sandbox.image)
         return self._spare_plan(key, image_id, self.self_test_limits(USER_CLASS))
 
     def self_test_assigned_plan(self, spare: Plan) -> Plan:
-        """The plan of that spare once it is assigned."""
+        """The plan of that sandbox once it is assigned."""
         return _in_directories_of(spare, self.self_test_plan(USER_CLASS))
 
     # --- parts ------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def _detached(plan: Plan, container: docker.Container) -> Plan:
 
 
 def _in_directories_of(spare: Plan, plan: Plan) -> Plan:
-    """A tenant's plan for a container that was made, and has its directories, as a spare."""
+    """A tenant's plan for a container that was made pre-warmed, and keeps its directories."""
     facts = dataclasses.replace(plan.facts, control_dir=spare.facts.control_dir)
     return dataclasses.replace(plan, facts=facts, key=spare.key)
 

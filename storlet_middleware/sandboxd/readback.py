@@ -1,12 +1,13 @@
-"""Whether a sandbox became what the table asked for: :data:`CHECKS` holds what its kernel says against ``hardening.py``.
+"""The comparison of a running sandbox with its plan: its kernel's report against ``hardening.py``.
 
-Docker takes arguments that the kernel, the runtime or an older Docker then quietly drops.  So the supervisor of a sandbox is
-asked for the files of ``storlet_daemon/inspection.py`` before any code of a tenant gets in, and :func:`faults` says in what
-the sandbox is *weaker* than configured; one that is, is killed and reported.
+Docker accepts arguments that the kernel, the runtime or an older Docker then silently drops.  So
+the supervisor of a sandbox sends the files of ``storlet_daemon/inspection.py`` before any code of a
+tenant is loaded.  :func:`faults` returns in which of the :data:`CHECKS` the sandbox is *weaker*
+than configured; such a sandbox is killed and reported.
 
-What a host cannot enforce (``hardening.missing``) is not compared: sandboxd has said that at its start.  A runtime with a
-kernel of its own (gVisor, Kata) limits its sandboxes from outside, and what its kernel says within is of less use: there
-only the checks that say so are made.
+Limits that a host cannot enforce (``hardening.missing``) are not compared: sandboxd logs them at
+its start.  A runtime with a kernel of its own (gVisor, Kata) limits its sandboxes from outside, and
+the files of its own kernel show less: there, only the checks marked for it are made.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from typing import Any, Final
 from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.hardening import SandboxFacts
 
-#: Runtimes, by how their names begin, under which a sandbox's system calls do not reach the host's kernel.
+#: Prefixes of the runtimes whose sandboxes have a kernel of their own.
 OWN_KERNEL: Final = ("runsc", "kata", "io.containerd.runsc", "io.containerd.kata")
 _CGROUP: Final = "/sys/fs/cgroup"
-#: Where a sandbox may find something writable.  All but the scratch and the two small shared memories belong to root, and
-#: /proc decides for each file.
+#: Mount points that may be writable.  All except the scratch and the two small shared memories
+#: belong to root, and /proc checks permissions per file.
 _WRITABLE: Final = frozenset(
     (hardening.SCRATCH, "/proc", "/dev", "/dev/pts", "/dev/mqueue", "/dev/shm", _CGROUP)  # noqa: S108  the sandbox's own
 )
-#: Besides the loopback: devices that the kernel makes in each network namespace when tunnels are built in, never up.
+#: The loopback, and devices that a kernel with built-in tunnels makes in each network namespace;
+#: these are never up.
 _INTERFACES: Final = frozenset(
     "lo sit0 tunl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6tnl0 ip6gre0".split()  # noqa: SIM905  a list to read
 )
@@ -46,7 +48,7 @@ class MountPoint:
 
 
 class Seen:
-    """The files of a sandbox, read; what is not there reads as nothing, and so fails each check that needs it."""
+    """The parsed files of a sandbox.  A missing file is empty, and fails the checks of it."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
@@ -60,7 +62,7 @@ class Seen:
         ]
 
     def number(self, *names: str) -> float | None:
-        """What the first of these files below the control groups' directory says; "max" and -1 are infinite."""
+        """The number in the first existing file of a control group; "max" and -1 are infinite."""
         for name in names:
             text = self.files.get(f"{_CGROUP}/{name}", "").strip()
             if text:
@@ -68,7 +70,7 @@ class Seen:
         return None
 
     def mount(self, path: str) -> MountPoint | None:
-        """What is mounted there, last."""
+        """The last mount at a path."""
         return next((mount for mount in reversed(self.mounts) if mount.path == path), None)
 
 
@@ -82,9 +84,8 @@ def _mount_point(line: str) -> MountPoint:
     head, _, tail = line.partition(" - ")
     fields, rest = head.split(), tail.split(maxsplit=2)
     if len(fields) < 6 or len(rest) < 3:
-        return MountPoint(
-            "?", "?", "?", frozenset({"rw"}), {}
-        )  # not understood: nothing that was asked for
+        # Not understood: fails every check.
+        return MountPoint("?", "?", "?", frozenset({"rw"}), {})
     options = (option.partition("=") for option in rest[2].split(","))
     return MountPoint(
         path=fields[4],
@@ -102,14 +103,14 @@ def _number(text: str) -> float | None:
 
 
 def _size(mount: MountPoint) -> float:
-    """The size of a tmpfs in bytes; one that does not say has none that we set."""
+    """The size of a tmpfs in bytes; infinite when it has no such option."""
     text = mount.super_options.get("size", "")
     unit = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(text[-1:].lower(), 1)
     digits = text.rstrip("kKmMgG")
     return int(digits) * unit if digits.isdigit() else float("inf")
 
 
-# --- the checks: each yields what is weaker -------------------------------------------------------------------------------
+# --- the checks: each yields its weaknesses -------------------------------------------------------
 
 
 def _at_most(what: str, seen: float | None, wanted: float) -> Iterator[str]:
@@ -272,7 +273,7 @@ def _oom_score(_facts: SandboxFacts, seen: Seen) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Check:
-    """What became of one row: ``row`` is its path in ``hardening.TABLE``."""
+    """The check of one row; ``row`` is its path in ``hardening.TABLE``."""
 
     row: str
     weaker: Callable[[SandboxFacts, Seen], Iterator[str]]
@@ -302,7 +303,7 @@ CHECKS: Final = (
 
 
 def faults(facts: SandboxFacts, files: Mapping[str, str], host: Mapping[str, Any]) -> list[str]:
-    """In what the sandbox is weaker than ``facts`` ask for; ``host`` is Docker's ``/info``."""
+    """The weaknesses of a sandbox compared with ``facts``; ``host`` is Docker's ``/info``."""
     seen = Seen(files)
     absent = {row.path for row in hardening.missing(host)}
     has_own_kernel = facts.runtime.startswith(OWN_KERNEL)
@@ -316,7 +317,7 @@ def faults(facts: SandboxFacts, files: Mapping[str, str], host: Mapping[str, Any
 
 
 def _app_armor(seen: Seen, host: Mapping[str, Any]) -> list[str]:
-    """Docker's own profile, which no row names, where the host has AppArmor."""
+    """The check of Docker's AppArmor profile, which has no row, where the host has AppArmor."""
     has_it = any("name=apparmor" in str(option) for option in host.get("SecurityOptions") or ())
     profile = seen.files.get("/proc/self/attr/current", "").strip("\0\n ")
     return (

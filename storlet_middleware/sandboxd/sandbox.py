@@ -84,7 +84,7 @@ class Sandbox:
     # --- beginning --------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Make the container and wait for its supervisor; on a fault the caller must :meth:`cut`."""
+        """Make the container, wait for its supervisor; on a fault the caller must :meth:`cut`."""
         self._node.paths.make()
         self._node.paths.sandboxes.make(self.plan.key)
         with self._supervisor.listening(self.plan.key, self.plan.identity):
@@ -105,7 +105,7 @@ class Sandbox:
         self._run()
 
     async def assign(self, plan: Plan, on_lost: Callable[[Sandbox, str], None]) -> None:
-        """Make a spare the sandbox of a tenant, for good; on a fault the caller must :meth:`cut`.
+        """Make it the sandbox of a tenant, for good; on a fault the caller must :meth:`cut` it.
 
         sandboxd mounts the code first: once the supervisor has become the tenant's user, no
         process in the sandbox is root's.

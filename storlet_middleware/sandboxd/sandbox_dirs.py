@@ -20,7 +20,7 @@ SOCKET_NAME_LENGTH: Final = len("/s/" + 16 * "k" + "/" + VERSION_DIGITS * "v" + 
 
 
 class SandboxDirs:
-    """What sandboxd keeps in ``run_dir`` for each sandbox; a sandbox's key names all of it."""
+    """The files of each sandbox in ``run_dir``, named by the sandbox's key."""
 
     def __init__(self, run_dir: Path, owner: int, gid: int) -> None:
         self._control = run_dir / "c"

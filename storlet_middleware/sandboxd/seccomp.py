@@ -1,35 +1,40 @@
-"""Which system calls a sandbox may make: an allow-list, narrower than Docker's own, as the profile that Docker takes.
+"""The system calls of a sandbox: an allow-list, narrower than Docker's, as a profile for Docker.
 
-:data:`ALLOWED` is the policy: system calls in groups, each with who needs it.  :func:`profile` makes the profile of a trust
-class from it.  Whatever is not listed fails with ``EPERM``, so a library that tries sees an error that it knows and goes
-on; nothing is killed for asking.
+:data:`ALLOWED` is the policy: system calls in groups by purpose.  :func:`profile` makes the profile
+of a trust class from it.  All other calls fail with ``EPERM``, so a library that tries one gets a
+known error and continues; no process is killed.
 
-**How the list was made.**  Process 1 of real sandboxes was followed with ``strace -f`` while the functional tests of both
-languages ran in them: the supervisor and its workers make 80 different calls.  Then programs that go through what authors
-use: 204 modules of Python's library, processes by fork, spawn and forkserver, shared memory, asyncio, sqlite, archives,
-numpy, pandas and Pillow; Java's NIO, watches, locks, mapped files, processes, unix sockets, crypto, pools and the JIT.  That
-makes 135, which a unit test holds against the list.  What is allowed beyond those is a margin for honest native libraries:
-the older and the newer forms of the same calls, other waits and clocks, scheduling hints.
+**How the list was made.**  Process 1 of real sandboxes was traced with ``strace -f`` while the
+functional tests of both languages ran: the supervisor and its workers make 80 different calls.
+Then programs were traced that use the features of ordinary code.  For Python: 204 modules of the
+standard library, processes by fork, spawn and forkserver, shared memory, asyncio, sqlite, archives,
+numpy, pandas and Pillow.  For Java: NIO, watches, locks, mapped files, processes, unix sockets,
+crypto, pools and the JIT.  Together these make 135 calls, which a unit test compares with the list.
+Further allowed calls are a margin for native libraries: older and newer forms of the same calls,
+other waits and clocks, scheduling hints.
 
-**What is left out though Docker allows it**, because it lets a storlet reach beyond its sandbox's limits or at the node's disks:
+**Calls that Docker allows and this profile does not**, because with them a storlet could exceed its
+sandbox's limits or load the node's disks:
 
-====================================== ==============================================================================
-``io_setup`` and its kin               asynchronous I/O is counted for the whole host (``fs.aio-max-nr``)
-``io_uring_*``, ``userfaultfd``, ...   the kernel's own bugs: most recent escapes from containers went through these
-``sync``, ``syncfs``                   make the node's disks write: all of them, or the one of the donated object
-``shmget``, ``msgget``, ``mq_open``    memory that stays when the worker that filled it has ended
-``ptrace``, ``process_vm_*``, ...      the memory and the descriptors of the same tenant's other processes
-``ioctl`` but a few                    a donated object's file system answers to hundreds of them
-``getxattr`` and its kin               Swift keeps all metadata of an object there; ``ENOTSUP``, which ``cp`` and
-                                       ``shutil`` take for a file system without attributes
-``socket`` but ``AF_UNIX``             a sandbox without a network needs no other; each family is a subsystem of the
-                                       kernel to attack, also where no interface is
-====================================== ==============================================================================
+====================================== =======================================================
+``io_setup`` and related               asynchronous I/O is counted for the whole host
+                                       (``fs.aio-max-nr``)
+``io_uring_*``, ``userfaultfd``, ...   kernel bugs: most recent container escapes used these
+``sync``, ``syncfs``                   write all disks of the node, or the donated object's
+``shmget``, ``msgget``, ``mq_open``    memory that outlives the worker that allocated it
+``ptrace``, ``process_vm_*``, ...      memory and descriptors of the same tenant's processes
+``ioctl`` except a few                 a donated object's file system implements hundreds
+``getxattr`` and related               Swift keeps all metadata of an object there; they fail
+                                       with ``ENOTSUP``, so ``cp`` and ``shutil`` assume a file
+                                       system without attributes
+``socket`` except ``AF_UNIX``          not needed without a network; each family is a subsystem
+                                       of the kernel to attack, even without an interface
+====================================== =======================================================
 
-``clone`` does not take ``CLONE_PARENT`` either: such a child would be the supervisor's, beside the worker that made it.
+``clone`` without ``CLONE_PARENT``: such a child would be the supervisor's, a sibling of its worker.
 
-``clone3`` fails with ``ENOSYS``: its flags are in memory, where a filter cannot look, and the C library then takes
-``clone``, whose flags are in a register: those that make namespaces are refused.
+``clone3`` fails with ``ENOSYS``: its flags are in memory, which a filter cannot read.  The C
+library then uses ``clone``, whose flags are in a register; flags that make namespaces are refused.
 """
 
 from __future__ import annotations
@@ -43,73 +48,83 @@ from typing import Any, Final
 ALLOW: Final = "SCMP_ACT_ALLOW"
 REFUSE: Final = "SCMP_ACT_ERRNO"
 
-#: Every ``CLONE_NEW*`` that ``clone`` knows; what is in its lowest byte is the signal at the end, not ``CLONE_NEWTIME``.
+#: Every ``CLONE_NEW*`` flag of ``clone``.  Its lowest byte is the signal at the end, so the bit of
+#: ``CLONE_NEWTIME`` is not one.
 NAMESPACE_FLAGS: Final = 0x7E020000
 CLONE_PARENT: Final = 0x8000
 _WORD: Final = 0xFFFFFFFF
 
 AF_UNIX: Final = 1
-#: What a sandbox with a network may make besides: IPv4, IPv6, and the sockets by which libraries look at the interfaces.
+#: Further families of a sandbox with a network: IPv4, IPv6, and netlink, by which libraries list
+#: the interfaces.
 NETWORK_FAMILIES: Final = (2, 10, 16)
 
-#: By who needs them.
+#: By purpose.
 ALLOWED: Final = {
     "files": """
-        access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
-        fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate
-        futimesat getcwd getdents getdents64 lchown link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open
-        openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename
-        renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync_file_range tee truncate umask
-        unlink unlinkat utime utimensat utimes write writev""",
+        access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat
+        faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl
+        fdatasync flock fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 lchown
+        link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open openat openat2 pread64
+        preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename
+        renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat
+        sync_file_range tee truncate umask unlink unlinkat utime utimensat utimes write writev""",
     "waiting for files, watching directories (Java's WatchService)": """
-        epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
-        inotify_init inotify_init1 inotify_rm_watch pipe pipe2 poll ppoll pselect6 select""",
+        epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2
+        inotify_add_watch inotify_init inotify_init1 inotify_rm_watch pipe pipe2 poll ppoll
+        pselect6 select""",
     "memory": """
-        brk madvise membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap msync munlock munlockall
-        munmap get_mempolicy""",
+        brk madvise membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap
+        msync munlock munlockall munmap get_mempolicy""",
     "processes and threads": """
-        arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake
-        get_robust_list getpgid getpgrp getpid getppid getsid gettid kill pidfd_open pidfd_send_signal prctl
-        restart_syscall rseq set_robust_list set_tid_address setpgid setsid tgkill tkill vfork wait4 waitid""",
+        arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv
+        futex_wake get_robust_list getpgid getpgrp getpid getppid getsid gettid kill pidfd_open
+        pidfd_send_signal prctl restart_syscall rseq set_robust_list set_tid_address setpgid
+        setsid tgkill tkill vfork wait4 waitid""",
     "signals": """
-        pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
-        rt_tgsigqueueinfo sigaltstack signalfd signalfd4""",
-    "who and where one is": """
-        getegid geteuid getgid getgroups getresgid getresuid getuid getcpu getrandom sysinfo uname capget""",
-    # Without a capability these change nothing; a pre-warmed sandbox becomes its tenant's by them.
-    "becoming somebody else": """
+        pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend
+        rt_sigtimedwait rt_tgsigqueueinfo sigaltstack signalfd signalfd4""",
+    "identity and system information": """
+        getegid geteuid getgid getgroups getresgid getresuid getuid getcpu getrandom sysinfo uname
+        capget""",
+    # These change nothing without a capability; a pre-warmed sandbox needs them to become its
+    # tenant's user.
+    "change of user and group": """
         capset setfsgid setfsuid setgid setgroups setregid setresgid setresuid setreuid setuid""",
-    "limits and scheduling; without a capability only to one's own disadvantage": """
-        getpriority getrlimit getrusage ioprio_get sched_get_priority_max sched_get_priority_min sched_getaffinity
-        sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval sched_yield setrlimit times""",
+    "limits and scheduling, which without a capability can only be lowered": """
+        getpriority getrlimit getrusage ioprio_get sched_get_priority_max sched_get_priority_min
+        sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval
+        sched_yield setrlimit times""",
     "time": """
-        alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep setitimer time timer_create
-        timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime""",
-    "sockets once they are made": """
-        accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg
-        sendto setsockopt shutdown""",
+        alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep
+        setitimer time timer_create timer_delete timer_getoverrun timer_gettime timer_settime
+        timerfd_create timerfd_gettime timerfd_settime""",
+    "use of existing sockets": """
+        accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg
+        recvmsg sendmmsg sendmsg sendto setsockopt shutdown""",
     "a storlet that confines itself further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
 }  # fmt: skip
 
-#: Refused with an error of their own, by which honest programs know that they have to do without.
+#: Refused with a particular error, which makes ordinary programs use an alternative.
 UNSUPPORTED: Final = {
     errno.ENOSYS: "clone3",
     errno.ENOTSUP: """
-        fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr lremovexattr lsetxattr
-        removexattr setxattr""",
+        fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr
+        lremovexattr lsetxattr removexattr setxattr""",
 }  # fmt: skip
 
-#: Of the caller only, by the numbers of the arguments that must be 0 for that: the supervisor has the same user id, and a storlet that
-#: lowers its limits, its priority or its processors starves every other of its tenant.
+#: Calls that may only affect the calling process, by the arguments that must be 0 for that. The
+#: supervisor has the same user id: a storlet that lowers the supervisor's limits, priority or
+#: processors would starve all other storlets of its tenant.
 OWN_ONLY: Final = {
     (0,): "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler",
     # PRIO_PROCESS first: with PRIO_USER, the second 0 stands for every process of the user id.
     (0, 1): "setpriority",
 }
 
-#: Requests of ``ioctl``: is it a terminal and how wide, bytes to read, blocking or not, close on exec or not.
+#: Requests of ``ioctl``: terminal or not, its width, bytes to read, blocking mode, close on exec.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-#: And of a sandbox with a network, the questions after interfaces (``SIOCGIF*``).
+#: Further requests of a sandbox with a network: queries of interfaces (``SIOCGIF*``).
 NETWORK_IOCTLS: Final = (
     0x8910,
     0x8912,
@@ -123,39 +138,45 @@ NETWORK_IOCTLS: Final = (
     0x8933,
     0x8942,
 )
-#: ``personality``: the usual one, and the question which one it is.
+#: Arguments of ``personality``: the usual one, and the query of the current one.
 PERSONALITIES: Final = (0, _WORD)
 
-#: What no sandbox may have, ever: tests hold the list against these, and run each in a real sandbox.
+#: Calls that no sandbox may ever have: tests compare the list with these, and try each in a real
+#: sandbox.
 DENIED: Final = """
-    acct add_key adjtimex bpf chroot clock_adjtime clock_settime delete_module fanotify_init fanotify_mark finit_module
-    fsconfig fsmount fsopen fspick get_kernel_syms init_module io_cancel io_destroy io_getevents io_pgetevents io_setup
-    io_submit io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl
-    lookup_dcookie map_shadow_stack mbind memfd_secret migrate_pages modify_ldt mount mount_setattr move_mount move_pages
-    mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd name_to_handle_at
-    nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise process_mrelease
-    process_vm_readv process_vm_writev ptrace query_module quotactl quotactl_fd reboot request_key seccomp semctl semget
-    semop semtimedop set_mempolicy set_mempolicy_home_node setdomainname sethostname setns settimeofday shmat shmctl
-    shmdt shmget swapoff swapon sync syncfs sysfs syslog umount2 unshare uselib userfaultfd ustat vhangup vmsplice
+    acct add_key adjtimex bpf chroot clock_adjtime clock_settime delete_module fanotify_init
+    fanotify_mark finit_module fsconfig fsmount fsopen fspick get_kernel_syms init_module
+    io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit io_uring_enter
+    io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl
+    lookup_dcookie map_shadow_stack mbind memfd_secret migrate_pages modify_ldt mount
+    mount_setattr move_mount move_pages mq_getsetattr mq_notify mq_open mq_timedreceive
+    mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd name_to_handle_at nfsservctl
+    open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise
+    process_mrelease process_vm_readv process_vm_writev ptrace query_module quotactl quotactl_fd
+    reboot request_key seccomp semctl semget semop semtimedop set_mempolicy
+    set_mempolicy_home_node setdomainname sethostname setns settimeofday shmat shmctl shmdt shmget
+    swapoff swapon sync syncfs sysfs syslog umount2 unshare uselib userfaultfd ustat vhangup
+    vmsplice
 """
 
-#: Only the native calling convention of each: the 32-bit one and x32 number their calls differently, and end the process.
+#: Native calling conventions only: the 32-bit one and x32 number their calls differently; their use
+#: kills the process.
 _ARCHITECTURES: Final = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
 
 
 def allowed() -> frozenset[str]:
-    """Names that are allowed whatever their arguments."""
+    """Names of the calls that are allowed with any arguments."""
     return frozenset(" ".join(ALLOWED.values()).split())
 
 
 @functools.cache
 def profile(*, has_network: bool) -> str:
-    """The profile as JSON, for ``seccomp=`` of Docker's ``SecurityOpt``; the same text each time."""
+    """The profile as JSON for ``seccomp=`` of Docker's ``SecurityOpt``; deterministic."""
     families = (AF_UNIX, *(NETWORK_FAMILIES if has_network else ()))
     requests = (*IOCTLS, *(NETWORK_IOCTLS if has_network else ()))
     rules = [
         _rule(sorted(allowed()), ALLOW),
-        # As registers hold them: the kernel looks at the lower half of each of these arguments.
+        # The kernel reads only the lower half of the register of each of these arguments.
         _when(["clone"], {0: 0}, NAMESPACE_FLAGS | CLONE_PARENT),
         *(_when(["socket", "socketpair"], {0: family}) for family in families),
         *(_when(["ioctl"], {1: request}) for request in requests),

@@ -1,9 +1,9 @@
 """The control socket of the node: requests of the filters (section 5 of PROTOCOL.rst).
 
 Each connection has at most one request under way; nothing more is read until it is answered.  All
-sockets are non-blocking and a message is one record, so no client can block another: a partial
-request is impossible, a client that does not read its answers is closed when its socket buffer is
-full, and a malformed request is refused and its connection closed.
+sockets are non-blocking and a message is one record, so no client can block another.  A client that
+does not read its answers is closed when its socket buffer is full.  A malformed request is refused
+and its connection closed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Client:
         self._loop.add_reader(self._connection, self._readable)
 
     def close(self) -> None:
-        """Close the connection; its request goes on, because others may wait for the same start."""
+        """Close the connection; its request continues: others may wait for it."""
         self._loop.remove_reader(self._connection)
         self._connection.close()
         self._server.forget(self)

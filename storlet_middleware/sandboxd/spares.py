@@ -1,26 +1,26 @@
-"""Pre-warmed sandboxes ("spares"): started and connected, and of no tenant yet.
+"""Pre-warmed sandboxes: started and connected, and of no tenant yet.
 
-A spare is of the user class and the default image.  It runs as root with the three capabilities
-by which its supervisor becomes a tenant's user, without code and without data of any tenant
-(``hardening``).  It is assigned once: the tenant's code directory is mounted into it, its
-supervisor gives up root, its kernel's report is compared with the plan of the tenant's sandbox,
-and from then on it *is* that sandbox until it ends.  It is never taken back.
+A pre-warmed sandbox is of the user class and the default image.  It runs as root with the three
+capabilities by which its supervisor becomes a tenant's user, without code and without data of any
+tenant (``hardening``).  It is assigned once: the tenant's code directory is mounted into it, its
+supervisor gives up root, its kernel's report is compared with the plan of the tenant's sandbox, and
+from then on it *is* that sandbox until it ends.  It is never taken back.
 
-Docker's labels cannot change, so the tenant of a spare is recorded in a note,
+Docker's labels cannot change, so the tenant of a pre-warmed sandbox is recorded in a note,
 ``<run_dir>/a/<key>``.  The note alone decides what the next sandboxd does with the container:
 
 ======================= ==========================================================================
 note                    action
 ======================= ==========================================================================
-``free``                never assigned: kept as a spare, if it would be made the same way today
-a complete assignment   it is that account's sandbox, and adopted like any other
+``free``                never assigned: kept, if it would be made the same way today
+a complete assignment   the sandbox of that account: adopted like any other
 anything else           removed: it was being started, assigned or removed, and may have data of
                         a tenant
 ======================= ==========================================================================
 
-Spares count for ``max_per_node``, but they are evicted for tenants, and none is started when the
-node has no free slot.  Where the host or the runtime cannot mount into a running sandbox, there
-are no spares, and the log says so once.
+Pre-warmed sandboxes count for ``max_per_node``, but they are evicted for tenants, and none is
+started when the node has no free slot.  Where the host or the runtime cannot mount into a running
+sandbox, there are no pre-warmed sandboxes, and sandboxd logs that once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
 
-#: Delay of the refill after a spare was assigned: its tenant's first invocation comes first.
+#: Delay of the refill after an assignment: the tenant's first invocation comes first.
 REFILL_SECONDS: Final = 1.0
 #: Interval after a start that failed, and between checks whether there is room.
 AGAIN_SECONDS: Final = 10.0
@@ -55,7 +55,7 @@ _KEY: Final = re.compile("[0-9a-f]{16}")
 
 
 class Spares:
-    """The spares of one node.
+    """The pre-warmed sandboxes of one node.
 
     ``has_room`` returns whether the node has a free slot; ``end`` ends a sandbox.
     """
@@ -89,13 +89,13 @@ class Spares:
         return [*self._ready.values(), *self._adopting.values(), *starting]
 
     def owns(self, key: str) -> bool:
-        """Whether a container's key is that of a spare."""
+        """Whether a container's key is that of a pre-warmed sandbox."""
         return key in self._expected or any(spare.plan.key == key for spare in self.all)
 
     # --- assignment -------------------------------------------------------------------------------
 
     def take(self, demand: Demand) -> Sandbox | None:
-        """A ready spare for a demand, or ``None``; the caller must :meth:`assign` it."""
+        """A ready sandbox for a demand, or ``None``; the caller must :meth:`assign` it."""
         if not self._ready or not self._planner.can_be_spare(demand):
             return None
         _, spare = self._ready.popitem()
@@ -105,7 +105,7 @@ class Spares:
     async def assign(
         self, spare: Sandbox, demand: Demand, on_lost: Callable[[Sandbox, str], None]
     ) -> None:
-        """Make a taken spare the sandbox of ``demand``; on a fault the caller must end it."""
+        """Make a taken sandbox the sandbox of ``demand``; on a fault the caller must end it."""
         dirs = self._node.paths.sandboxes
         # From now on no other tenant may get it, even if sandboxd dies here.
         dirs.write_note(spare.plan.key, "")
@@ -116,7 +116,7 @@ class Spares:
         dirs.write_note(spare.plan.key, json.dumps(dataclasses.asdict(assignment)))
 
     def evict_one(self) -> Sandbox | None:
-        """Begin to end a ready spare, if there is one."""
+        """Begin to end a ready pre-warmed sandbox, if there is one."""
         if not self._ready:
             return None
         _, spare = self._ready.popitem()
@@ -127,7 +127,7 @@ class Spares:
     # --- refill -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start missing spares one after the other, until cancelled."""
+        """Start missing pre-warmed sandboxes one after the other, until cancelled."""
         wanted = self._node.config.sandbox.prewarmed
         runtime = self._planner.spare_runtime
         if wanted and runtime.startswith(OWN_KERNEL):
@@ -150,7 +150,7 @@ class Spares:
             return
 
     async def _start(self) -> bool:
-        """Start one spare; return whether that succeeded."""
+        """Start one pre-warmed sandbox; return whether that succeeded."""
         key = secrets.token_hex(8)
         try:
             plan = await self._node.threads.call(self._planner.spare_plan, key)
@@ -200,11 +200,11 @@ class Spares:
 
     @staticmethod
     def is_one(container: Container) -> bool:
-        """Whether a container of ours was started as a spare."""
+        """Whether a container of ours was started as a pre-warmed sandbox."""
         return LABEL_ACCOUNT in container.labels and not container.labels[LABEL_ACCOUNT]
 
     def assigned_plan_of(self, container: Container) -> Plan | None:
-        """The plan of a spare that is a tenant's sandbox, or ``None`` when unusable.  Blocks."""
+        """The plan of an assigned pre-warmed sandbox, or ``None`` when unusable.  Blocks."""
         key, dirs = container.labels.get(LABEL_KEY, ""), self._node.paths.sandboxes
         keys = (name for name in (key, detached_key(container.id)) if _KEY.fullmatch(name))
         for note in (dirs.read_note(name) for name in keys):
@@ -214,7 +214,7 @@ class Spares:
         return None
 
     async def adopt(self, container: Container) -> bool:
-        """Adopt a free spare that an earlier sandboxd left; return whether it is kept."""
+        """Adopt a free one that an earlier sandboxd left; return whether it is kept."""
         key = container.labels.get(LABEL_KEY, "")
         is_free = _KEY.fullmatch(key) and self._node.paths.sandboxes.read_note(key) == _FREE
         count = len(self.all) + len(self._expected)

@@ -1,4 +1,4 @@
-"""Starts of tenants' sandboxes: a spare that is ready, else a new container."""
+"""Starts of tenants' sandboxes: a pre-warmed sandbox that is ready, else a new container."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Starts:
         return sandbox
 
     async def _assigned(self, entry: Entry) -> Sandbox | None:
-        """A spare assigned to the entry's tenant; ``None`` when there is none or that fails."""
+        """A pre-warmed sandbox, assigned to the entry's tenant; ``None`` without one or on a fault."""
         spare = self._spares.take(entry.demand)
         if spare is None:
             return None

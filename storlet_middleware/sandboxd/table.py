@@ -42,7 +42,7 @@ class SandboxTable:
         self.entries: dict[str, Entry] = {}
         #: Outdated sandboxes that finish their invocations beside their replacements.
         self.draining: set[Sandbox] = set()
-        #: Keys of sandboxes that ended recently, for whatever reason.
+        #: Keys of sandboxes that ended recently, for any reason.
         self.recently_ended: deque[str] = deque(maxlen=recent_max)
 
     def __len__(self) -> int:

@@ -33,7 +33,7 @@ SETTLE_SECONDS: Final = 0.05
 class WorkerGroups:
     """``plan`` returns the sandbox's current plan; ``on_lost`` is called when a load finds it dead.
 
-    Methods raise :class:`SandboxLost` when the supervisor is gone.
+    Methods raise :class:`SandboxLost` when the supervisor has ended.
     """
 
     def __init__(

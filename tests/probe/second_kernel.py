@@ -1,8 +1,9 @@
 """Script of ``test_control_groups_v2.py``: runs in a second kernel with version 2 only.
 
-It is a child of process 1.  It does by hand what Docker and runc do for a container, calls sandboxd's
-control group classes, and prints the kernel's state as a line ``RESULT {..}``.  It uses only the
-standard library and our own modules.  All file systems except /proc and /sys are read-only.
+It is a child of process 1.  It does by hand what Docker and runc do for a container, calls
+sandboxd's control group classes, and prints the kernel's state as a line ``RESULT {..}``.  It uses
+only the standard library and our own modules.  All file systems except /proc and /sys are
+read-only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 /* Preloaded into User-Mode Linux by test_control_groups_v2.py.
  *
- * Its kernel 6.1 has a fixed buffer for the registers of a process (XSAVE), which is too small for
- * processors with AMX: it reads a part of them and writes the part back, and the host refuses that
- * with EFAULT ("userspace - ptrace set fp regs failed", then a panic).  Here a partial write becomes
- * a full one, with the other registers as they are.
+ * The buffer of its kernel 6.1 for the registers of a process (XSAVE) is too small for processors
+ * with AMX. It reads a part of the registers and writes that part back. The host refuses a partial
+ * write with EFAULT ("userspace - ptrace set fp regs failed", then a panic). This library turns a
+ * partial write into a full one, which leaves the other registers unchanged.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 """``up`` and ``down`` where it is awkward: a deep home with a space below a closed directory, kills at any moment, a stale lock.
 
-Each test has a cluster of its own beside the session's.  What ``down`` promises is counted from outside, without the tooling.
+Each test has a cluster of its own beside the session's.  What ``down`` promises is counted from
+outside, without the tooling.
 """
 
 from __future__ import annotations

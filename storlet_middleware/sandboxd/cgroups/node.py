@@ -71,7 +71,7 @@ class NodeCgroup:
         return found
 
     def remove_sandboxes(self, groups: Iterable[str]) -> None:
-        """Remove groups whose containers are gone, and kill the processes in them.
+        """Remove groups whose containers were removed, and kill the processes in them.
 
         An engine that dies while it starts a container leaves the process that was to become it,
         which would wait forever.

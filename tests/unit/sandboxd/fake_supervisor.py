@@ -1,12 +1,13 @@
 """A supervisor without workers: connects to a control socket, takes groups, accepts their connections and says hello there.
 
-Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour>``.  A connection to a group is answered
-with ``<version> <pid>``; one that sends ``work`` makes the group busy until it is closed.
+Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour>``.  A connection
+to a group is answered with ``<version> <pid>``; one that sends ``work`` makes the group busy until
+it is closed.
 
-Behaviours: ``good``; ``silent`` (connects, says nothing); ``exits`` (ends at once); ``garbage`` (no JSON after the hello);
-``refuses`` (answers every load with an error); ``stays`` (refuses to become a tenant);
-``mute`` (hello, then no answer at all); in the self-test ``leaks`` (a test
-fails), ``dies`` (ends in the middle of it), ``spoils`` (changes the donated file).
+Behaviours: ``good``; ``silent`` (connects, says nothing); ``exits`` (ends at once); ``garbage`` (no
+JSON after the hello); ``refuses`` (answers every load with an error); ``stays`` (refuses to become
+a tenant); ``mute`` (hello, then no answer at all); in the self-test ``leaks`` (a test fails),
+``dies`` (ends in the middle of it), ``spoils`` (changes the donated file).
 """
 
 from __future__ import annotations

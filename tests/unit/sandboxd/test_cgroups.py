@@ -1,7 +1,7 @@
 """Control groups on made-up trees of version 1, version 2 and both; the real ones are in tests/probe/test_hardening.py.
 
-A made-up tree holds what it is written, but the kernel's rules are not in it: ``FakeTree.group`` makes the files that a
-kernel would make with a directory.
+A made-up tree holds what it is written, but the kernel's rules are not in it: ``FakeTree.group``
+makes the files that a kernel would make with a directory.
 """
 
 from __future__ import annotations
