@@ -31,12 +31,14 @@ with deferred("inspect"):
 def _supervise(arguments: list[str]) -> int:
     from storlet_daemon.supervisor import Supervisor  # noqa: PLC0415  a worker does not need it
 
-    control, paths = _parsed(arguments) if arguments else (DEFAULT_CONTROL, ImagePaths())
-    return Supervisor(control, paths).run()
+    if not arguments:
+        return Supervisor(DEFAULT_CONTROL, ImagePaths()).run()
+    control, paths, confines_descriptors = _parsed(arguments)
+    return Supervisor(control, paths, confines_descriptors=confines_descriptors).run()
 
 
-def _parsed(arguments: list[str]) -> tuple[str, ImagePaths]:
-    """The options by which tests on a host give other paths than those of an image."""
+def _parsed(arguments: list[str]) -> tuple[str, ImagePaths, bool]:
+    """The options by which tests on a host replace what an image and its kernel have."""
     import argparse  # noqa: PLC0415  an image uses no options
 
     from storlet_daemon.runtimes.table import path_options  # noqa: PLC0415  likewise
@@ -44,13 +46,19 @@ def _parsed(arguments: list[str]) -> tuple[str, ImagePaths]:
     parser = argparse.ArgumentParser(prog="storlet_daemon", description="Supervisor of a sandbox.")
     control_help = "the node daemon's socket (%(default)s)"
     parser.add_argument("--control", default=DEFAULT_CONTROL, help=control_help)
+    parser.add_argument(
+        "--confine-descriptors",
+        action="store_true",
+        help="keep workers from sending descriptors, as on a kernel older than Linux 6.16",
+    )
     for option in path_options():
         option_help = f"{option.help} (%(default)s)"
         parser.add_argument(
             f"--{option.name}", dest=option.name, default=option.default, help=option_help
         )
     chosen = vars(parser.parse_args(arguments))
-    return chosen.pop("control"), ImagePaths(chosen)
+    control, confines_descriptors = chosen.pop("control"), chosen.pop("confine_descriptors")
+    return control, ImagePaths(chosen), confines_descriptors
 
 
 def _work(arguments: list[str]) -> int:

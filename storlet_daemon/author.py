@@ -24,8 +24,6 @@ Inputs and outputs are Python's own buffered files, so their work is done in C, 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import io
 import json
 import os
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self  # new in 3.11; the worker runs under older versions too
 
 READ_BYTES = 256 * 1024
-"""Read-ahead of an input, and the capacity of pipes: the fastest of those measured."""
+"""Read-ahead of an input: the fastest of those measured."""
 WRITE_BYTES = 64 * 1024
 """Smaller writes are buffered up to this size; a larger one is written without a copy."""
 FLUSH_SECONDS = 0.1
@@ -66,7 +64,9 @@ class StorletInputFile(io.BufferedReader):
 
     def __init__(self, metadata: Mapping[str, str], fd: int) -> None:
         """Take ownership of ``fd``."""
-        super().__init__(self._raw(fd), READ_BYTES)
+        # The storlet may detach the raw file; it is closed with this one all the same.
+        self._file = self._raw(fd)
+        super().__init__(self._file, READ_BYTES)
         self._metadata = dict(metadata)
 
     def _raw(self, fd: int) -> io.FileIO:
@@ -86,7 +86,7 @@ class StorletInputFile(io.BufferedReader):
 
     def close(self) -> None:
         """Close the input; idempotent. (The inherited method would call ``flush`` first.)"""
-        self.raw.close()
+        self._file.close()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
         """Not for a stream."""
@@ -166,13 +166,13 @@ class StorletOutputFile(io.BufferedWriter):
         ``send_metadata`` sends the metadata to the filter; it is called once, before any byte is
         written.
         """
-        super().__init__(io.FileIO(fd, "w"), WRITE_BYTES)
+        self._file = io.FileIO(fd, "w")
+        super().__init__(self._file, WRITE_BYTES)
         room = messages.MESSAGE_MAX - _METADATA_ROOM
         self._metadata_max = min(metadata_max or room, room)
         self._send_metadata = send_metadata
         self._metadata: dict[str, Any] | None = None
         self._flush_at = 0.0
-        _enlarge(fd)
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Set the metadata, before anything is written.
@@ -239,7 +239,7 @@ class StorletOutputFile(io.BufferedWriter):
 
     def abandon(self) -> None:
         """Close without flushing: the run has failed."""
-        self.raw.close()
+        self._file.close()
 
     def seekable(self) -> bool:
         """Always False."""
@@ -275,17 +275,12 @@ def _to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _enlarge(fd: int) -> None:
-    """Enlarge a pipe to ``READ_BYTES``; if the kernel refuses, it is only slower."""
-    with contextlib.suppress(OSError):
-        if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < READ_BYTES:
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, READ_BYTES)
-
-
 class LogFile:
     """The invocation's log: a file of fixed size that is filled from its start.
 
-    Never raises: a log must not fail a storlet.
+    A full log, or one that cannot be written, raises nothing: a log must not fail a storlet. After
+    the end of the invocation every use raises ``ValueError``: the number of its descriptor may be
+    that of another file by then.
     """
 
     def __init__(self, fd: int, limit: int) -> None:
@@ -297,10 +292,27 @@ class LogFile:
 
     def fileno(self) -> int:
         """The file's descriptor."""
+        self._require_invocation()
         return self._fd
+
+    def end(self) -> None:
+        """The invocation has ended."""
+        self._fd = -1
+
+    @property
+    def has_ended(self) -> bool:
+        """True after the end of the invocation."""
+        return self._fd < 0
+
+    def _require_invocation(self) -> None:
+        if self._fd < 0:
+            raise ValueError(
+                "this logger's invocation has ended; use the logger of the current one"
+            )
 
     def write(self, data: bytes) -> None:
         """Append ``data``; cut it at the limit, and note that in the last line."""
+        self._require_invocation()
         if self._is_full:
             return
         try:
@@ -360,8 +372,8 @@ class StorletLogger:
 
     @property
     def closed(self) -> bool:
-        """True if lines are discarded from now on."""
-        return self._log is None
+        """True if lines are not taken any more."""
+        return self._log is None or self._log.has_ended
 
     def close(self) -> None:
         """Discard all further lines."""

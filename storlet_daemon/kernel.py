@@ -11,13 +11,18 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
+_PR_SET_SECCOMP = 22
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_FILTER = 2
+_SO_PASSRIGHTS = 83
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _M_TRIM_THRESHOLD = -1
@@ -26,8 +31,8 @@ _BLOCK_BYTES = 1 << 20
 _KEPT_BYTES = 2 << 20
 
 
-def _prctl(option: int, value: int | bytes) -> None:
-    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
+def _prctl(option: int, value: int | bytes, further: bytes | int = 0) -> None:
+    if _LIBC.prctl(option, value, further, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
@@ -69,6 +74,23 @@ def adopt_orphans() -> None:
 def set_name(name: str) -> None:
     """Set the process name that ``ps`` shows; cut to 15 bytes."""
     _prctl(_PR_SET_NAME, name.encode("utf-8", "replace")[:15])
+
+
+def can_refuse_descriptors() -> bool:
+    """True if a Unix socket can refuse messages with descriptors (Linux 6.16)."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+        except OSError:
+            return False
+        return True
+
+
+def filter_calls(program: bytes) -> None:
+    """Restrict the system calls of this process and its children by a ``struct sock_fprog``."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, program)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import NoReturn
 from storlet_daemon import kernel
 from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
 from storlet_daemon.protocol.messages import Resources
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING, Start
 
 OUTPUT_MAX = 64 * 1024
 """Bytes that a worker may print while it loads; further writes fail and use no memory."""
@@ -46,14 +46,21 @@ class Launched:
     output: int
 
 
-BecomeWorker = Callable[[str], NoReturn]
-"""Turns the child into a worker. The argument is the directory of its control groups, or empty."""
+BecomeWorker = Callable[[Start], NoReturn]
+"""Turns the child into a worker."""
 
 
 def launch(
-    listening: socket.socket, name: str, limits: Resources, become_worker: BecomeWorker
+    listening: socket.socket,
+    name: str,
+    limits: Resources,
+    become_worker: BecomeWorker,
+    *,
+    confines_descriptors: bool = False,
 ) -> Launched:
     """Fork; after its release the child runs ``become_worker`` with its descriptors in order.
+
+    With ``confines_descriptors`` it can send descriptors to the supervisor only.
 
     Raises ``OSError`` if no process can be created. The child inherits ``hide_memory``: other
     storlets of the tenant have the same uid and could otherwise reach its memory and descriptors in
@@ -74,7 +81,9 @@ def launch(
             [listening.fileno(), theirs.fileno()],
             output,
             name,
-            functools.partial(_become, limits, become_worker),
+            functools.partial(
+                _become, limits, become_worker, confines_descriptors=confines_descriptors
+            ),
         )
     theirs.close()
     ours.setblocking(False)
@@ -96,13 +105,21 @@ def read_output(output: int) -> str:
         return ""
 
 
-def _become(limits: Resources, become_worker: BecomeWorker) -> NoReturn:
+def _become(
+    limits: Resources, become_worker: BecomeWorker, *, confines_descriptors: bool
+) -> NoReturn:
     kernel.limit_process(limits.open_files, limits.scratch_bytes)
     message = os.read(CHANNEL, _GO_MAX)
     if not message.startswith(_GO):
         # The supervisor has exited, or does not need this worker any more.
         os._exit(0)
-    become_worker(message[len(_GO) :].decode())
+    channel = CHANNEL
+    if confines_descriptors:
+        # An idle supervisor does without the module.
+        from storlet_daemon import descriptor_filter  # noqa: PLC0415
+
+        channel = descriptor_filter.confine(channel)
+    become_worker(Start(message[len(_GO) :].decode(), channel))
 
 
 def _child(

@@ -41,8 +41,13 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 class Supervisor:
     """See the module. ``run`` returns when the sandbox is to end."""
 
-    def __init__(self, control_path: str, paths: ImagePaths) -> None:
-        """Nothing happens before ``run``."""
+    def __init__(
+        self, control_path: str, paths: ImagePaths, *, confines_descriptors: bool = False
+    ) -> None:
+        """Nothing happens before ``run``.
+
+        ``confines_descriptors``: as on a kernel whose sockets cannot refuse descriptors.
+        """
         self._poller = Poller()
         self._runtimes = runtimes(paths)
         self._control = ControlConnection(
@@ -59,6 +64,7 @@ class Supervisor:
             place=self._control.request_placement,
             clear_scratch=self._clear_scratch,
             invocation_changed=self._invocation_changed,
+            confines_descriptors=confines_descriptors or not kernel.can_refuse_descriptors(),
         )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []

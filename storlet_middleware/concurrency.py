@@ -303,14 +303,31 @@ def wait_task(task: GreenTask, seconds: float) -> bool:
     return False
 
 
+#: Whether a socket accepts descriptors in messages; since Linux 6.16, and not yet in Python.
+_SO_PASSRIGHTS: Final = 83
+
+
+def refuse_descriptors(ours: socket.socket) -> None:
+    """Make the kernel refuse messages with descriptors from the peer of the Unix socket ``ours``.
+
+    Closing what a storlet sends can take milliseconds each.  An older kernel cannot refuse them;
+    there workers give up the system call that sends them (:mod:`storlet_daemon.descriptor_filter`).
+    """
+    with contextlib.suppress(OSError):
+        ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+
+
 def connect(path: str, seconds: float) -> socket.socket:
     """A connected, non-blocking SOCK_SEQPACKET socket to the Unix socket at ``path``.
+
+    It takes no descriptors from its peer.
 
     Raises ``OSError``: ``ENOENT`` or ``ECONNREFUSED`` without a listener, ``EAGAIN`` when the
     backlog stays full for ``seconds``.
     """
     sock = socket_class(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
+    refuse_descriptors(sock)
     give_up = monotonic() + seconds
     try:
         while True:
@@ -345,4 +362,7 @@ def has_hung_up(fd: int) -> bool:
 
 #: The standard library's class, also where Swift has replaced ``socket.socket`` by the green one:
 #: descriptors are passed with ``sendmsg``, and this module does the waiting.
-socket_class: type[socket.socket] = eventlet.patcher.original("socket").socket
+_socket: Final = eventlet.patcher.original("socket")
+socket_class: type[socket.socket] = _socket.socket
+#: Likewise, a connected pair of stream sockets.
+socket_pair: Callable[[], tuple[socket.socket, socket.socket]] = _socket.socketpair

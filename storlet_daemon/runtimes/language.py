@@ -17,10 +17,22 @@ from storlet_daemon.protocol.messages import Load, Resources
 
 LISTENING = 3
 CHANNEL = 4
-"""The descriptors of a worker when its runtime takes over.
+"""The descriptors of a worker when it is forked.
 
 0 is /dev/null, 1 and 2 are the memory file for output of the load, nothing else is open.
 """
+
+
+@dataclass(frozen=True)
+class Start:
+    """The surroundings of a new worker process.
+
+    ``control_group`` is the directory of its worker group's control groups, empty if there is none.
+    ``channel`` is the descriptor of the channel to the supervisor, which may have been moved.
+    """
+
+    control_group: str = ""
+    channel: int = CHANNEL
 
 
 @dataclass(frozen=True)
@@ -61,11 +73,10 @@ class Runtime(Protocol):
     def workers_max(self, load: Load) -> int:
         """How many workers the storlet's limits suffice for; at least 1."""
 
-    def become_worker(self, load: Load, control_group: str) -> NoReturn:
+    def become_worker(self, load: Load, start: Start) -> NoReturn:
         """Turn this process, a new child of the supervisor, into a worker.
 
-        Never returns; an exception ends the child. ``control_group`` is the directory of the worker
-        group's control groups, empty if it has none.
+        Never returns; an exception ends the child.
         """
 
 

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import signal
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -190,6 +191,16 @@ def _mknod(_facts: Facts) -> str:
         )
 
 
+def _urgent_data(_facts: Facts) -> str:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            ours.send(b"!", socket.MSG_OOB)
+        except OSError as error:
+            return refused(-(error.errno or 0))
+        return "the kernel did it"
+
+
 _OTHERS: tuple[tuple[str, Callable[[Facts], str], str], ...] = (
     (
         "unshare",
@@ -199,6 +210,7 @@ _OTHERS: tuple[tuple[str, Callable[[Facts], str], str], ...] = (
     ("clone-user", _clone, "a child in a namespace of its own, in which it would be root"),
     ("clone3", _clone3, "namespaces by flags that no filter can see"),
     ("mknod", _mknod, "a device file of the host's disk"),
+    ("urgent-data", _urgent_data, "bugs of the kernel in urgent data on Unix sockets"),
 )
 
 TESTS = (

@@ -264,6 +264,8 @@ class _Worker:
         finally:
             streams.abandon()
             self._stdio.end()
+            if log is not None:
+                log.end()
 
 
 def _send(connection: socket.socket, event: messages.Message) -> None:

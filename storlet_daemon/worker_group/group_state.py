@@ -45,6 +45,7 @@ class SupervisorHooks:
     more worker of a group fits; else it retires idle workers of other groups. ``place`` requests
     placement into control groups and returns True if an answer may come. ``clear_scratch`` empties
     the scratch space as soon as nothing runs. ``invocation_changed`` reports a begin or an end.
+    ``confines_descriptors``: workers may send descriptors to the supervisor only.
     """
 
     poller: Poller
@@ -56,6 +57,7 @@ class SupervisorHooks:
     place: Callable[[messages.Place], bool]
     clear_scratch: Callable[[], None]
     invocation_changed: Callable[[], None]
+    confines_descriptors: bool
 
 
 class LoadFailure:

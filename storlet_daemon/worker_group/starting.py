@@ -12,7 +12,7 @@ from typing import NoReturn
 from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.launch import BecomeWorker, Launched, launch, release
 from storlet_daemon.protocol import messages
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING
+from storlet_daemon.runtimes.language import LISTENING, Start
 from storlet_daemon.worker import run_loop
 from storlet_daemon.worker.config import WorkerConfig
 from storlet_daemon.worker_group.exit_cause import ExitCause
@@ -61,7 +61,11 @@ class Starter:
         try:
             with state.hooks.expendable:
                 launched = launch(
-                    state.listening, state.load.name, state.load.limits, become_worker
+                    state.listening,
+                    state.load.name,
+                    state.load.limits,
+                    become_worker,
+                    confines_descriptors=state.hooks.confines_descriptors,
                 )
         except OSError:
             # The sandbox is at its limit of processes or memory. Connections wait in the backlog;
@@ -79,10 +83,12 @@ class Starter:
                 failure.record(messages.LoadFailed(reason))
         return failure.reason
 
-    def _refuse(self, failure: messages.LoadFailed, _control_group: str) -> NoReturn:
+    def _refuse(self, failure: messages.LoadFailed, start: Start) -> NoReturn:
         load = self._state.load
         path = self._state.hooks.paths.execution_path(load)
-        config = WorkerConfig(LISTENING, CHANNEL, load.main, load.file, path, load.runs_per_worker)
+        config = WorkerConfig(
+            LISTENING, start.channel, load.main, load.file, path, load.runs_per_worker
+        )
         run_loop.refuse(config, failure)
 
     def _add(self, launched: Launched, *, refuses: bool) -> None:

@@ -10,8 +10,8 @@
 ``connection``       the socket to the worker
 ``handover``         the message that starts a run, and the descriptors that travel with it
 ``inputs``           files and sources that the storlet reads
-``feed``             green tasks that copy a source into a pipe that a storlet reads
-``output``           the pipe that the storlet writes, and its metadata
+``feed``             green tasks that copy a source into a stream that a storlet reads
+``output``           the stream that the storlet writes, and its metadata
 ``progress``         deadlines, and the time that counts for them
 
 The same engine serves a filter inside Swift and a storlet that is run against a local file.

@@ -1,13 +1,12 @@
-"""Copies a source (a request body, an assembled object) into a pipe that a storlet reads.
+"""Copies a source (a request body, an assembled object) into a stream that a storlet reads.
 
 A source that breaks off must not look like its end: the storlet would see end of file and succeed,
 and its truncated result would look complete.  So a broken source first cancels the invocation and
-then closes the pipe.
+then closes the stream.
 """
 
 from __future__ import annotations
 
-import abc
 import os
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -44,25 +43,10 @@ class Source(Protocol):
         """
 
 
-class PipeSource(Source, abc.ABC):
-    """A source that is a pipe itself: the kernel moves its bytes into another pipe.
-
-    A nominal type: a structural check of a ``Protocol`` takes Python longer than a small read.
-    """
-
-    @abc.abstractmethod
-    def pour(self, pipe: int) -> int | None:
-        """Move bytes into ``pipe``: their number, 0 at the end, ``None`` when it is full.
-
-        ``BrokenPipeError``: ``pipe`` has no reader.  Raises what iteration would raise, before
-        anything that a reader could take for the end.
-        """
-
-
 class Feeder:
-    """Owns a pipe's write end and a source from construction until it ended or was stopped.
+    """Owns a stream's writing end and a source from construction until it ended or was stopped.
 
-    :param on_failure: called with the exception of a broken source, before the pipe is closed.
+    :param on_failure: called with the exception of a broken source, before the stream is closed.
     :param drains: read the source to its end even when the storlet stops reading, so that the
         sender's checks (length, hash) happen and its connection stays usable.
     :param is_ours: no connection of a client or a server depends on the source, so a read of it may
@@ -113,8 +97,6 @@ class Feeder:
 
     def _run(self) -> None:
         try:
-            if isinstance(self._source, PipeSource) and not self._pour(self._source):
-                return
             chunks = iter(self._source)
             while True:
                 self.waits_for_source = True
@@ -134,26 +116,6 @@ class Feeder:
         finally:
             self._close()
 
-    def _pour(self, source: PipeSource) -> bool:
-        """Let the kernel move all of ``source``; True if a rest has to be read."""
-        while not self._is_stopping:
-            self.waits_for_source = True
-            try:
-                size = source.pour(self._fd)
-            except BrokenPipeError:
-                self._is_wanted = False
-                self._close_pipe()
-                return self.drains
-            self.waits_for_source = False
-            if size is None:
-                wait_writable(self._fd)
-                continue
-            self.bytes_taken += size
-            self.last_progress = monotonic()
-            if not size:
-                break
-        return False
-
     def _write(self, chunk: bytes) -> None:
         view = memoryview(chunk)
         while view:
@@ -162,22 +124,22 @@ class Feeder:
             except BlockingIOError:
                 wait_writable(self._fd)
                 continue
-            except BrokenPipeError:
+            except (BrokenPipeError, ConnectionResetError):
                 self._is_wanted = False
-                self._close_pipe()
+                self._close_stream()
                 return
             self.bytes_taken += count
             self.last_progress = monotonic()
             view = view[count:]
 
-    def _close_pipe(self) -> None:
+    def _close_stream(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             forget(fd)
             os.close(fd)
 
     def _close(self) -> None:
-        self._close_pipe()
+        self._close_stream()
         self._source.close()
 
 

@@ -3,22 +3,32 @@
 The kernel gives the worker a duplicate of each descriptor.  A *lent* descriptor stays open here and
 has an owner; a *donated* one is of no use here once it was sent, and :meth:`Handover.close` closes
 it.
+
+A storlet may do anything with its descriptors, so no system call on ours may wait for it:
+
+* A pipe has one lock, which a writer or reader holds while the kernel copies from or to its
+  memory.  If that memory is a file that has to be read from disk, the other end waits.  So data
+  travels through :func:`stream`, a pair of sockets, where the kernel holds no lock during the copy.
+* A duplicate of a file shares its offset and the lock of the offset, which a reader holds while
+  the disk works.  So an offset is read by :func:`offset`, which takes no lock.
+* Closing a descriptor can take milliseconds.  So the kernel refuses messages with descriptors to
+  our sockets (:func:`~storlet_middleware.concurrency.refuse_descriptors`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import socket
 from typing import Final
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_middleware.concurrency import monotonic, wait_writable
+from storlet_middleware.concurrency import monotonic, refuse_descriptors, socket_pair, wait_writable
 from storlet_middleware.errors import BadRequest, SandboxUnavailable
 
-PIPE_BYTES: Final = 256 * 1024
+#: Bytes in flight between filter and storlet, with the kernel's own data; the kernel doubles the
+#: value, and lowers it to ``net.core.wmem_max``.
+BUFFER_BYTES: Final = 256 * 1024
 
 
 class Handover:
@@ -76,12 +86,22 @@ class Handover:
         self._donated.close()
 
 
-def pipe(*, reader_is_ours: bool) -> tuple[int, int]:
-    """Both ends of a pipe of :data:`PIPE_BYTES`; our end does not block, the storlet's does."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(reader if reader_is_ours else writer, False)
-    # Unprivileged users may own a bounded amount of pipe memory; the default size works, only
-    # slower.
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return reader, writer
+def stream(*, reader_is_ours: bool) -> tuple[int, int]:
+    """Reading and writing end of a one-way stream; our end does not block, the storlet's does."""
+    reading, writing = socket_pair()
+    ours, direction = (reading, socket.SHUT_WR) if reader_is_ours else (writing, socket.SHUT_RD)
+    ours.setblocking(False)
+    ours.shutdown(direction)
+    refuse_descriptors(ours)
+    writing.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    return reading.detach(), writing.detach()
+
+
+def offset(fd: int) -> int:
+    """The file offset of ``fd``, read without the lock of the offset."""
+    info = os.open(f"/proc/self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # "pos:" is the first line.
+        return int(os.read(info, 64).split(None, 2)[1])
+    finally:
+        os.close(info)

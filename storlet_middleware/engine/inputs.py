@@ -1,18 +1,17 @@
-"""The inputs of an invocation: files that the worker reads, and sources that are fed into pipes.
+"""The inputs of an invocation: files that the worker reads, and sources that are fed into streams.
 
-A source that fails is recorded here and cancels the invocation before its pipe is closed.  The
-storlet may see the end of the pipe before it is killed; its output is discarded.
+A source that fails is recorded here and cancels the invocation before its stream is closed.
+The storlet may see the end of the stream before it is killed; its output is discarded.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.engine.feed import Feeder
-from storlet_middleware.engine.handover import Handover, pipe
+from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.task import FileInput, StreamInput
 from storlet_middleware.errors import InputIncomplete, StorletError
 
@@ -20,7 +19,7 @@ from storlet_middleware.errors import InputIncomplete, StorletError
 class Inputs:
     """Owner of the sources and their feeders; the files are the caller's.
 
-    :param cancel: called when a source failed, before the storlet can see the end of its pipe.
+    :param cancel: called when a source failed, before the storlet can see the end of its stream.
     """
 
     __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending")
@@ -57,7 +56,7 @@ class Inputs:
         return described
 
     def _feed(self, item: StreamInput) -> int:
-        reader, writer = pipe(reader_is_ours=False)
+        reader, writer = stream(reader_is_ours=False)
         self._feeders.append(
             Feeder(item.source, writer, self._fail, drains=item.drains, is_ours=item.is_ours)
         )
@@ -76,19 +75,19 @@ class Inputs:
 
     def offsets(self) -> tuple[int, ...]:
         """How far the storlet has read each file: its descriptor shares the offset of ours."""
-        return tuple(os.lseek(fd, 0, os.SEEK_CUR) for fd in self._files)
+        return tuple(offset(fd) for fd in self._files)
 
     def were_fed_since(self, moment: float) -> bool:
-        """Whether a storlet took input from a pipe after ``moment``, or waits for a source."""
+        """Whether a storlet took input from a stream after ``moment``, or waits for a source."""
         return any(
             feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders
         )
 
     def bytes_taken(self) -> int:
-        """Bytes written into pipes, and the offsets up to which the storlet has read files."""
+        """Bytes written into streams, and the offsets up to which the storlet has read files."""
         # max(): a storlet may seek in its file.
         return sum(feeder.bytes_taken for feeder in self._feeders) + sum(
-            max(0, os.lseek(fd, 0, os.SEEK_CUR) - first) for fd, first in self._files.items()
+            max(0, offset(fd) - first) for fd, first in self._files.items()
         )
 
     def finish(self) -> None:

@@ -5,8 +5,8 @@ Owners of the descriptors::
     made by            filter keeps until                 sandbox holds
     input file         close(); the caller owns it and    a copy of its own (SCM_RIGHTS)
                        closes it after that
-    input pipe         write end: its Feeder              read end
-    output pipe        read end: close()                  write end
+    input stream       writing end: its Feeder            reading end
+    output stream      reading end: close()               writing end
     log (memfd)        close()                            a copy
     connection         close(); closing it cancels        the worker, duplicate in supervisor
 
@@ -14,7 +14,7 @@ States: ``start`` -> ``first`` (the first output or the end of the storlet is kn
 until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the supervisor kills
 the worker's whole process group.
 
-Everything here rests on one rule: **the end of the data pipe means nothing; only ``done`` with
+Everything here rests on one rule: **the end of the data stream means nothing; only ``done`` with
 outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
 
 :mod:`~storlet_middleware.engine.progress` has the deadlines.
@@ -33,15 +33,24 @@ from storlet_daemon.protocol.descriptors import sealed_memory
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, monotonic, sleep, wait_readable
 from storlet_middleware.engine.connection import Connection
-from storlet_middleware.engine.handover import Handover, pipe
+from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputPipe, checked_metadata
+from storlet_middleware.engine.output import OutputStream, checked_metadata
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import FileInput, StreamInput, Task
 from storlet_middleware.errors import StorletError, Unprocessable, from_code
 
-#: A storlet that writes faster than its reader reads would otherwise occupy the hub.
+#: A storlet that writes faster than its reader reads would otherwise occupy the hub: after these
+#: bytes, about two milliseconds, other requests have their turn.  A read counts as much as
+#: ``_READ_BYTES``, because a small one takes about as long.
 _FAIRNESS_BYTES: Final = 4 << 20
+_READ_BYTES: Final = 32 << 10
+#: A storlet that writes small pieces, and never lets its reader wait, would keep a processor busy
+#: with reads.  After ``_SMALL_READS`` reads of less than ``_SMALL_BYTES`` in a row, output gathers
+#: for ``_GATHER_SECONDS`` before each further one, until a read is larger.
+_SMALL_BYTES: Final = 4096
+_SMALL_READS: Final = 16
+_GATHER_SECONDS: Final = 0.002
 #: Interval at which the connection is polled while no data comes: ``done`` may have arrived.
 _POLL_SECONDS: Final = 0.25
 
@@ -59,7 +68,7 @@ class Invocation:
         self._inputs = Inputs(inputs, self._connection.cancel)
         self._progress = Progress(task.deadlines, self._inputs)
         self._handover = Handover()
-        self._output = OutputPipe()
+        self._output = OutputStream()
         self._log = -1
         self._head: bytes | None = None
         self._has_metadata = False
@@ -67,6 +76,7 @@ class Invocation:
         #: Output that :meth:`has_ended` has read.
         self._ahead: deque[bytes] = deque()
         self._unfair_bytes = 0
+        self._small_reads = 0
 
     @property
     def waited_seconds(self) -> float:
@@ -107,7 +117,7 @@ class Invocation:
     def start(self, connection: socket.socket) -> None:
         """Hand the invocation to a worker; the invocation owns ``connection`` from here on."""
         self._connection.open(connection)
-        self._progress.begin_sending()
+        self._progress.begin_stage()
         try:
             if self._handover.message is None:
                 self._handover.encode(self._describe())
@@ -121,8 +131,8 @@ class Invocation:
         """The message; makes the descriptors that go with it."""
         handover, limits = self._handover, self.task.limits
         inputs = self._inputs.describe(handover)
-        self._progress.begin_stage()
-        self._output.fd, end = pipe(reader_is_ours=True)
+        self._progress.begin_files()
+        self._output.fd, end = stream(reader_is_ours=True)
         output = messages.Output(handover.donate(end))
         log = None
         if self.task.wants_log:
@@ -185,6 +195,8 @@ class Invocation:
         return True
 
     def _read(self, until: float | None) -> bytes | None:
+        if self._small_reads > _SMALL_READS:
+            sleep(_GATHER_SECONDS)
         while True:
             chunk = self._output.read()
             if chunk:
@@ -209,55 +221,13 @@ class Invocation:
         if limit and self.bytes_out > limit:
             text = f"the storlet wrote more than the {limit} bytes allowed"
             raise Unprocessable(text, code=errors.LIMIT_OUTPUT)
-        self._unfair_bytes += size
+        self._small_reads = self._small_reads + 1 if size < _SMALL_BYTES else 0
+        self._unfair_bytes += size + _READ_BYTES
         if self._unfair_bytes > _FAIRNESS_BYTES:
             self._unfair_bytes = 0
             sleep()
         self._progress.begin_stage()
         self._progress.require_time()
-
-    def pour(self, sink: int) -> int | None:
-        """As :meth:`read`, into a non-blocking pipe: the kernel moves the pages, nothing is copied
-        here.
-
-        Returns the number of bytes, 0 at the end of the output, ``None`` when the pipe is full.
-        ``BrokenPipeError``: the pipe has no reader any more.
-        """
-        if self._head == b"" or (self._is_finished and not self._head and not self._ahead):
-            return 0
-        if self._head or self._ahead:
-            return self._pour_ahead(sink)
-        while True:
-            # After an error nothing may enter the pipe: its reader is cancelled with that error.
-            self._inputs.raise_error()
-            size = self._output.splice(sink)
-            if size:
-                break
-            if size is None and self._output.has_data():
-                return None
-            if self._output.has_end:
-                self._inputs.finish()
-                self._is_finished = True
-                return 0
-            self._wait_for_more(b"" if size == 0 else None, None)
-        self._count(size)
-        return size
-
-    def _pour_ahead(self, sink: int) -> int | None:
-        """The same with output that was read already."""
-        chunk = self._head or self._ahead[0]
-        try:
-            size = os.write(sink, chunk)
-        except BlockingIOError:
-            return None
-        rest = chunk[size:]
-        if self._head:
-            self._head = rest or None
-        elif rest:
-            self._ahead[0] = rest
-        else:
-            self._ahead.popleft()
-        return size
 
     def _wait_for_more(self, chunk: bytes | None, until: float | None) -> bool:
         """Wait for data, polling for events.
@@ -283,6 +253,7 @@ class Invocation:
         except WaitExpired:
             self._inputs.raise_error()
             if is_short:
+                self._progress.sample()
                 return False
             if not self._progress.has_progressed():
                 raise self._progress.exceeded(self.bytes_out) from None
@@ -346,7 +317,7 @@ class Invocation:
         """The storlet's log so far, also of one that was killed."""
         if self._log < 0:
             return b""
-        size = min(os.lseek(self._log, 0, os.SEEK_CUR), self.task.limits.log)
+        size = min(offset(self._log), self.task.limits.log)
         return os.pread(self._log, size, 0)
 
     def bytes_in(self) -> int:

@@ -1,4 +1,4 @@
-"""The output pipe of an invocation, and the check of the metadata of its output."""
+"""The output of an invocation, and the check of the metadata of its output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from storlet_middleware.concurrency import forget
 from storlet_middleware.errors import Unprocessable
 
 CHUNK_BYTES: Final = 256 * 1024
-_SPLICE: Final = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 #: Characters of a header's name in HTTP, and UTF-8 as in Swift.  Swift's clients cannot send
 #: others; a ':' or a space would break the connections to object servers, and Swift would blame
 #: those servers.
 _METADATA_KEY: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]|[^\x00-\xa0\s])+")
 
 
-class OutputPipe:
+class OutputStream:
     """Owner of the read end, which does not block."""
 
     __slots__ = ("_left", "fd", "has_end")
@@ -34,10 +33,10 @@ class OutputPipe:
         self._left = 0
 
     def end_here(self) -> None:
-        """The storlet has succeeded: what is in the pipe now is the rest of its output.
+        """The storlet has succeeded: what is in the stream now is the rest of its output.
 
-        A child process that the storlet left behind may hold the pipe open and write on: those
-        bytes are never read, and the reader does not wait for the end of the pipe.
+        A child process that the storlet left behind may hold the stream open and write on: those
+        bytes are never read, and the reader does not wait for the end of the stream.
         """
         self.has_end = True
         self._left = _available(self.fd)
@@ -52,34 +51,17 @@ class OutputPipe:
         self._left -= len(chunk) if self.has_end else 0
         return chunk
 
-    def splice(self, sink: int) -> int | None:
-        """Move bytes into the pipe ``sink``: their number, 0 at the end of the data.
-
-        ``None`` when there are no bytes now, or ``sink`` is full.
-        """
-        most = min(CHUNK_BYTES, self._left) if self.has_end else CHUNK_BYTES
-        try:
-            size = os.splice(self.fd, sink, most, flags=_SPLICE) if most else 0
-        except BlockingIOError:
-            return None
-        self._left -= size if self.has_end else 0
-        return size
-
-    def has_data(self) -> bool:
-        """Whether bytes of the output are in the pipe."""
-        return bool(_available(self.fd)) and (self._left > 0 or not self.has_end)
-
     def close(self) -> None:
-        """Close the pipe; may be called twice."""
+        """Close the stream; may be called twice."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             forget(fd)
             os.close(fd)
 
 
-def _available(pipe: int) -> int:
-    """The number of bytes in ``pipe``."""
-    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
+def _available(fd: int) -> int:
+    """The number of bytes that can be read from ``fd``."""
+    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0])
 
 
 def checked_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, str]:

@@ -46,14 +46,25 @@ class Progress:
         self.waited += seconds
         self.began += seconds
 
-    def begin_sending(self) -> None:
-        """The invocation is being handed to a worker; files are not looked at yet."""
-        self._stage_began = monotonic()
+    def begin_files(self) -> None:
+        """The descriptors of the input files are open."""
+        self._offsets = self._inputs.offsets()
 
     def begin_stage(self) -> None:
-        """The storlet has made progress."""
+        """The storlet has made progress, or the invocation is being handed to a worker."""
         self._stage_began = monotonic()
-        self._offsets = self._inputs.offsets()
+
+    def sample(self) -> bool:
+        """Whether the storlet has read from a file since the last sample; begins a stage if so.
+
+        A sample costs microseconds, so reads of output take none; waits for output do.
+        """
+        offsets = self._inputs.offsets()
+        if offsets == self._offsets:
+            return False
+        self._offsets = offsets
+        self.begin_stage()
+        return True
 
     def require_time(self) -> None:
         """Raise after the total deadline, also for a storlet that never lets its reader wait."""
@@ -84,10 +95,9 @@ class Progress:
         """
         if not self.has_started or monotonic() >= self.began + self._deadlines.total:
             return False
-        if (
-            not self._inputs.were_fed_since(self._stage_began)
-            and self._inputs.offsets() == self._offsets
-        ):
+        if self.sample():
+            return True
+        if not self._inputs.were_fed_since(self._stage_began):
             return False
         self.begin_stage()
         return True

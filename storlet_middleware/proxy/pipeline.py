@@ -8,10 +8,9 @@ succeeds:
   the last storlet gets the error of the storlet that failed.
 * Input that a storlet does not read is drained, so that the previous storlet runs to its end and
   reports its outcome.
-* Between storlets on this node the kernel moves the bytes from one pipe to another.  Two storlets
-  do not share one pipe: the reader would take the end of a killed storlet for the end of the data,
-  the output could not be counted against its limit, and a storlet that stalls could not be
-  distinguished from one that waits for the other.
+* Two storlets do not share one stream.  The reader would take the end of a killed storlet for the
+  end of the data, and the output could not be counted against its limit.  A storlet that stalls
+  could not be distinguished from one that waits for the other.
 * Closing the last result closes its inputs; these close the results that they read, up to the
   source.
 
@@ -22,9 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from storlet_middleware.engine.feed import PipeSource
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy.result import LocalResult, Result, Usage
+from storlet_middleware.proxy.result import Result, Usage
 
 
 def merged(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
@@ -61,21 +59,6 @@ class Upstream:
         self._result.close()
 
 
-class PipedUpstream(Upstream, PipeSource):
-    """An :class:`Upstream` on this node: the kernel moves its output to the next input."""
-
-    def __init__(self, pipeline: Pipeline, index: int, result: LocalResult) -> None:
-        super().__init__(pipeline, index, result)
-        self._invocation = result.invocation
-
-    def pour(self, pipe: int) -> int | None:
-        try:
-            return self._invocation.pour(pipe)
-        except StorletError:
-            self._pipeline.record_failure(self._index)
-            raise
-
-
 class Pipeline:
     """A :class:`~storlet_middleware.proxy.result.Result` of several storlets, one after the other.
 
@@ -89,10 +72,7 @@ class Pipeline:
 
     def upstream(self) -> Upstream:
         """The next storlet's input.  It owns the last result: closing it closes the result."""
-        last, index = self._last, len(self.results) - 1
-        if isinstance(last, LocalResult):
-            return PipedUpstream(self, index, last)
-        return Upstream(self, index, last)
+        return Upstream(self, len(self.results) - 1, self._last)
 
     def add(self, result: Result) -> None:
         """Append ``result``, which reads :meth:`upstream`."""

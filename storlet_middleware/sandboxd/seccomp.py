@@ -27,6 +27,7 @@ sandbox's limits or load the node's disks:
 ``getxattr`` and related               Swift keeps all metadata of an object there; they fail
                                        with ``ENOTSUP``, so ``cp`` and ``shutil`` assume a file
                                        system without attributes
+``MSG_OOB`` of ``send`` and ``recv``   urgent data on Unix sockets: unused, with a history of bugs
 ``socket`` except ``AF_UNIX``          not needed without a network; each family is a subsystem
                                        of the kernel to attack, even without an interface
 ====================================== =======================================================
@@ -100,8 +101,8 @@ ALLOWED: Final = {
         setitimer time timer_create timer_delete timer_getoverrun timer_gettime timer_settime
         timerfd_create timerfd_gettime timerfd_settime""",
     "use of existing sockets": """
-        accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg
-        recvmsg sendmmsg sendmsg sendto setsockopt shutdown""",
+        accept accept4 bind connect getpeername getsockname getsockopt listen setsockopt
+        shutdown""",
     "a storlet that confines itself further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
 }  # fmt: skip
 
@@ -121,6 +122,12 @@ OWN_ONLY: Final = {
     # PRIO_PROCESS first: with PRIO_USER, the second 0 stands for every process of the user id.
     (0, 1): "setpriority",
 }
+
+#: Calls that send and receive, by the number of the argument with their flags.  Urgent data
+#: (``MSG_OOB``) on Unix sockets has no use, and its implementation had bugs that let programs out
+#: of their sandboxes (CVE-2025-38236).
+MESSAGES: Final = {2: "recvmsg sendmsg", 3: "recvfrom recvmmsg sendmmsg sendto"}
+MSG_OOB: Final = 1
 
 #: Requests of ``ioctl``: terminal or not, its width, bytes to read, blocking mode, close on exec.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -182,6 +189,7 @@ def profile(*, has_network: bool) -> str:
         *(_when(["ioctl"], {1: request}) for request in requests),
         *(_when(["personality"], {0: value}) for value in PERSONALITIES),
         *(_when(names.split(), dict.fromkeys(indexes, 0)) for indexes, names in OWN_ONLY.items()),
+        *(_when(names.split(), {index: 0}, MSG_OOB) for index, names in MESSAGES.items()),
         *(
             _rule(sorted(names.split()), REFUSE) | {"errnoRet": code}
             for code, names in UNSUPPORTED.items()

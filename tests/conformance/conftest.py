@@ -187,13 +187,22 @@ def control_groups() -> Iterator[ControlGroups]:
 
 
 def new_sandbox(
-    language: str, request: pytest.FixtureRequest, user: int | None = None
+    language: str,
+    request: pytest.FixtureRequest,
+    user: int | None = None,
+    further: tuple[str, ...] = (),
 ) -> HostSandbox:
     """A sandbox that has what the language needs; not started."""
-    arguments: tuple[str, ...] = ()
+    arguments = further
     if language == "java":
         java = shutil.which("java")
         assert java is not None
-        arguments = ("--java", java, "--java-home-dir", str(request.getfixturevalue("java_dir")))
+        arguments = (
+            *further,
+            "--java",
+            java,
+            "--java-home-dir",
+            str(request.getfixturevalue("java_dir")),
+        )
     # Not pytest's own folder: the path of a Unix socket has 107 bytes.
     return HostSandbox(Path(tempfile.mkdtemp(prefix="st-")), arguments, user)

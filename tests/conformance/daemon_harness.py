@@ -289,12 +289,12 @@ class InputPipe:
 
     def open(self, folder: Path) -> int:
         """The read end; a thread writes."""
-        reading, writing = os.pipe()
+        reading, writing = (end.detach() for end in socket.socketpair())
         threading.Thread(target=self._write, args=(writing,), daemon=True).start()
         return reading
 
     def _write(self, writing: int) -> None:
-        with contextlib.suppress(BrokenPipeError), open(writing, "wb", buffering=0) as pipe:
+        with contextlib.suppress(ConnectionError), open(writing, "wb", buffering=0) as pipe:
             rest = memoryview(self.data)
             while rest:
                 rest = rest[pipe.write(rest) :]
@@ -349,7 +349,7 @@ class Run:
     ) -> None:
         self.connection = connection
         self._inputs = inputs
-        self._reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self._reading, self._writing = (end.detach() for end in socket.socketpair())
         self._log_limit = log_limit
         self._log = _log_file(log_limit) if log_limit else -1
         self.events: list[Any] = []

@@ -17,6 +17,7 @@ from storlet_daemon.protocol import messages
 from tests.conformance.daemon_harness import (
     Code,
     HostSandbox,
+    InputFile,
     InputPipe,
     Result,
     Run,
@@ -110,6 +111,20 @@ def test_connections_closed_before_their_accept_are_ignored(probe: Storlet) -> N
         probe.connect().close()
         Run(probe.connect(), [InputPipe(b"")]).close()
     assert probe.run(b"next").output == b"next"
+
+
+# objects of a run
+
+
+def test_objects_of_an_earlier_run_raise_and_touch_no_descriptor(single: Storlet) -> None:
+    """The number of the earlier log's descriptor is that of an input in the next run."""
+    pid = pid_of(single)
+    assert single.run(b"earlier", do="keep", log_limit=65536).output == b"kept"
+    for _ in range(3):
+        result = single.run(InputFile(b"later"), do="use_kept", log_limit=65536)
+        assert result.output == b"raised raised raised later"
+        assert result.log == b""
+    assert pid_of(single) == pid
 
 
 # death and leftovers

@@ -76,12 +76,12 @@ class Part:
                 file.write(self.data)
                 file.flush()
                 return os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
-        reading, writing = os.pipe2(os.O_CLOEXEC)
+        reading, writing = (end.detach() for end in socket.socketpair())
         threading.Thread(target=self._feed, args=(writing,), daemon=True).start()
         return reading
 
     def _feed(self, writing: int) -> None:
-        with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "wb", buffering=0) as pipe:
+        with contextlib.suppress(ConnectionError), os.fdopen(writing, "wb", buffering=0) as pipe:
             rest = memoryview(self.data)
             while rest:
                 rest = rest[pipe.write(rest) :]
@@ -119,7 +119,7 @@ class Run:
 
     def __init__(self, connection: socket.socket, log_limit: int = 0) -> None:
         self.connection = connection
-        self._reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self._reading, self._writing = (end.detach() for end in socket.socketpair())
         self._log = _log_file(log_limit)
         self._log_limit = log_limit
 

@@ -247,7 +247,9 @@ JNIEXPORT void JNICALL NATIVE(send)(JNIEnv *env, jclass self, jint socket, jbyte
     ssize_t sent;
     int refusals = 0;
     do {
-        sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        /* On older kernels a worker may use sendmsg() on the channel only. */
+        sent = passed >= 0 ? sendmsg(socket, &message, MSG_NOSIGNAL)
+                           : send(socket, bytes, (size_t)length, MSG_NOSIGNAL);
         /* How many descriptors may be under way the kernel counts for a user: another storlet of the account can use them up. */
     } while (sent < 0 && (errno == EINTR || (errno == ETOOMANYREFS && pause_for_room(&refusals))));
     if (sent < 0) {

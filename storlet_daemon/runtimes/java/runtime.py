@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from storlet_daemon.budget import MIB, workers_max
 from storlet_daemon.protocol.messages import Load
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Language
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Language, Start
 
 WORKER_CLASS = "org.openstack.storlet.daemon.Worker"
 
@@ -52,15 +52,15 @@ class JavaRuntime:
         """How many workers the storlet's limits suffice for."""
         return workers_max(load, self._share)
 
-    def become_worker(self, load: Load, control_group: str) -> NoReturn:
+    def become_worker(self, load: Load, start: Start) -> NoReturn:
         """Execute the JVM, which inherits the listening socket and the channel by number."""
         os.set_inheritable(LISTENING, True)
-        os.set_inheritable(CHANNEL, True)
+        os.set_inheritable(start.channel, True)
         environment = {name: value for name, value in os.environ.items() if name != "CLASSPATH"}
         environment.setdefault("LC_ALL", "C.UTF-8")
-        os.execve(self._java, self.command(load), environment)  # noqa: S606  no shell is wanted
+        os.execve(self._java, self.command(load, start.channel), environment)  # noqa: S606  no shell is wanted
 
-    def command(self, load: Load) -> list[str]:
+    def command(self, load: Load, channel: int = CHANNEL) -> list[str]:
         """The command line of the JVM."""
         path = self._paths.execution_path(load)
         return [
@@ -72,7 +72,7 @@ class JavaRuntime:
             ":".join([os.path.join(self._library, "*"), *_archives(path, load)]),
             WORKER_CLASS,
             str(LISTENING),
-            str(CHANNEL),
+            str(channel),
             load.main,
             path,
             str(load.runs_per_worker),

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from storlet_daemon.budget import workers_max
 from storlet_daemon.protocol.messages import Load
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Language
+from storlet_daemon.runtimes.language import LISTENING, ImagePaths, Language, Start
 from storlet_daemon.worker import run_loop
 from storlet_daemon.worker.config import WorkerConfig
 
@@ -42,19 +42,21 @@ class PythonRuntime:
         """How many workers the storlet's limits suffice for."""
         return workers_max(load, self._share)
 
-    def become_worker(self, load: Load, control_group: str) -> NoReturn:
+    def become_worker(self, load: Load, start: Start) -> NoReturn:
         """Load and serve in this process, or execute another interpreter in it."""
         path = self._paths.execution_path(load)
         runs = load.runs_per_worker
         if self._is_own(load):
             config = WorkerConfig(
-                LISTENING, CHANNEL, load.main, load.file, path, runs, control_group
+                LISTENING, start.channel, load.main, load.file, path, runs, start.control_group
             )
             run_loop.serve(config)
         os.set_inheritable(LISTENING, True)
-        os.set_inheritable(CHANNEL, True)
+        os.set_inheritable(start.channel, True)
         interpreter = self._interpreter(load)
-        arguments = (LISTENING, CHANNEL, load.main, load.file, path, runs, control_group)
+        arguments = (
+            LISTENING, start.channel, load.main, load.file, path, runs, start.control_group
+        )  # fmt: skip
         words = [str(word) for word in arguments]
         command = [interpreter, "-B", _DAEMON, "worker", *words]
         os.execv(interpreter, command)  # noqa: S606  no shell is wanted

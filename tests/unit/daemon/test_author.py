@@ -292,11 +292,6 @@ def test_fileno_lets_out_what_was_gathered_first() -> None:
     assert target.so_far() == b"abc"
 
 
-def test_the_pipe_is_made_wide() -> None:
-    target = Target()
-    assert fcntl.fcntl(target.out.fileno(), fcntl.F_GETPIPE_SZ) >= author.READ_BYTES
-
-
 @pytest.mark.parametrize(
     "forbidden",
     [
@@ -393,5 +388,22 @@ def test_a_log_filled_by_children_ends_with_the_note(log_fd: int) -> None:
 def test_a_log_that_cannot_be_written_is_ignored() -> None:
     reading = pipe_with(b"")
     author.LogFile(reading, 200).write(b"x")
-    author.LogFile(-1, 200).write(b"x")
-    os.close(reading)
+
+
+def test_a_log_raises_after_the_end_of_its_invocation(log_fd: int) -> None:
+    log = author.LogFile(log_fd, 200)
+    logger = author.StorletLogger("m.C", log)
+    logger.info("before")
+    log.end()
+    assert logger.closed
+    for use in (lambda: logger.info("after"), log.fileno, lambda: log.write(b"after")):
+        with pytest.raises(ValueError, match="invocation has ended"):
+            use()
+    assert content(log_fd) == "m.C INFO: before\n"
+
+
+def test_the_raw_file_of_an_output_is_closed_even_if_the_storlet_detached_it() -> None:
+    target = Target()
+    raw = target.out.detach()
+    target.out.abandon()
+    assert raw.closed

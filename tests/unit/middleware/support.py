@@ -22,6 +22,7 @@ from swift.common.swob import HTTPForbidden, HTTPUnauthorized, Request, Response
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
+from storlet_middleware import concurrency
 from storlet_middleware.config import Config, parse
 from storlet_middleware.filter import ProxyFilter
 
@@ -182,10 +183,7 @@ class Workers:
                 run.close_files()
 
     def connect(self) -> socket.socket:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.setblocking(False)
-        sock.connect(self.path)
-        return sock
+        return concurrency.connect(self.path, 5)
 
     def settle(self) -> None:
         """Wait until all runs have ended."""

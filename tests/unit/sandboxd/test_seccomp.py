@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 from typing import Any
 
 import pytest
@@ -113,6 +114,16 @@ def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
             assert {(match["op"], match["value"]) for match in rule["args"]} == {
                 ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
             }
+
+
+def test_urgent_data_is_refused_in_every_call_that_sends_or_receives() -> None:
+    flags = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
+    for name, index in flags.items():
+        (rule,) = of(name)
+        (match,) = rule["args"]
+        assert (match["index"], match["op"]) == (index, "SCMP_CMP_MASKED_EQ")
+        assert (match["value"], match["valueTwo"]) == (int(socket.MSG_OOB), 0)
+        assert name not in seccomp.allowed()
 
 
 def test_limits_and_priorities_are_set_of_the_caller_only() -> None:

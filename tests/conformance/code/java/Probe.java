@@ -22,6 +22,9 @@ import org.openstack.storlet.common.StorletOutputStream;
 public class Probe implements IStorlet {
     private static int runs;
     private static final List<byte[]> kept = new ArrayList<>();
+    private static InputStream keptStream;
+    private static OutputStream keptOutput;
+    private static StorletLogger keptLogger;
 
     private ArrayList<StorletInputStream> in;
     private StorletObjectOutputStream out;
@@ -98,6 +101,38 @@ public class Probe implements IStorlet {
             numbered.append(last == '\n' ? ++number + ":" : "").append((char) c);
         }
         write(numbered.toString());
+    }
+
+    /** Keeps what was passed to this run. */
+    public void do_keep() throws Exception {
+        keptStream = in.get(0).getStream();
+        keptOutput = out.getStream();
+        keptLogger = logger;
+        write("kept");
+    }
+
+    /** Uses what an earlier run kept; writes which uses raised. */
+    public void do_use_kept() throws Exception {
+        write(outcome(() -> keptStream.read()) + " ");
+        write(outcome(() -> {
+            keptOutput.write('x');
+            keptOutput.flush();
+        }) + " ");
+        write(outcome(() -> keptLogger.emitLog("x")) + " ");
+        write(new String(in.get(0).getStream().readAllBytes(), StandardCharsets.UTF_8));
+    }
+
+    private interface Use {
+        void run() throws Exception;
+    }
+
+    private static String outcome(Use use) {
+        try {
+            use.run();
+            return "worked";
+        } catch (Exception raised) {
+            return "raised";
+        }
     }
 
     public void do_metadata_twice() throws Exception {

@@ -119,6 +119,24 @@ class Probe:
         self.logger.warning("three")
         self.logger.error("four")
 
+    def do_keep(self, in_files, out, params):
+        """Keep what was passed to this run."""
+        kept[:] = [in_files[0], out, self.logger]
+        out.write(b"kept")
+
+    def do_use_kept(self, in_files, out, params):
+        """Use what an earlier run kept; write which uses raised."""
+        source, target, logger = kept
+        uses = (lambda: source.read(1), lambda: target.write(b"x"), lambda: logger.info("x"))
+        outcomes = []
+        for use in uses:
+            try:
+                use()
+                outcomes.append("worked")
+            except (OSError, ValueError):
+                outcomes.append("raised")
+        out.write(" ".join(outcomes).encode() + b" " + in_files[0].read())
+
     def do_log_flood(self, in_files, out, params):
         for number in range(int(params["lines"])):
             self.logger.info("line %d" % number)

@@ -22,7 +22,7 @@ from storlet_daemon.budget import MIB, Cost
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.runtimes import table
-from storlet_daemon.runtimes.language import CHANNEL, ImagePaths, Language, PathOption, Runtime
+from storlet_daemon.runtimes.language import ImagePaths, Language, PathOption, Runtime, Start
 from storlet_daemon.supervisor import Supervisor
 from storlet_daemon.worker_group.worker_process import State
 from storlet_middleware.catalog import manifests
@@ -44,9 +44,9 @@ class CobolRuntime:
     def workers_max(self, load: messages.Load) -> int:
         return load.workers_max
 
-    def become_worker(self, load: messages.Load, control_group: str) -> NoReturn:
+    def become_worker(self, load: messages.Load, start: Start) -> NoReturn:
         os.write(1, f"{self._compiler} {load.main}".encode())
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, CHANNEL)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, start.channel)
         framing.send(channel, messages.Ready())
         signal.pause()
         os._exit(0)
@@ -123,7 +123,7 @@ def test_a_language_without_a_row_is_refused(
 
 
 def test_the_paths_of_a_row_are_options_of_the_supervisor(with_cobol: None) -> None:
-    control, paths = program._parsed(["--cobol", "/opt/cobc", "--control", "/c", "--java", "/j"])
+    control, paths, _ = program._parsed(["--cobol", "/opt/cobc", "--control", "/c", "--java", "/j"])
     assert control == "/c"
     assert paths.get(COBOL.paths["compiler"]) == "/opt/cobc"
     rows = {row.name: row for row in table.LANGUAGES}

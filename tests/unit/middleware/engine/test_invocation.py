@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import contextlib
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -529,17 +532,56 @@ def test_a_sandbox_cannot_blame_the_service_or_invent_a_code(workers: Workers) -
     assert failure(make(), workers).code == "storlet.failed"
 
 
-def test_descriptors_that_a_sandbox_sends_are_closed(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        from storlet_daemon.protocol import framing  # noqa: PLC0415
+def test_the_kernel_refuses_descriptors_that_a_sandbox_sends(workers: Workers) -> None:
+    """Closing them could take milliseconds each, in Swift's process."""
+    refused: list[object] = []
 
-        framing.send(worker.connection, messages.Started(), [worker.out])
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [worker.out]))]
+        output = socket.socket(fileno=os.dup(worker.out))
+        for sender in (worker.connection, output):
+            with sender if sender is output else contextlib.nullcontext():
+                try:
+                    sender.sendmsg([b"x"], rights)
+                except PermissionError as error:
+                    refused.append(error)
+        worker.write(b"output")
+        worker.succeed()
 
     workers.script = script
     before = open_descriptors()
-    assert failure(make(), workers).code == "storlet.failed"
+    run(make(), workers)
     workers.settle()
+    assert len(refused) == 2
     assert open_descriptors() == before
+
+
+def test_small_writes_are_gathered(workers: Workers) -> None:
+    """A storlet that writes byte by byte must not keep a processor busy with reads."""
+    count = 5000
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        for _ in range(count):
+            worker.write(b"x")
+        worker.succeed()
+
+    workers.script = script
+    invocation = make()
+    began = time.monotonic()
+    invocation.start(workers.connect())
+    invocation.first()
+    pieces = []
+    while piece := invocation.read():
+        pieces.append(piece)
+        # Another request has its turn, and the worker, which is a thread here, writes on.
+        eventlet.sleep(0)
+    invocation.close()
+    assert b"".join(pieces) == b"x" * count
+    # 16 at once, then one in two milliseconds.
+    assert len(pieces) <= 17 + (time.monotonic() - began) / 0.002
+    assert len(pieces) < count / 10
 
 
 def test_more_output_than_allowed_is_a_limit(workers: Workers) -> None:

@@ -675,14 +675,14 @@ def test_client_disconnect_cancels_all_steps(make: Any) -> None:
 
     def endless(worker: WorkerRun) -> None:
         worker.begin()
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(ConnectionError):
             while True:
                 worker.write(b"x" * 65536)
         cancelled.append(worker.wait_for_cancel())
 
     def forward(worker: WorkerRun) -> None:
         worker.begin()
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(ConnectionError):
             while piece := os.read(worker.inputs[0], 65536):
                 worker.write(piece)
         cancelled.append(worker.wait_for_cancel())
@@ -825,7 +825,7 @@ def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
     harness.assert_idle()
 
 
-# --- splicing between steps -----------------------------------------------------------------------
+# --- data between steps ---------------------------------------------------------------------------
 
 
 def copy_input(worker: WorkerRun) -> None:
@@ -835,23 +835,12 @@ def copy_input(worker: WorkerRun) -> None:
     worker.succeed()
 
 
-def test_bytes_between_steps_are_spliced(
-    make: Any, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, moved = os.urandom(5_000_001), []
-    splice = os.splice
-
-    def counting(*args: Any, **more: Any) -> int:
-        moved.append(splice(*args, **more))
-        return moved[-1]
-
-    monkeypatch.setattr(os, "splice", counting)
+def test_large_data_passes_all_steps_unchanged(make: Any, swift: FakeSwift) -> None:
+    data = os.urandom(5_000_001)
     swift.put("c", "o", data)
     harness = make(copy_input)
     answer = harness.call("GET", PLAN, THREE)
     assert (answer.data == data, answer.broken) == (True, None)
-    # The first chunk of each step's output is read in the proxy before splicing starts.
-    assert sum(moved) > 2 * (len(data) - 300_000)
     harness.assert_idle()
 
 

@@ -21,6 +21,7 @@ final class InvocationLog extends StorletLogger {
     private final long limit;
     private final byte[] lastLine;
     private boolean isOpen;
+    private boolean hasEnded;
 
     /** A log that drops everything. */
     InvocationLog() {
@@ -41,8 +42,15 @@ final class InvocationLog extends StorletLogger {
         isOpen = true;
     }
 
+    /**
+     * @throws IllegalStateException after the end of the invocation
+     */
     @Override
     public void emitLog(String message) {
+        if (hasEnded()) {
+            throw new IllegalStateException(
+                    "this logger's invocation has ended; use the logger of the current one");
+        }
         if (file != null) {
             byte[] line = (message + "\n").getBytes(StandardCharsets.UTF_8);
             write(line, 0, line.length);
@@ -51,6 +59,16 @@ final class InvocationLog extends StorletLogger {
 
     @Override
     public void Flush() {}
+
+    private synchronized boolean hasEnded() {
+        return hasEnded;
+    }
+
+    /** The invocation has ended: closes the log for good. */
+    synchronized void end() {
+        hasEnded = true;
+        close();
+    }
 
     @Override
     public synchronized void close() {

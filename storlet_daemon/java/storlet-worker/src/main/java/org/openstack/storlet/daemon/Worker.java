@@ -293,11 +293,10 @@ public final class Worker {
     }
 
     private void closeLog(InvocationLog log, Invocation invocation) {
-        if (invocation.log() == null) {
-            return;
+        if (invocation.log() != null) {
+            printed.follow(null);
+            Native.redirect(-1);
         }
-        printed.follow(null);
-        Native.redirect(-1);
-        log.close();
+        log.end();
     }
 }
