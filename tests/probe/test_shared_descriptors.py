@@ -7,6 +7,7 @@ first that what it replaces does wait.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
@@ -106,10 +107,8 @@ def read_one(fd: int) -> Callable[[int], object]:
 
 
 def attempt(call: Callable[[], object]) -> None:
-    try:
+    with contextlib.suppress(BlockingIOError):
         call()
-    except BlockingIOError:
-        pass
 
 
 def test_a_pipe_makes_its_reader_wait_for_the_writers_memory(page: FaultingPage) -> None:
