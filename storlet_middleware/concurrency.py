@@ -94,7 +94,7 @@ def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
     return task
 
 
-def off_hub(function: Callable[..., Any], *args: Any) -> Any:
+def in_native_thread(function: Callable[..., Any], *args: Any) -> Any:
     """The result of ``function``, computed in a native thread while the hub goes on at about half
     speed.
 

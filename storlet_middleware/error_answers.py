@@ -54,7 +54,7 @@ class ErrorAnswers:
         """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain
         text.
         """
-        s3.tell(environ, error)
+        s3.raise_for_s3(environ, error)
         body, kind = _body(environ, error)
         # swob does not know every status.
         line = (

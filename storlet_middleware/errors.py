@@ -286,7 +286,7 @@ class StorletError(Exception):
         self.detail = detail
         self.retry_after = row_of(self.code).retry_after if retry_after is None else retry_after
 
-    def for_strangers(self) -> StorletError:
+    def without_tenant_text(self) -> StorletError:
         """The error without text of the storlet's code, for callers who do not own the storlet."""
         if not row_of(self.code).has_tenant_text:
             self.detail = ""

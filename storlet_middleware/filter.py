@@ -75,7 +75,7 @@ class ProxyFilter:
         self._config = config
         self._logger = logger
         self._proxy = Proxy(
-            app, config, logger, float(options.get("client_timeout", 60)), _room(options)
+            app, config, logger, float(options.get("client_timeout", 60)), _max_runs(options)
         )
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
@@ -90,11 +90,11 @@ class ProxyFilter:
         try:
             answer = self._answer(environ, run)
         except SwiftRefusal as refusal:
-            answer = self._errors.of_swift(environ, refusal, _refused(environ), *run)
+            answer = self._errors.of_swift(environ, refusal, _rule_refusal(environ), *run)
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:
-            answer = self._errors.of(environ, _refused(environ) or error, *run)
+            answer = self._errors.of(environ, _rule_refusal(environ) or error, *run)
         except Exception:
             self._logger.exception(
                 "ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO")
@@ -112,16 +112,16 @@ class ProxyFilter:
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (
-                self._routed(route, environ, PassOn())
+                self._route(route, environ, PassOn())
                 if route is not Route.PASS
-                else self._pass_unstored(environ)
+                else self._forward_unstored(environ)
             )
-        ruling = self._enforcement.rule(environ, operation)
+        ruling = self._enforcement.decide(environ, operation)
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
             return ruling.apply(
-                self._routed(route, environ, PassOn()) if route is not Route.PASS else self._app
+                self._route(route, environ, PassOn()) if route is not Route.PASS else self._app
             )
         if isinstance(ruling, RunStorlets):
             if route is Route.REFUSE_HEADERS:
@@ -131,18 +131,18 @@ class ProxyFilter:
                 context_of(environ),
                 ruling.requests[0],
                 ruling.plan,
-                ruling.source_stamp,
+                ruling.source_timestamp,
             )
         elif route is Route.RUN:
             run = self._explicit_run(operation, context_of(environ), ruling)
         elif route is Route.PASS:
-            return ruling.swift_answer() or self._pass
+            return ruling.swift_answer() or self._forward
         else:
-            return self._routed(route, environ, ruling)
+            return self._route(route, environ, ruling)
         runs.append(run)
         return run.answer()
 
-    def _routed(self, route: Route, environ: dict[str, Any], ruling: PassOn) -> WSGIApp:
+    def _route(self, route: Route, environ: dict[str, Any], ruling: PassOn) -> WSGIApp:
         """The answer of one of this filter's own routes, as a WSGI application."""
         ruling.pin_source()
         context = context_of(environ)
@@ -151,12 +151,12 @@ class ProxyFilter:
         if route is Route.REFUSE_HEADERS:
             raise storlet_request.headers_without_storlet(environ)
         if route is Route.WRITE_CODE:
-            app = self._code_uploads.checked(context)
-            return self._pass if app == self._app else app
+            app = self._code_uploads.writer(context)
+            return self._forward if app == self._app else app
         if route is Route.CHANGE_GRANTS:
             answer: WSGIApp = self._grants.change(context)
             return answer
-        return self._grants.shown_to_owner(self._app)
+        return self._grants.show_to_owner(self._app)
 
     def _explicit_run(self, operation: Operation, context: RequestContext, ruling: PassOn) -> Run:
         """A run that the client asks for."""
@@ -172,20 +172,20 @@ class ProxyFilter:
             raise BadRequest(
                 f"a storlet cannot write into the container {request.target.container}"
             )
-        return Run(self._proxy, context, request, source_stamp=ruling.source_stamp)
+        return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
-    def _pass(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """The rest of the pipeline, unless its answer shows what a rule of any account hides from the caller."""
         context: RequestContext | None = environ.get(CONTEXT)
         guard = context.chain.rules if context is not None else None
         if guard is None:
             return self._app(environ, start_response)
         try:
-            return passing.checked_unheld(guard, self._app, environ, start_response)
+            return passing.stream_checked(guard, self._app, environ, start_response)
         except StorletError as error:
             return self._errors.of(environ, error)(environ, start_response)  # type: ignore[no-any-return]
 
-    def _pass_unstored(self, environ: dict[str, Any]) -> WSGIApp:
+    def _forward_unstored(self, environ: dict[str, Any]) -> WSGIApp:
         """Requests about nothing that Swift stores: ``/info``, ``/healthcheck``, paths that Swift refuses."""
         if environ["PATH_INFO"] == "/info":
             _publish_self_test(self._config)
@@ -204,13 +204,13 @@ class ProxyFilter:
             raise BadRequest("Account disabled for storlets")
 
 
-def _refused(environ: Mapping[str, Any]) -> StorletError | None:
+def _rule_refusal(environ: Mapping[str, Any]) -> StorletError | None:
     """What the rules refused first, whatever Swift made of it."""
     context: RequestContext | None = environ.get(CONTEXT)
     return context.refused[0] if context is not None and context.refused else None
 
 
-def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
+def _with_server_options(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
     """``options``, with those that Swift's own server has, if they were set for all of it."""
     return {
         **{
@@ -222,7 +222,7 @@ def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[
     }
 
 
-def _room(options: Mapping[str, str]) -> int:
+def _max_runs(options: Mapping[str, str]) -> int:
     """How many runs a server process may have: half of its requests, so that plain requests always find capacity."""
     return max(1, int(options.get("max_clients", 2 * ROOM)) // 2)
 
@@ -245,14 +245,14 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     if faults:
         raise ConfigError("\n".join(faults))
     logger = get_logger({**global_conf, **local_conf}, log_route="storlets")
-    options = _of_server(global_conf, local_conf)
+    options = _with_server_options(global_conf, local_conf)
     if role == "object":
-        return lambda app: ObjectNode(app, config, logger, _room(options))
-    _publish(config)
+        return lambda app: ObjectNode(app, config, logger, _max_runs(options))
+    _publish_info(config)
     return lambda app: ProxyFilter(app, config, logger, options)
 
 
-def _publish(config: Config) -> None:
+def _publish_info(config: Config) -> None:
     """What ``/info`` says; the first three names are those of OpenStack Storlets, the limits are the maxima of class user."""
     user = config.classes[USER_CLASS]
     register_swift_info(

@@ -57,16 +57,16 @@ def can_decode(version: str) -> bool:
 class Encoder:
     """Makes frames, and counts the bytes in the proxy's current chunk.
 
-    :param gulp: the proxy's ``object_chunk_size`` in bytes.
+    :param chunk_bytes: the proxy's ``object_chunk_size`` in bytes.
     """
 
-    def __init__(self, gulp: int) -> None:
-        self._gulp = gulp
+    def __init__(self, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
         self._used = 0
 
     def data(self, chunk: bytes, kind: int = DATA) -> bytes:
         frame = _HEADER.pack(kind, len(chunk)) + chunk
-        self._used = (self._used + len(frame)) % self._gulp
+        self._used = (self._used + len(frame)) % self._chunk_bytes
         return frame
 
     def message(self, kind: int, message: dict[str, Any]) -> bytes:
@@ -79,9 +79,9 @@ class Encoder:
 
     def pad(self) -> bytes:
         """A PAD frame that ends where the current chunk ends; a whole chunk when none is begun."""
-        room = self._gulp - self._used
+        room = self._chunk_bytes - self._used
         if room < _HEADER.size:
-            room += self._gulp
+            room += self._chunk_bytes
         return self.data(bytes(room - _HEADER.size), PAD)
 
 

@@ -19,7 +19,7 @@ from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 WSGIApp = Callable[..., Any]
 
@@ -37,7 +37,7 @@ class CodeUploads:
         self._catalog = catalog
         self._require_enabled = require_enabled
 
-    def checked(self, context: RequestContext) -> WSGIApp:
+    def writer(self, context: RequestContext) -> WSGIApp:
         """The application that performs the write.
 
         :raises StorletError: the declaration in the metadata is not valid, or the copy cannot be
@@ -57,24 +57,24 @@ class CodeUploads:
                 target.name or "",
                 self._metadata(operation, environ, headers),
             )
-        memory = self._catalog.changing(environ, target.account)
-        if authorization.ask(environ, self._app, "PUT", target.path).refusal is not None:
+        cache = self._catalog.cache_for_write(environ, target.account)
+        if authorization.authorize(environ, self._app, "PUT", target.path).refusal is not None:
             # Swift will refuse it; an attempt without access must not invalidate the account's
             # cached versions.
             return self._app
 
         def write(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            memory.writing()
+            cache.begin_write()
             try:
                 chunks: Iterable[bytes] = self._app(environ, start_response)
             except BaseException:
-                memory.written()
+                cache.end_write()
                 raise
             if isinstance(chunks, list | tuple):
-                memory.written()
+                cache.end_write()
                 return chunks
             # With heartbeats (SLO, COPY) Swift answers first and writes while its answer is read.
-            return ClosingIterator(chunks, memory.written)
+            return ClosingIterator(chunks, cache.end_write)
 
         return write
 
@@ -89,7 +89,7 @@ class CodeUploads:
             return own
         return {**dict(self._head(environ, operation.source).headers), **own}
 
-    def _head(self, environ: dict[str, Any], place: Read) -> Any:
+    def _head(self, environ: dict[str, Any], place: SwiftPath) -> Any:
         """Swift's answer to the caller's HEAD of ``place``; raises what Swift refuses with."""
         head = make_subrequest(
             environ,

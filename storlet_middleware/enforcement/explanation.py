@@ -19,7 +19,7 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import authorization
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
 def explain(inquiry: Inquiry) -> Response:
@@ -53,10 +53,10 @@ def explain(inquiry: Inquiry) -> Response:
 
 
 def _explained(
-    inquiry: Inquiry, place: Read, loaded: Loaded | None, facts: Facts
+    inquiry: Inquiry, place: SwiftPath, loaded: Loaded | None, facts: Facts
 ) -> tuple[list[str], dict[str, Any]]:
     container = inquiry.config.rules.container
-    inquiry.require("GET", Read(place.version, place.account, container, RULES))
+    inquiry.require_allowed("GET", SwiftPath(place.version, place.account, container, RULES))
     if loaded is None:
         return ["no rules are in force"], {"version": None}
     if place.container == container:
@@ -71,7 +71,7 @@ def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
     # source's.
     subject = inquiry.subject
     may_read = subject.name is None or (
-        authorization.ask(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
+        authorization.authorize(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
         and inquiry.judge.covers(subject.account, subject.container or "", subject.name) is None
     )
     report = Report.for_caller(

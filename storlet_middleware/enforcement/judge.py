@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.request_facts import Asker, Stored
+from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.ruleset.store import Loaded, RuleStore
 from storlet_middleware.wsgi.operation import COPY, Operation
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 #: Facts that belong to an object.
 OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
@@ -18,20 +18,20 @@ _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
-def asker_of(
-    app: Any, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = ""
-) -> Asker:
+def evaluator_for(
+    app: Any, environ: dict[str, Any], place: SwiftPath, loaded: Loaded, query: str = ""
+) -> Evaluator:
     """Asks ``loaded`` about the object, container or account at ``place``.
 
     :param query: of the object's HEAD: ``version-id=...`` for a version.
     """
 
-    def look_up() -> Stored:
+    def look_up() -> ObjectState:
         if place.container is None or place.name is None:
             raise AssertionError("only objects are looked up")
-        return request_facts.head(app, environ, place.path + query)
+        return request_facts.look_up_object(app, environ, place.path + query)
 
-    return Asker(
+    return Evaluator(
         app, environ, loaded.compiled, (place.version, place.account, place.container), look_up
     )
 
@@ -64,12 +64,12 @@ class Judge:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, self._method, container, name)
-        asker = asker_of(
-            self._app, self._environ, Read(self._version, account, container, name), loaded
+        evaluator = evaluator_for(
+            self._app, self._environ, SwiftPath(self._version, account, container, name), loaded
         )
         # Decided as if the client had asked for a storlet: an ordinary rule ahead of a mandatory
         # one applies to its own object only.
-        rule = asker.decide(facts, explicit=True)[0].rule
+        rule = evaluator.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:

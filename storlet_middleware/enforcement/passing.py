@@ -19,7 +19,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement import listing, request_facts
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
-from storlet_middleware.enforcement.request_facts import Stored
+from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import swift_paths
 from storlet_middleware.wsgi.answer import Answer
@@ -38,7 +38,7 @@ def checked(guard: RulesCheck, app: WSGIApp, environ: dict[str, Any]) -> Answer:
     return _checked(guard, *Request(environ).call_application(app))
 
 
-def checked_unheld(
+def stream_checked(
     guard: RulesCheck, app: WSGIApp, environ: dict[str, Any], start_response: Callable[..., Any]
 ) -> Iterable[bytes]:
     """The same as WSGI: nearly all answers say nothing of other objects, and are not held back."""
@@ -72,20 +72,20 @@ def _checked(
     except BaseException:
         close_if_possible(chunks)
         raise
-    return Answer(status, headers, guard.until_refused(headers, chunks))
+    return Answer(status, headers, guard.break_if_refused(headers, chunks))
 
 
 # --- what the rules were asked about ------------------------------------------------------------------------------------
 
 
-def pin(inquiry: Inquiry, source: Stored) -> None:
+def pin_source(inquiry: Inquiry, source: ObjectState) -> None:
     """Make Swift's copy read the bytes that the rules were asked about, or none."""
     environ = inquiry.environ
     if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
         environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
 
-def copied(inquiry: Inquiry, source: Stored) -> Answer:
+def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
     """Swift's copy of the bytes that the rules were asked about, which Swift reads with the
     client's conditions.
     """
@@ -93,7 +93,7 @@ def copied(inquiry: Inquiry, source: Stored) -> Answer:
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
         return checked(inquiry.guard, inquiry.app, environ)
     wanted = environ.get("HTTP_IF_MATCH")
-    pin(inquiry, source)
+    pin_source(inquiry, source)
     answer = checked(inquiry.guard, inquiry.app, environ)
     if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
         close_if_possible(answer.chunks)
@@ -101,10 +101,10 @@ def copied(inquiry: Inquiry, source: Stored) -> Answer:
     return answer
 
 
-def read(inquiry: Inquiry, looked_at: Stored) -> Answer:
+def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
     """The object's answer, when it is the object that the rules were asked about."""
     answer = checked(inquiry.guard, inquiry.app, inquiry.environ)
-    is_other = looked_at.stamp != answer.header("x-timestamp")
+    is_other = known_state.timestamp != answer.header("x-timestamp")
     # A link itself says nothing of its target, which is what the rules were asked about.
     is_link = bool(answer.header("x-symlink-target"))
     if is_other and not is_link and answer.status.startswith("2"):
@@ -138,7 +138,7 @@ def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
     return response
 
 
-def hides_in_listing(inquiry: Inquiry) -> bool:
+def must_filter_listing(inquiry: Inquiry) -> bool:
     """Whether something of a container's or account's GET or HEAD has to be hidden from the caller."""
     loaded = inquiry.loaded
     return (
@@ -148,33 +148,33 @@ def hides_in_listing(inquiry: Inquiry) -> bool:
     )
 
 
-def covered_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
+def filter_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
     """The answer of ``app`` with names and dates of covered objects, and without sums that include
     them.
     """
     account, container = inquiry.subject.account, inquiry.subject.container
     environ, is_get = inquiry.environ, inquiry.method == "GET"
     if container is None:
-        answer = listing.without_sums(app, environ)
-        return listing.containers_without_sums(answer) if is_get else answer
+        answer = listing.zero_byte_sums(app, environ)
+        return listing.zero_container_bytes(answer) if is_get else answer
     if inquiry.judge.may_cover(account, container, None) is not None:
-        app = listing.without_sums(app, environ)
-    return _with_hidden_entries(inquiry, app, container) if is_get else app
+        app = listing.zero_byte_sums(app, environ)
+    return _hide_covered_entries(inquiry, app, container) if is_get else app
 
 
-def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
+def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
     loaded = inquiry.loaded
     if loaded is None:
         raise AssertionError("the account has rules")
     facts = request_facts.of_request(inquiry.environ, "GET", container, "")
-    asked = dataclasses.replace(facts, holder=inquiry.asker.holder())
+    asked = dataclasses.replace(facts, holder=inquiry.evaluator.holder())
     here = loaded.compiled.narrowed(asked, OF_OBJECTS)
     anywhere = loaded.compiled.narrowed(
         dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"}
     )
 
-    def hides(entry: listing.Entry) -> bool:
-        stored = request_facts.listed(entry.content_type, entry.size_bytes)
+    def is_covered(entry: listing.Entry) -> bool:
+        stored = request_facts.listed_facts(entry.content_type, entry.size_bytes)
         facts = dataclasses.replace(asked, object=entry.name, stored=stored)
         rules = anywhere if "container" in entry.unknown else here
         if rules.may_cover(facts, entry.unknown) is not None:
@@ -185,6 +185,6 @@ def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answ
         ):
             return True
         # These entries tell of other objects: of segments, and of the end of a chain of links.
-        return entry.is_large or entry.leads_to is not None
+        return entry.is_large or entry.link_target is not None
 
-    return listing.filtered(app, inquiry.environ, hides)
+    return listing.hide_covered(app, inquiry.environ, is_covered)

@@ -34,7 +34,7 @@ def require_parsed_copy(inquiry: Inquiry) -> None:
 def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
     for rule in rules:
         if rule is not None and isinstance(rule.action, Deny):
-            raise inquiry.refuse(rule.name, rule.action.message)
+            raise inquiry.refusal(rule.name, rule.action.message)
 
 
 def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
@@ -45,28 +45,28 @@ def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
     if not inquiry.is_object:
         return
     if any(key in environ for key in _RANGES):
-        said = (
+        text = (
             "the storlet works on whole objects, so no range of one can be had: ask without Range"
         )
-        raise inquiry.refuse(rule.name, said)
+        raise inquiry.refusal(rule.name, text)
     if inquiry.operation.conditions:
-        said = "conditions (If-*) would tell something of the object itself: ask without them"
-        raise inquiry.refuse(rule.name, said)
+        text = "conditions (If-*) would tell something of the object itself: ask without them"
+        raise inquiry.refusal(rule.name, text)
     # A HEAD of a link tells no more of its target than that it exists; S3's DELETE needs it.
     given = set(inquiry.operation.query) - ({"symlink"} if inquiry.method == "HEAD" else set())
     queries = [name for name in _QUERIES if name in given]
     if queries:
-        said = (
+        text = (
             f"{', '.join(queries)} in the query asks for how the object is stored: ask without it"
         )
-        raise inquiry.refuse(rule.name, said)
+        raise inquiry.refusal(rule.name, text)
     if inquiry.copy_target is not None:
         if inquiry.copy_target.account != inquiry.subject.account:
-            raise inquiry.refuse(
+            raise inquiry.refusal(
                 rule.name, "the object cannot be copied to or from another account"
             )
         if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
-            raise inquiry.refuse(rule.name, "the object cannot be copied with X-Fresh-Metadata")
+            raise inquiry.refusal(rule.name, "the object cannot be copied with X-Fresh-Metadata")
 
 
 def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
@@ -74,7 +74,9 @@ def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
     be what was asked for.
     """
     if inquiry.copy_target is not None and "HTTP_RANGE" in inquiry.environ:
-        raise inquiry.refuse(rule, "a range cannot be copied where storlets run: ask without Range")
+        raise inquiry.refusal(
+            rule, "a range cannot be copied where storlets run: ask without Range"
+        )
 
 
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
@@ -88,11 +90,11 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
         or any(key in inquiry.environ for key in _LINKS)
         or "multipart-manifest" in query
     ):
-        said = (
+        text = (
             "an object that consists of others cannot be stored here, because the rule's storlet"
             " would not see their bytes: upload the bytes themselves"
         )
-        raise inquiry.refuse(rule.name, said)
+        raise inquiry.refusal(rule.name, text)
 
 
 def require_no_links(inquiry: Inquiry) -> None:
@@ -107,8 +109,8 @@ def require_no_links(inquiry: Inquiry) -> None:
     ):
         return
     facts = request_facts.of_request(inquiry.environ, "PUT", subject.container, subject.name)
-    facts = dataclasses.replace(facts, stored=request_facts.incoming(inquiry.environ))
-    rule = inquiry.asker.decide(facts, explicit=True)[0].rule
+    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(inquiry.environ))
+    rule = inquiry.evaluator.decide(facts, explicit=True)[0].rule
     require_not_denied(inquiry, rule)
     if rule is not None and rule.is_mandatory:
         require_own_bytes(inquiry, rule)
@@ -126,7 +128,7 @@ def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
         return
     covering = inquiry.judge.may_cover(subject.account, None, archived)
     if covering is not None:
-        raise inquiry.refuse(
+        raise inquiry.refusal(
             covering, "this may be an old version of an object that the rule keeps from you"
         )
 
@@ -136,13 +138,13 @@ def require_no_moves(inquiry: Inquiry) -> None:
     subject, loaded = inquiry.subject, inquiry.loaded
     if loaded is None or subject.container is None or inquiry.is_object:
         return
-    setting = read_guard.moves_bytes(inquiry.operation)
+    setting = read_guard.moving_header(inquiry.operation)
     if not setting or not loaded.has_mandatory:
         return
     # Containers share an archive, and what a DELETE restores from it may have been another
     # container's.
     rule = inquiry.judge.may_cover(subject.account, None, None)
     if rule is not None:
-        raise inquiry.refuse(
+        raise inquiry.refusal(
             rule, f"{setting} would let objects of the account leave without the rule"
         )

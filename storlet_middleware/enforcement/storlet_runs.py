@@ -19,18 +19,18 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, parse
 
 
-def runs(rule: Rule | None) -> bool:
+def runs_storlets(rule: Rule | None) -> bool:
     """Whether the rule's action is to run storlets."""
     return rule is not None and isinstance(rule.action, RunAction)
 
 
-def steps_of(rule: Rule | None) -> tuple[Step, ...]:
+def steps_of_rule(rule: Rule | None) -> tuple[Step, ...]:
     """The storlets of the rule's action."""
     return rule.action.steps if rule is not None and isinstance(rule.action, RunAction) else ()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RuleDecisions:
     """What the rules decided that has to run.
 
     :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it
@@ -67,16 +67,16 @@ class StorletRuns:
         self._inquiry = inquiry
         self._require_enabled = require_enabled
 
-    def build(self, wanted: Wanted) -> tuple[list[StorletRequest], Plan]:
+    def build(self, wanted: RuleDecisions) -> tuple[list[StorletRequest], Plan]:
         """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the
         client's own storlet.
         """
         inquiry = self._inquiry
-        read_steps = (*wanted.reverse_steps, *steps_of(wanted.read_rule))
+        read_steps = (*wanted.reverse_steps, *steps_of_rule(wanted.read_rule))
         requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]
         requests += [
             self._request(step, wanted.write_facts, wanted.write_rule)
-            for step in steps_of(wanted.write_rule)
+            for step in steps_of_rule(wanted.write_rule)
         ]
         explicit = self._explicit_request(wanted)
         if explicit is not None:
@@ -87,33 +87,33 @@ class StorletRuns:
         plan = Plan(
             rule=_decisive_name(wanted),
             is_mandatory=mandatory is not None,
-            passes=_passing(wanted.rules),
+            passes=_common_passes(wanted.rules),
             further=tuple(requests[1:]),
             explicit_last=explicit is not None,
             reverse=storing.name if storing is not None and _is_reversible(storing) else "",
             is_reversing=bool(wanted.reversed_rule),
         )
-        inquiry.guard.under = mandatory.name if mandatory is not None else None
+        inquiry.guard.running_rule = mandatory.name if mandatory is not None else None
         return requests, plan
 
-    def _require_runnable(self, wanted: Wanted) -> None:
+    def _require_runnable(self, wanted: RuleDecisions) -> None:
         """Refuse, in the name of a rule, where storlets cannot run."""
         inquiry = self._inquiry
         first = wanted.rules[0].name if wanted.rules else wanted.reversed_rule
         try:
             self._require_enabled(inquiry.environ)
         except BadRequest as error:
-            raise inquiry.refuse(first, f"it runs storlets: {error}") from None
+            raise inquiry.refusal(first, f"it runs storlets: {error}") from None
         target = inquiry.copy_target
         if target is not None and target.account != inquiry.subject.account:
-            raise inquiry.refuse(first, "storlets cannot run on a copy between accounts")
+            raise inquiry.refusal(first, "storlets cannot run on a copy between accounts")
         requirements.require_whole_copy(inquiry, first)
         written = target or (inquiry.subject if inquiry.method == "PUT" else None)
         if written is not None and written.container in inquiry.proxy.catalog.containers:
-            said = f"what a storlet makes is not written into the container {written.container}"
-            raise inquiry.refuse(_decisive_name(wanted), said)
+            text = f"what a storlet makes is not written into the container {written.container}"
+            raise inquiry.refusal(_decisive_name(wanted), text)
 
-    def _explicit_request(self, wanted: Wanted) -> StorletRequest | None:
+    def _explicit_request(self, wanted: RuleDecisions) -> StorletRequest | None:
         """The client's own storlet, which runs last; ``None`` where it asks for none."""
         inquiry = self._inquiry
         if not inquiry.operation.runs_storlet:
@@ -121,8 +121,8 @@ class StorletRuns:
         # Ordinary rules give way to the client's storlet, so these are mandatory.
         for rule in wanted.rules:
             if rule.explicit is not Explicit.AFTER:
-                said = f"{names.RUN_STORLET} is not allowed on objects that the rule is about"
-                raise inquiry.refuse(rule.name, said)
+                text = f"{names.RUN_STORLET} is not allowed on objects that the rule is about"
+                raise inquiry.refusal(rule.name, text)
         request = parse(inquiry.operation, inquiry.config)
         if request.extra or request.ranges:
             raise BadRequest(
@@ -141,7 +141,7 @@ class StorletRuns:
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
-            raise inquiry.refuse(
+            raise inquiry.refusal(
                 rule.name if rule else "", f"the rule speaks of {missing}"
             ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
@@ -163,14 +163,14 @@ class StorletRuns:
         )
 
 
-def _decisive_name(wanted: Wanted) -> str:
+def _decisive_name(wanted: RuleDecisions) -> str:
     """The rule that answers name: a mandatory one before an ordinary one."""
     mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
     decisive = mandatory or wanted.read_rule or wanted.write_rule
     return decisive.name if decisive is not None else wanted.reversed_rule
 
 
-def _passing(rules: list[Rule]) -> Passes | None:
+def _common_passes(rules: list[Rule]) -> Passes | None:
     """What leaves under all of ``rules``; ``None`` where each of them leaves that open."""
     allowed = [
         rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None

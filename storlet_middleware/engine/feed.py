@@ -51,7 +51,7 @@ class PipeSource(Source, abc.ABC):
     """
 
     @abc.abstractmethod
-    def pour(self, pipe: int) -> int | None:
+    def splice(self, pipe: int) -> int | None:
         """Move bytes into ``pipe``: their number, 0 at the end, ``None`` when it is full.
 
         ``BrokenPipeError``: ``pipe`` has no reader.  Raises what iteration would raise, before
@@ -113,7 +113,7 @@ class Feeder:
 
     def _run(self) -> None:
         try:
-            if isinstance(self._source, PipeSource) and not self._pour(self._source):
+            if isinstance(self._source, PipeSource) and not self._splice_all(self._source):
                 return
             chunks = iter(self._source)
             while True:
@@ -134,12 +134,12 @@ class Feeder:
         finally:
             self._close()
 
-    def _pour(self, source: PipeSource) -> bool:
+    def _splice_all(self, source: PipeSource) -> bool:
         """Let the kernel move all of ``source``; True if a rest has to be read."""
         while not self._is_stopping:
             self.waits_for_source = True
             try:
-                size = source.pour(self._fd)
+                size = source.splice(self._fd)
             except BrokenPipeError:
                 self._is_wanted = False
                 self._close_pipe()

@@ -80,7 +80,7 @@ class Invocation:
 
     # --- start ------------------------------------------------------------------------------------
 
-    def admitted(self, waited_seconds: float, release: Callable[[], None]) -> None:
+    def adopt_slot(self, waited_seconds: float, release: Callable[[], None]) -> None:
         """The node has given a slot; ``release`` is called when the run ends, or with
         :meth:`close`.
 
@@ -216,7 +216,7 @@ class Invocation:
         self._progress.begin_stage()
         self._progress.require_time()
 
-    def pour(self, sink: int) -> int | None:
+    def splice(self, sink: int) -> int | None:
         """As :meth:`read`, into a non-blocking pipe: the kernel moves the pages, nothing is copied
         here.
 
@@ -226,7 +226,7 @@ class Invocation:
         if self._head == b"" or (self._is_finished and not self._head and not self._ahead):
             return 0
         if self._head or self._ahead:
-            return self._pour_ahead(sink)
+            return self._write_ahead(sink)
         while True:
             # After an error nothing may enter the pipe: its reader is cancelled with that error.
             self._inputs.raise_error()
@@ -243,7 +243,7 @@ class Invocation:
         self._count(size)
         return size
 
-    def _pour_ahead(self, sink: int) -> int | None:
+    def _write_ahead(self, sink: int) -> int | None:
         """The same with output that was read already."""
         chunk = self._head or self._ahead[0]
         try:
@@ -317,13 +317,13 @@ class Invocation:
             self.metadata = checked_metadata(event.metadata, self.task.limits.metadata)
             self._has_metadata = True
         elif isinstance(event, messages.Done) and not self._output.has_end:
-            self._take_done(event)
+            self._handle_done(event)
         else:
             text = f"the storlet's sandbox sent an event out of order: {type(event).TYPE}"
             raise Unprocessable(text)
         self._progress.begin_stage()
 
-    def _take_done(self, done: messages.Done) -> None:
+    def _handle_done(self, done: messages.Done) -> None:
         self._release()
         self._connection.finish()
         if done.usage is not None:

@@ -238,10 +238,10 @@ def _read(
             values[row.name] = row.form.read(text.strip())
         except ValueError as error:
             faults.append(f"{prefix}{row.name}: {text.strip()[:_QUOTED]!r}: {error}")
-    return values, faults + too_little(values, prefix, language)
+    return values, faults + below_minimum(values, prefix, language)
 
 
-def too_little(values: Values, prefix: str, language: str) -> list[str]:
+def below_minimum(values: Values, prefix: str, language: str) -> list[str]:
     """A fault for each value that is too small for a storlet in ``language``."""
     return [
         f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than"
@@ -252,7 +252,7 @@ def too_little(values: Values, prefix: str, language: str) -> list[str]:
     ]
 
 
-def too_much(
+def above_maximum(
     values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None
 ) -> list[str]:
     """A fault for each value above the trust class's, or above the one that was ``declared``."""

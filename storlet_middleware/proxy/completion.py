@@ -83,14 +83,14 @@ class LogObjects:
         self._environ = environ
         self._id = invocation_id
 
-    def keep(self, steps: list[Step], results: list[Result], code: str) -> None:
+    def store(self, steps: list[Step], results: list[Result], code: str) -> None:
         """Store each log that was asked for; a log that cannot be stored fails nothing."""
         for step, result in zip(steps, results, strict=False):
             if step.request.wants_log:
                 end = f"outcome: {code}\nusage: {result.usage.as_header()}\n"
-                self._keep(step, result.log + end.encode())
+                self._store(step, result.log + end.encode())
 
-    def _keep(self, step: Step, body: bytes) -> None:
+    def _store(self, step: Step, body: bytes) -> None:
         container = self._proxy.config.storlet.log_container
         version, account = step.request.version, step.request.account
         path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")

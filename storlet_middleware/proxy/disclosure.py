@@ -69,7 +69,7 @@ class Disclosure:
         if self._used_grants:
             return {}
         if self._plan is not None and self._plan.withholds:
-            return self._plan.leaving(source.items())
+            return self._plan.passed_headers(source.items())
         cors = {key: value for key, value in source.items() if key.lower().startswith(_CORS)}
         return user_metadata_wsgi(source) | cors
 
@@ -79,7 +79,7 @@ class Disclosure:
             return {}
         metadata = user_metadata_wsgi(source)
         return (
-            self._plan.leaving(metadata.items())
+            self._plan.passed_headers(metadata.items())
             if self._plan is not None and self.withholds
             else metadata
         )
@@ -89,12 +89,12 @@ class Disclosure:
         either.
         """
         if self._plan is not None and self._plan.withholds:
-            return self._plan.type_that_leaves(source)
+            return self._plan.content_type(source)
         return source.get("Content-Type") or default
 
     def shows_header(self, name: str) -> bool:
         """Whether one more header of the source may leave."""
-        return self._plan is None or not self._plan.withholds or self._plan.lets_leave(name)
+        return self._plan is None or not self._plan.withholds or self._plan.passes_header(name)
 
     def error(self, error: StorletError, step: str) -> StorletError:
         """``error`` as the caller may see it.
@@ -102,7 +102,7 @@ class Disclosure:
         :param step: which step of a pipeline failed, as text; empty where none did.
         """
         if not self.is_owner:
-            error = error.for_strangers()
+            error = error.without_tenant_text()
             if self.is_mandatory and error.code in _SOURCE_CODES:
                 error.args = ("the storlet's input could not be read",)
         if step:

@@ -36,7 +36,7 @@ class Execution:
     """The execution of one run.
 
     :param fetcher: fetches code that this node lacks.
-    :param resolve_anew: resolves a step's storlet again after its code was replaced.
+    :param resolve_again: resolves a step's storlet again after its code was replaced.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Execution:
         launcher: Launcher,
         steps: list[Step],
         fetcher: Fetcher,
-        resolve_anew: Callable[[Step], None],
+        resolve_again: Callable[[Step], None],
     ) -> None:
         self._launcher = launcher
         self._steps = steps
         self._fetcher = fetcher
-        self._resolve_anew = resolve_anew
+        self._resolve_again = resolve_again
         #: The result so far; closing it ends everything that runs.
         self.result: Result | None = None
         #: Index of the step that is being started; ``None`` while none is.
@@ -77,16 +77,16 @@ class Execution:
 
     def acquire_all_slots(self) -> None:
         """Acquire slots for all steps of a pipeline, of which the first was to run elsewhere."""
-        if self.is_pipeline and not self.acquire_at_once():
+        if self.is_pipeline and not self.try_acquire():
             self.release_slots()
             self._acquire(self._steps)
 
-    def acquire_at_once(self) -> bool:
+    def try_acquire(self) -> bool:
         """Whether all steps have slots, or could acquire the missing ones without waiting."""
         missing = [step for step in self._steps if step.slot is None]
         if not missing:
             return True
-        slots = self._launcher.admit_together_at_once([self._wanted(step) for step in missing])
+        slots = self._launcher.try_admit_together([self._demand(step) for step in missing])
         for step, slot in zip(missing, slots or (), strict=False):
             step.slot = slot
         return slots is not None
@@ -98,13 +98,13 @@ class Execution:
     def _acquire(self, steps: list[Step]) -> None:
         """Wait for slots for ``steps``, which have none."""
         began, self._starting = monotonic(), None
-        slots = self._launcher.admit_together([self._wanted(step) for step in steps])
+        slots = self._launcher.admit_together([self._demand(step) for step in steps])
         self._starting = 0
         self._slot_wait_seconds += monotonic() - began
         for step, slot in zip(steps, slots, strict=True):
             step.slot = slot
 
-    def _wanted(self, step: Step) -> Demand:
+    def _demand(self, step: Step) -> Demand:
         return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Execution:
         """The first step runs elsewhere, with ``result``."""
         self.result = result
 
-    def forget_result(self) -> None:
+    def discard_result(self) -> None:
         """A result that was adopted has failed; the first step is tried again."""
         self.result = None
 
@@ -165,7 +165,7 @@ class Execution:
             except CodeReplaced:
                 if not resolutions:
                     raise
-                self._resolve_anew(step)
+                self._resolve_again(step)
                 invocation.task = self._task(step)
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
 

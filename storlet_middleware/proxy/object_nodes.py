@@ -63,7 +63,7 @@ _RERUNS: Final = 2
 class ObjectNodes:
     """The attempt to run the first step of one run where its object is.
 
-    :param resolve_anew: resolves the step's storlet again after its code was replaced.
+    :param resolve_again: resolves the step's storlet again after its code was replaced.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class ObjectNodes:
         source: Source,
         execution: Execution,
         step: Step,
-        resolve_anew: Callable[[Step], None],
+        resolve_again: Callable[[Step], None],
     ) -> None:
         self._proxy = proxy
         self._source = source
         self._execution = execution
         self._step = step
-        self._resolve_anew = resolve_anew
+        self._resolve_again = resolve_again
 
     def run(self) -> Reason | None:
         """Run the step; ``None`` when the execution has its result, else why it has to run at the
@@ -90,8 +90,8 @@ class ObjectNodes:
         while True:
             # Nothing of an earlier attempt may serve as input of this one.
             self._source.answer = None
-            self._execution.forget_result()
-            answer, reason = self._ask()
+            self._execution.discard_result()
+            answer, reason = self._attempt()
             if answer is None:
                 return reason
             result = RemoteResult(answer)
@@ -110,7 +110,7 @@ class ObjectNodes:
                 if not resolutions:
                     raise
                 resolutions -= 1
-                self._resolve_anew(self._step)
+                self._resolve_again(self._step)
             except StorletError as error:
                 result.close()
                 if not self._may_run_here(result, error):
@@ -119,7 +119,7 @@ class ObjectNodes:
                     "object node cannot run id=%s code=%s why=%s", self._step.id, error.code, error
                 )
                 self._source.answer = None
-                self._execution.forget_result()
+                self._execution.discard_result()
                 return Reason.NODE_UNABLE
             else:
                 return None
@@ -131,9 +131,9 @@ class ObjectNodes:
         if result.has_run or error.code not in _NODE_CODES:
             return False
         # The invocation has waited in one queue already; it does not wait in another.
-        return error.code != NodeBusy.code or self._execution.acquire_at_once()
+        return error.code != NodeBusy.code or self._execution.try_acquire()
 
-    def _ask(self) -> tuple[Any, Reason]:
+    def _attempt(self) -> tuple[Any, Reason]:
         """A framed answer; or ``None`` and why there is none."""
         description = self._description()
         if description is None:
@@ -171,7 +171,7 @@ class ObjectNodes:
             parameters=request.parameters,
             ranges=request.ranges,
             wants_log=request.wants_log,
-            gulp=self._proxy.config.placement.chunk_bytes,
+            chunk_bytes=self._proxy.config.placement.chunk_bytes,
             limits=request.limits,
         ).to_headers()
 

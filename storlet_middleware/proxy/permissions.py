@@ -71,10 +71,10 @@ class Permissions:
             step.version = self._resolve(step)
             self._check_limits(step)
 
-    def resolve_anew(self, step: Step) -> None:
+    def resolve_again(self, step: Step) -> None:
         """Resolve a step's storlet again, whatever is cached: its code was replaced meanwhile."""
         request = step.request
-        step.version = self._proxy.catalog.resolve_anew(
+        step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
 
@@ -117,18 +117,18 @@ class Permissions:
         source = self._request.source
         path = source or self._request.target
         if path is not None:
-            self._ask("GET" if source else "PUT", path)
+            self._require_authorized("GET" if source else "PUT", path)
 
     def _check_target(self, target: ObjectPath) -> None:
         """Refuse before the storlet runs what Swift would refuse after it."""
-        if self._ask("PUT", target).container_status == 404:
+        if self._require_authorized("PUT", target).container_status == 404:
             raise StorletError(
                 f"there is no container {target.container}", status=404, code="target.not_found"
             )
 
-    def _ask(self, method: str, path: ObjectPath) -> authorization.Verdict:
+    def _require_authorized(self, method: str, path: ObjectPath) -> authorization.Verdict:
         where = object_path(self._request.version, self._request.account, path.container, path.name)
-        verdict = authorization.ask(self._environ, self._proxy.app, method, where)
+        verdict = authorization.authorize(self._environ, self._proxy.app, method, where)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
         return verdict
@@ -154,7 +154,7 @@ class Permissions:
         storlet = step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
         wanted = step.request.limits
-        faults = limits.too_much(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
-        faults += limits.too_little(wanted, names.LIMIT_PREFIX, storlet.language)
+        faults = limits.above_maximum(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
+        faults += limits.below_minimum(wanted, names.LIMIT_PREFIX, storlet.language)
         if faults:
             raise BadRequest("; ".join(faults))

@@ -68,9 +68,9 @@ class PipedUpstream(Upstream, PipeSource):
         super().__init__(pipeline, index, result)
         self._invocation = result.invocation
 
-    def pour(self, pipe: int) -> int | None:
+    def splice(self, pipe: int) -> int | None:
         try:
-            return self._invocation.pour(pipe)
+            return self._invocation.splice(pipe)
         except StorletError:
             self._pipeline.record_failure(self._index)
             raise

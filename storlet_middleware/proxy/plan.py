@@ -45,7 +45,7 @@ class Plan:
         """Whether the plan names what of the source may leave."""
         return self.is_mandatory or self.passes is not None
 
-    def lets_leave(self, header: str) -> bool:
+    def passes_header(self, header: str) -> bool:
         """Whether a header of the source leaves with the result of a plan that withholds."""
         passes, name = self.passes or _NOTHING, header.lower()
         if name.startswith(_METADATA):
@@ -54,14 +54,14 @@ class Plan:
             )
         return passes.allows_header(name)
 
-    def leaving(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    def passed_headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The subset of the source's headers that may leave."""
-        return {key: value for key, value in headers if self.lets_leave(key)}
+        return {key: value for key, value in headers if self.passes_header(key)}
 
-    def type_that_leaves(self, headers: Mapping[str, str]) -> str:
+    def content_type(self, headers: Mapping[str, str]) -> str:
         """The content type of a result whose storlets set none."""
         source_type = headers.get("Content-Type") or ""
-        return source_type if source_type and self.lets_leave("Content-Type") else UNKNOWN_TYPE
+        return source_type if source_type and self.passes_header("Content-Type") else UNKNOWN_TYPE
 
 
 _NOTHING: Final = Passes()

@@ -61,12 +61,12 @@ class Run:
 
     :param request: what the client, or a rule, asks for; the first storlet of the run.
     :param plan: what else a rule wants of the run; ``None`` where the client asked for it.
-    :param source_stamp: ``X-Timestamp`` of the source that the rules were asked about; see :class:`~.source.Source`.
+    :param source_timestamp: ``X-Timestamp`` of the source that the rules were asked about; see :class:`~.source.Source`.
     """
 
     def __init__(
         self, proxy: Proxy, context: RequestContext, request: StorletRequest, plan: Plan | None = None,
-        source_stamp: str | None = None,
+        source_timestamp: str | None = None,
     ) -> None:  # fmt: skip
         self._proxy = proxy
         self._environ = environ = context.environ
@@ -83,11 +83,11 @@ class Run:
         self._permissions = Permissions(proxy, context, self._steps, plan)
         storlets = [step.request.storlet for step in self._steps]
         self._source = Source(
-            proxy, context, request, storlets, self._disclosure, used_grants, source_stamp
+            proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
         fetcher = ProxyFetcher(proxy.app, environ, request.version)
         self._execution = Execution(
-            proxy.launcher, self._steps, fetcher, self._permissions.resolve_anew
+            proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
         )
         self._watch: ClientWatch | None = None
         self._is_counted = False
@@ -145,7 +145,7 @@ class Run:
             self._source,
             self._execution,
             self._steps[0],
-            self._permissions.resolve_anew,
+            self._permissions.resolve_again,
         )
         reason = nodes.run()
         if reason is None:
@@ -253,7 +253,7 @@ class Run:
                 self._proxy.release(self._request.account)
         if result is not None:
             if code != CLIENT_GONE:
-                LogObjects(self._proxy, self._environ, self.id).keep(
+                LogObjects(self._proxy, self._environ, self.id).store(
                     self._steps, self._execution.results(), code
                 )
             self._record(result, code).report(self._proxy.logger)

@@ -21,20 +21,25 @@ class Proxy:
 
     :param app: the rest of the pipeline.
     :param client_timeout_seconds: how long a client may send nothing.
-    :param room: how many runs this process may have at once, wherever their storlets run: each
+    :param max_runs: how many runs this process may have at once, wherever their storlets run: each
         holds one of its requests.
     """
 
     def __init__(
-        self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM
+        self,
+        app: Any,
+        config: Config,
+        logger: Any,
+        client_timeout_seconds: float,
+        max_runs: int = ROOM,
     ) -> None:
         self.app = app
         self.config = config
         self.logger = logger
         self.client_timeout_seconds = client_timeout_seconds
         self.catalog = Catalog(app, config)
-        self.launcher = Launcher(config, logger, room)
-        self._room = room
+        self.launcher = Launcher(config, logger, max_runs)
+        self._max_runs = max_runs
         self._inflight: dict[str, int] = {}
 
     def acquire(self, account: str) -> None:
@@ -47,8 +52,8 @@ class Proxy:
         own = self._inflight.get(account, 0)
         if own >= limit:
             raise TenantBusy(f"the account has {limit} storlets running through this server")
-        reserved = self._room // _RESERVED_FRACTION if own else 0
-        if sum(self._inflight.values()) >= self._room - reserved:
+        reserved = self._max_runs // _RESERVED_FRACTION if own else 0
+        if sum(self._inflight.values()) >= self._max_runs - reserved:
             raise NodeBusy("proxy storlet concurrency limit reached")
         self._inflight[account] = own + 1
 

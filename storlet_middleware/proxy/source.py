@@ -47,7 +47,7 @@ class Source:
     :param storlets: names of all storlets of the run: a grant for any of them allows a read,
         because the bytes pass through all.
     :param used_grants: receives an item when a grant decided.
-    :param stamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was
+    :param timestamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was
         none); another one is refused. ``None``: no rule was asked about the object itself.
     """
 
@@ -59,7 +59,7 @@ class Source:
         storlets: list[str],
         disclosure: Disclosure,
         used_grants: list[bool],
-        stamp: str | None,
+        timestamp: str | None,
     ) -> None:
         self._proxy = proxy
         self._context = context
@@ -68,7 +68,7 @@ class Source:
         self._storlets = storlets
         self._disclosure = disclosure
         self._used_grants = used_grants
-        self._stamp = stamp
+        self._timestamp = timestamp
         #: Swift's answer for the source, once there is one with data.
         self.answer: SourceAnswer | None = None
 
@@ -188,8 +188,8 @@ class Source:
             raise _unsatisfiable(path)
         if answer.status_int not in (200, 206):
             raise SwiftRefusal(self._refusal(request, status, answer))
-        is_checked = path == self._request.source and self._stamp is not None
-        if is_checked and answer.headers.get("X-Timestamp", "") != self._stamp:
+        is_checked = path == self._request.source and self._timestamp is not None
+        if is_checked and answer.headers.get("X-Timestamp", "") != self._timestamp:
             close_if_possible(chunks)
             raise BackendFailed(
                 "the object was changed while its rules were asked; ask again", retry_after=1
@@ -211,7 +211,7 @@ class Source:
             for key in [key for key in environ if key.startswith("HTTP_IF_")]:
                 del environ[key]
         chain = self._context.chain
-        if chain.swift is not None and not self._asks_how_stored():
+        if chain.swift is not None and not self._reads_stored_form():
             user, account = user_of(self._environ), self._request.account
             readers = (Reader(user, account, storlet) for storlet in self._storlets)
             chain = chain.with_grants(
@@ -220,7 +220,7 @@ class Source:
             environ["swift.authorize"] = chain
         return environ
 
-    def _asks_how_stored(self) -> bool:
+    def _reads_stored_form(self) -> bool:
         """Whether the client's query makes Swift read something else than the object's bytes, which
         no grant covers.
         """

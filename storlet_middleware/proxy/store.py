@@ -81,7 +81,7 @@ class Store:
         if body.error is not None:
             drain_and_close(answer)
             raise body.error
-        if answer.status_int // 100 == 2 and not body.is_whole:
+        if answer.status_int // 100 == 2 and not body.is_complete:
             drain_and_close(answer)
             raise InternalError("Swift committed before the storlet's output had ended")
         return answer
@@ -125,16 +125,16 @@ class _OutputBody:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._rest = b""
-        self.is_whole = False
+        self.is_complete = False
         self.error: StorletError | None = None
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes; raises :class:`OutputBroken` when the storlet failed."""
         if self.error is not None:
             raise OutputBroken("the storlet failed")
-        while (size < 0 or not self._rest) and not self.is_whole:
+        while (size < 0 or not self._rest) and not self.is_complete:
             chunk = self._next()
-            self.is_whole = chunk is None
+            self.is_complete = chunk is None
             self._rest += chunk or b""
         if size < 0 or size >= len(self._rest):
             piece, self._rest = self._rest, b""

@@ -64,7 +64,7 @@ def require_storable(request: Any, metadata: Mapping[str, str]) -> None:
         refusal = _refusal_of(request)
         if refusal is None:
             return
-        if _refusal_of(_without(request, metadata)) is not None:
+        if _refusal_of(_without_metadata(request, metadata)) is not None:
             raise BadRequest(
                 f"Swift does not store an object with the headers of this request: {refusal}"
             )
@@ -105,7 +105,7 @@ def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], li
     return over, faults
 
 
-def _without(request: Any, metadata: Mapping[str, str]) -> Any:
+def _without_metadata(request: Any, metadata: Mapping[str, str]) -> Any:
     """``request`` as it would be had the storlet said nothing of its output."""
     plain = Request(dict(request.environ))
     set_metadata(plain.headers, dict.fromkeys(metadata, ""))
@@ -122,7 +122,7 @@ def _refusal_of(request: Any) -> str | None:
         "Referer": request.as_referer(),
         "X-Timestamp": "0000000001.00000",
     }
-    received = _over_the_wire(HeaderKeyDict(sent | _SWIFTS_HEADERS))
+    received = _sent_and_parsed(HeaderKeyDict(sent | _SWIFTS_HEADERS))
     if received is None:
         return "there are too many headers, or their names and values are too long"
     lost = [
@@ -139,7 +139,7 @@ def _refusal_of(request: Any) -> str | None:
     )
 
 
-def _over_the_wire(headers: Mapping[str, str]) -> Any:
+def _sent_and_parsed(headers: Mapping[str, str]) -> Any:
     """A request with ``headers`` as Swift's HTTP parser gives it to an object server; ``None`` where it refuses it."""
     lines = b"".join(
         wsgi_to_bytes(key) + b": " + wsgi_to_bytes(value) + b"\r\n"

@@ -32,7 +32,7 @@ class Verdict:
     container_status: int
 
 
-def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
+def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
     """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an authentication middleware every caller may."""
     name = unquote(path.removesuffix("?"))
     asked = make_env(

@@ -23,19 +23,19 @@ def caller_of(environ: Mapping[str, Any]) -> Caller:
     identity = environ.get("keystone.identity")
     if identity:
         return Caller(
-            user=lenient(identity["user"][1] or identity["user"][0] or "") or None,
-            project=lenient(identity["tenant"][1] or identity["tenant"][0] or "") or None,
-            domain=lenient(_domain(environ, identity)) or None,
-            roles=frozenset(lenient(role) for role in identity.get("roles") or () if role),
+            user=lenient_text(identity["user"][1] or identity["user"][0] or "") or None,
+            project=lenient_text(identity["tenant"][1] or identity["tenant"][0] or "") or None,
+            domain=lenient_text(_domain(environ, identity)) or None,
+            roles=frozenset(lenient_text(role) for role in identity.get("roles") or () if role),
         )
-    return _of_groups(remote, user_of(environ))
+    return _caller_of_groups(remote, user_of(environ))
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_groups(groups: str, name: str) -> Caller:
+def _caller_of_groups(groups: str, name: str) -> Caller:
     """Of TempAuth."""
-    roles = frozenset(lenient(group.strip()) for group in groups.split(",") if group.strip())
-    user = lenient(name)
+    roles = frozenset(lenient_text(group.strip()) for group in groups.split(",") if group.strip())
+    user = lenient_text(name)
     return Caller(user=user or None, project=user.partition(":")[0] or None, roles=roles)
 
 
@@ -56,12 +56,12 @@ def user_of(environ: Mapping[str, Any]) -> str:
     return next((group for group in groups if ":" in group), groups[0])
 
 
-def is_swifts_own(environ: Mapping[str, Any]) -> bool:
+def is_from_swift(environ: Mapping[str, Any]) -> bool:
     """Whether one of Swift's middlewares looks something up for itself, such as a container's keys."""
     return environ.get("REMOTE_USER") == PRE_AUTHORISED and not is_signed(environ)
 
 
-def lenient(value: Any) -> str:
+def lenient_text(value: Any) -> str:
     """A WSGI string as text.  Bytes that are not UTF-8 become surrogates, which no operand of a rule can equal."""
     string = str(value)
     return (

@@ -55,7 +55,7 @@ class RulesCheck(Protocol):
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
         """Raise what keeps an answer from leaving."""
 
-    def until_refused(
+    def break_if_refused(
         self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
     ) -> Iterable[bytes]:
         """The answer's body, which breaks when something was refused after it had begun."""

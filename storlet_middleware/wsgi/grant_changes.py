@@ -57,7 +57,7 @@ class GrantChanges:
         grant, is_given = grants.parse_change(environ)
         path = object_path(place.version, place.account, place.container)
         self._require_owner(environ, path)
-        change = grants.stored(grant, is_given=is_given)
+        change = grants.change_headers(grant, is_given=is_given)
         post = make_subrequest(
             environ, method="POST", path=path, headers=change, swift_source=names.SWIFT_SOURCE
         )
@@ -84,7 +84,7 @@ class GrantChanges:
             raise AccessDenied("only the owner of an account may change storlet ACLs")
 
     @staticmethod
-    def shown_to_owner(app: WSGIApp) -> WSGIApp:
+    def show_to_owner(app: WSGIApp) -> WSGIApp:
         """``app``, whose answer to HEAD and GET of a container shows its owner the grants."""
 
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -24,7 +24,7 @@ from swift.proxy.controllers.base import get_container_info
 from storlet_middleware import names
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi.context import Authorize
-from storlet_middleware.wsgi.storlet_request import refuse_unknown, storlet_headers
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.strings import text
 
 _KNOWN: Final = (names.GRANT_USER, names.GRANT_STORLET)
@@ -45,7 +45,7 @@ def _key(grant: Grant) -> str:
     return hashlib.sha256(_value(grant).encode()).hexdigest()[:24]
 
 
-def stored(grant: Grant, *, is_given: bool) -> dict[str, str]:
+def change_headers(grant: Grant, *, is_given: bool) -> dict[str, str]:
     """The container header that gives or revokes ``grant``."""
     value = _value(grant)
     if len(value) > _MAX_VALUE:
@@ -79,7 +79,7 @@ def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
 
     :raises BadRequest: with all faults.
     """
-    faults = refuse_unknown(storlet_headers(environ), _KNOWN, "unknown header")
+    faults = unknown_header_faults(storlet_headers(environ), _KNOWN, "unknown header")
     given = environ.get("HTTP_X_STORLET_CONTAINER_READ")
     taken = environ.get("HTTP_X_REMOVE_STORLET_CONTAINER_READ")
     storlet = environ.get("HTTP_X_STORLET_NAME")

@@ -30,7 +30,7 @@ from swift.common.utils import config_true_value, split_path
 
 from storlet_middleware import names
 from storlet_middleware.wsgi.strings import text
-from storlet_middleware.wsgi.swift_paths import Read, of_path
+from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_path
 
 READS: Final = frozenset(("GET", "HEAD"))
 COPY: Final = "COPY"
@@ -56,9 +56,9 @@ class Operation:
 
     sent_method: str
     method: str
-    path: Read
-    source: Read | None
-    target: Read | None
+    path: SwiftPath
+    source: SwiftPath | None
+    target: SwiftPath | None
     copy_header: str
     fault: str
     environ: Mapping[str, Any]
@@ -68,7 +68,7 @@ class Operation:
         return bool(self.copy_header)
 
     @property
-    def subject(self) -> Read:
+    def subject(self) -> SwiftPath:
         """What the account's rules are asked about first: what is read, else what is written."""
         return self.source or self.target or self.path
 
@@ -122,7 +122,7 @@ def parse(environ: dict[str, Any]) -> Operation | None:
     """The operation in ``environ``; ``None`` when the path names no account, container or object of
     Swift.
     """
-    path = of_path(environ["PATH_INFO"])
+    path = parse_path(environ["PATH_INFO"])
     if path is None:
         return None
     # What is cached for the request is shared with its sub-requests.
@@ -147,7 +147,9 @@ def _copy_header(method: str, environ: Mapping[str, Any]) -> str:
     return _COPY_FROM if method == "PUT" and environ.get("HTTP_X_COPY_FROM") else ""
 
 
-def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[Read | None, str]:
+def _other_object(
+    environ: Mapping[str, Any], path: SwiftPath, header: str
+) -> tuple[SwiftPath | None, str]:
     """The object that a copy's header names, or why Swift refuses the copy."""
     key = "HTTP_" + header.upper().replace("-", "_")
     account_key = (
@@ -168,10 +170,10 @@ def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[
         return None, malformed
     if "\0" in container + name + account or "/" in account:
         return None, malformed
-    return Read(path.version, account, container, name), ""
+    return SwiftPath(path.version, account, container, name), ""
 
 
-def _other_account(environ: Mapping[str, Any], path: Read, key: str) -> str:
+def _other_account(environ: Mapping[str, Any], path: SwiftPath, key: str) -> str:
     """The account of a copy's other object; an empty ``X-Copy-From-Account`` means this account, as
     for Swift.
     """

@@ -18,7 +18,7 @@ from storlet_middleware.errors import AccessDenied, BadRequest, MethodNotAllowed
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 #: Parameters of the query with which Swift reads another version, a part, the manifest or the link in place of the object.
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
@@ -68,7 +68,7 @@ def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
+def unknown_header_faults(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
     """A fault for each name in ``headers`` that is not in ``known``."""
     exact = [name for name in known if not name.endswith("-")]
     prefixes = tuple(name for name in known if name.endswith("-"))
@@ -82,7 +82,7 @@ def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> 
 def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
     """The error for a request with ``X-Storlet-*`` headers and without ``X-Run-Storlet``."""
     headers = storlet_headers(environ)
-    faults = refuse_unknown(headers, names.CLIENT_HEADERS, "unknown header")
+    faults = unknown_header_faults(headers, names.CLIENT_HEADERS, "unknown header")
     known = [
         header for header in headers if not any(fault.startswith(header + ":") for fault in faults)
     ]
@@ -152,7 +152,9 @@ class _Parser:
             limits=self._limits(storlet),
         )
         if self._given:
-            self._faults += refuse_unknown(self._given, names.CLIENT_HEADERS, "unknown header")
+            self._faults += unknown_header_faults(
+                self._given, names.CLIENT_HEADERS, "unknown header"
+            )
         if self._faults:
             raise BadRequest("; ".join(self._faults))
         return request
@@ -254,7 +256,7 @@ class _Parser:
             return {}
         values, faults = limits.requested(given)
         trust_class = self._config.class_of(self._operation.path.account, storlet)
-        self._faults += faults + limits.too_much(values, names.LIMIT_PREFIX, trust_class)
+        self._faults += faults + limits.above_maximum(values, names.LIMIT_PREFIX, trust_class)
         return values
 
     def _flag(self, name: str) -> bool:
@@ -264,5 +266,5 @@ class _Parser:
         return value in ("true", "1", "yes", "on", "t", "y")
 
 
-def _object_of(place: Read | None) -> ObjectPath | None:
+def _object_of(place: SwiftPath | None) -> ObjectPath | None:
     return None if place is None else ObjectPath(place.container or "", place.name or "")

@@ -39,7 +39,7 @@ def object_path(version: str, account: str, container: str, name: str = "") -> s
     return quote(path) + "?"
 
 
-class Read(NamedTuple):
+class SwiftPath(NamedTuple):
     """What is read or written, as text: any object of the container where ``name`` is ``None``, of any container where ``container`` is."""
 
     version: str
@@ -57,13 +57,16 @@ class Read(NamedTuple):
         """Whether only Swift itself may ask for it."""
         return RESERVED in f"{self.container}{self.name}"
 
-    def of(self, container: str | None, name: str | None) -> Read:
+    def sibling(self, container: str | None, name: str | None) -> SwiftPath:
         """Another container or object of the same account."""
-        return Read(self.version, self.account, container, name)
+        return SwiftPath(self.version, self.account, container, name)
 
 
 class Judge(Protocol):
-    """The rules of all accounts, asked as of one client's request; both methods raise ``StorletError`` when the rules are unavailable."""
+    """The rules of all accounts, evaluated as of one client's request.
+
+    Both methods raise ``StorletError`` when the rules are unavailable.
+    """
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
@@ -72,67 +75,67 @@ class Judge(Protocol):
         """The same for any object where there is no name, in any container where there is none."""
 
 
-def asked(judge: Judge, read: Read) -> str | None:
+def covering_rule(judge: Judge, read: SwiftPath) -> str | None:
     """The mandatory rule that covers, or may cover, what is read."""
     if read.container is None or read.name is None:
         return judge.may_cover(read.account, read.container, read.name)
     return judge.covers(read.account, read.container, read.name)
 
 
-def of_path(path: str) -> Read | None:
+def parse_path(path: str) -> SwiftPath | None:
     """Parse ``PATH_INFO``; ``None`` where Swift stores nothing (``/info``, ``/healthcheck``, an object without a container)."""
     try:
-        return _of_text(text(path))
+        return _parse(text(path))
     except UnicodeDecodeError:
         return None  # Swift refuses it
 
 
-def of_url(url: str) -> Read | None:
+def parse_url(url: str) -> SwiftPath | None:
     """Parse a quoted path, with or without a query."""
     try:
-        return _of_text(unquote(url.partition("?")[0], errors="strict"))
+        return _parse(unquote(url.partition("?")[0], errors="strict"))
     except UnicodeDecodeError:
         return None
 
 
-def _of_text(path: str) -> Read | None:
+def _parse(path: str) -> SwiftPath | None:
     parts = path.split("/", 4)
     parts += [""] * (5 - len(parts))
     root, version, account, container, name = parts
     if root or not version.startswith("v1") or not account or (name and not container):
         return None
-    return Read(version, account, container or None, name or None)
+    return SwiftPath(version, account, container or None, name or None)
 
 
-def origins(read: Read) -> Iterable[Read]:
-    """What the rules have to be asked about before the bytes of ``read`` may leave."""
+def origins(read: SwiftPath) -> Iterable[SwiftPath]:
+    """The paths whose rules must be evaluated before the bytes of ``read`` may be sent."""
     container, name = read.container, read.name
     if read.is_hidden:
-        # The metadata of this version may differ from the object's, so the rules are asked about any object of the container.
-        return (read.of(_visible(container), None),)
+        # The metadata of this version may differ from the object's, so the rules are evaluated for any object of the container.
+        return (read.sibling(_versioned_container(container), None),)
     archived = archived_name(name or "")
     if archived is not None:
-        return read, read.of(None, archived)
+        return read, read.sibling(None, archived)
     return (read,)
 
 
-def listed(read: Read, prefix: str) -> Iterable[Read]:
-    """What the rules have to be asked about before a listing of names that begin with ``prefix`` may leave."""
+def origins_of_listing(read: SwiftPath, prefix: str) -> Iterable[SwiftPath]:
+    """The paths whose rules must be evaluated before a listing of names with ``prefix`` may be sent."""
     if read.is_hidden:
-        return (read.of(_visible(read.container), None),)
+        return (read.sibling(_versioned_container(read.container), None),)
     if may_be_archived(prefix):
-        return read, read.of(None, None)
+        return read, read.sibling(None, None)
     return (read,)
 
 
-def visible(read: Read) -> Read | None:
+def versioned_object(read: SwiftPath) -> SwiftPath | None:
     """The object of which a hidden one is a version; ``None`` for what is not hidden, or no version."""
-    container = _visible(read.container)
+    container = _versioned_container(read.container)
     parts = split_reserved_name(read.name) if read.name and read.name.startswith(RESERVED) else []
-    return read.of(container, parts[0]) if container and len(parts) == 2 else None
+    return read.sibling(container, parts[0]) if container and len(parts) == 2 else None
 
 
-def _visible(container: str | None) -> str | None:
+def _versioned_container(container: str | None) -> str | None:
     """The container whose versions are kept in a hidden one; ``None`` where that cannot be told."""
     parts = split_reserved_name(container) if container and container.startswith(RESERVED) else []
     return parts[1] if len(parts) == 2 and parts[0] == "versions" else None
