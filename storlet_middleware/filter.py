@@ -1,4 +1,5 @@
-"""The paste filter ``egg:swift-storlets#storlets``: parses a request once, asks the rules, runs storlets, answers errors.
+"""The paste filter ``egg:swift-storlets#storlets``: parses a request once, evaluates the rules,
+runs storlets and answers errors.
 
 ::
 
@@ -8,15 +9,18 @@
     storlet_conf_path = /etc/swift/storlet.conf
     legacy_status = false
 
-In a proxy's pipeline the filter stands after the auth middlewares and before ``copy``, quotas, ``slo`` and ``dlo``, so that
-it sees whole objects; in an object server's, right before the server.
+In a proxy's pipeline the filter is placed after the auth middlewares and before ``copy``, quotas,
+``slo`` and ``dlo``, so that it sees whole objects; in an object server's pipeline, right before the
+server.
 
-The way of a request at a proxy::
+The stages of a request at a proxy::
 
-    environ -> operation -> route (what this filter does with it) -> ruling (what the rules decide) -> run -> answer
+    environ -> operation -> route (the filter's own part)
+            -> ruling (the decision of the rules) -> run -> answer
 
-``legacy_status = true`` answers failures of storlets with the status codes of OpenStack Storlets (503 on GET, 500 on PUT,
-401 for a missing storlet) for clients that depend on them; the error code in ``X-Storlet-Error`` is the same.
+``legacy_status = true`` answers failures of storlets with the status codes of OpenStack Storlets
+(503 on GET, 500 on PUT, 401 for a missing storlet) for clients that depend on them; the error code
+in ``X-Storlet-Error`` is the same.
 """
 
 from __future__ import annotations
@@ -102,10 +106,12 @@ class ProxyFilter:
             answer = self._errors.of(environ, InternalError("Internal server error"), *run)
         return answer(environ, start_response)  # type: ignore[no-any-return]
 
-    # --- the way of a request ------------------------------------------------------------------------------------
+    # --- stages of a request ---------------------------------------------------------------------
 
     def _answer(self, environ: dict[str, Any], runs: list[Run]) -> Any:
-        """The answer, as a WSGI application; a run is added to ``runs`` before it begins, for its headers."""
+        """The answer, as a WSGI application; the run is added to ``runs`` before it begins, because
+        error answers carry its headers.
+        """
         # A middleware to the left may send an environment once more.
         environ.pop(CONTEXT, None)
         operation = parse(environ)
@@ -159,7 +165,7 @@ class ProxyFilter:
         return self._grants.show_to_owner(self._app)
 
     def _explicit_run(self, operation: Operation, context: RequestContext, ruling: PassOn) -> Run:
-        """A run that the client asks for."""
+        """A run that the client requests."""
         place = operation.path
         if not check_utf8(place.container) or not check_utf8(place.name):
             raise BadRequest("the path is not valid UTF-8 or contains NULL")
@@ -175,7 +181,9 @@ class ProxyFilter:
         return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
     def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """The rest of the pipeline, unless its answer shows what a rule of any account hides from the caller."""
+        """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the
+        caller.
+        """
         context: RequestContext | None = environ.get(CONTEXT)
         guard = context.chain.rules if context is not None else None
         if guard is None:
@@ -186,13 +194,16 @@ class ProxyFilter:
             return self._errors.of(environ, error)(environ, start_response)  # type: ignore[no-any-return]
 
     def _forward_unstored(self, environ: dict[str, Any]) -> WSGIApp:
-        """Requests about nothing that Swift stores: ``/info``, ``/healthcheck``, paths that Swift refuses."""
+        """Requests for paths without stored data: ``/info``, ``/healthcheck``, paths that Swift
+        refuses.
+        """
         if environ["PATH_INFO"] == "/info":
             _publish_self_test(self._config)
         try:
             text(environ["PATH_INFO"])
         except UnicodeDecodeError:
-            # Swift refuses it only after it has read the sources of copies and the segments of manifests.
+            # Swift refuses it too late: after it has read the sources of copies and the segments of
+            # manifests.
             raise HTTPPreconditionFailed(
                 body="Invalid UTF8 or contains NULL", request=Request(environ)
             ) from None
@@ -205,13 +216,13 @@ class ProxyFilter:
 
 
 def _rule_refusal(environ: Mapping[str, Any]) -> StorletError | None:
-    """What the rules refused first, whatever Swift made of it."""
+    """The first refusal by the rules; it takes precedence over Swift's answer."""
     context: RequestContext | None = environ.get(CONTEXT)
     return context.refused[0] if context is not None and context.refused else None
 
 
 def _with_server_options(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
-    """``options``, with those that Swift's own server has, if they were set for all of it."""
+    """``options`` with the server-wide values of the options that Swift's own server uses too."""
     return {
         **{
             name: global_conf[name]
@@ -223,13 +234,16 @@ def _with_server_options(global_conf: Mapping[str, str], options: dict[str, str]
 
 
 def _max_runs(options: Mapping[str, str]) -> int:
-    """How many runs a server process may have: half of its requests, so that plain requests always find capacity."""
+    """Maximum number of runs in a server process: half of its requests, so that plain requests
+    always find capacity.
+    """
     return max(1, int(options.get("max_clients", 2 * ROOM)) // 2)
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], WSGIApp]:
-    """Paste entry point; raises :class:`~storlet_middleware.config.ConfigError` with every fault, so that the server
-    does not start with options that were not meant."""
+    """Paste entry point; raises :class:`~storlet_middleware.config.ConfigError` with all faults, so
+    that the server does not start with invalid options.
+    """
     faults = [
         f"[filter:storlets] unknown option {name}{nearest(name, list(_PASTE_OPTIONS))}"
         for name in local_conf
@@ -253,7 +267,9 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
 
 
 def _publish_info(config: Config) -> None:
-    """What ``/info`` says; the first three names are those of OpenStack Storlets, the limits are the maxima of class user."""
+    """Register the section of ``/info``; the first three names are those of OpenStack Storlets, the
+    limits are the maxima of class user.
+    """
     user = config.classes[USER_CLASS]
     register_swift_info(
         "storlet_handler",
@@ -278,5 +294,5 @@ def _publish_info(config: Config) -> None:
 
 
 def _publish_self_test(config: Config) -> None:
-    """The self-test's results change with the node, so they are read when ``/info`` is asked."""
+    """Update the self-test's results, which change with the node, for each request of ``/info``."""
     register_swift_info("storlet_handler", self_test=self_test.states(config.sandbox.run_dir))

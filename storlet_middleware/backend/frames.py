@@ -1,10 +1,10 @@
 """The frames in which an object node sends a storlet's output to the proxy: encoder and decoder.
 
-Swift's proxy server tries the next replica after anything but 2xx, abandons a node that sends
-nothing for too long, resumes a broken body on another replica, sends headers before the storlet's
-success is known, and reads a body in chunks of ``object_chunk_size`` bytes that must be full before
-it passes them on.  So the object node answers 200 at once and sends everything else in frames;
-:meth:`Encoder.pad` fills the current chunk when the frames so far must arrive now.
+Swift's proxy server tries the next replica after every status but 2xx, abandons an idle node, and
+resumes a broken body on another replica.  It sends headers before the storlet's success is known.
+It reads a body in chunks of ``object_chunk_size`` bytes, and forwards only full chunks.  So the
+object node answers 200 at once and sends everything else in frames; :meth:`Encoder.pad` fills the
+current chunk when the frames so far must arrive now.
 
 The answer header ``X-Backend-Storlet-Run`` marks a framed answer; its value is the version of this
 format.  The request lists the versions that the proxy can decode, and a node sends frames in one of

@@ -81,8 +81,8 @@ class CodeUploads:
     def _metadata(
         self, operation: Operation, environ: dict[str, Any], headers: Any
     ) -> Mapping[str, str]:
-        """The metadata that the object will have: of a copy the source's, under what the request
-        sets.
+        """The metadata of the stored object; in a copy, the request's metadata replaces the
+        source's.
         """
         own = dict(headers)
         if operation.source is None or config_true_value(headers.get("X-Fresh-Metadata", "false")):
@@ -90,7 +90,7 @@ class CodeUploads:
         return {**dict(self._head(environ, operation.source).headers), **own}
 
     def _head(self, environ: dict[str, Any], place: SwiftPath) -> Any:
-        """Swift's answer to the caller's HEAD of ``place``; raises what Swift refuses with."""
+        """Swift's answer to the caller's HEAD of ``place``; raises Swift's refusal."""
         head = make_subrequest(
             environ,
             method="HEAD",
@@ -101,6 +101,6 @@ class CodeUploads:
         answer = head.get_response(self._app)
         drain_and_close(answer)
         if answer.status_int // 100 != 2:
-            # The Content-Length of a HEAD is that of a body which does not come.
+            # The Content-Length of a HEAD describes a body that is not sent.
             raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
         return answer

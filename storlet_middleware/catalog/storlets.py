@@ -6,7 +6,7 @@ turns a name into a :class:`~storlet_middleware.engine.storlet_version.StorletVe
 the storlet and its dependencies (newest replica).  The result is cached in Swift's memcached under
 a *generation* of the account, which every write to the two containers replaces before and after it:
 an upload takes effect for every request that begins after its answer.  Without memcached every
-request resolves anew.
+request resolves the storlet again.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Catalog:
     def resolve_again(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
-        """The same, bypassing the cache: the version resolved before is gone."""
+        """The same, bypassing the cache: the version resolved before was replaced."""
         cache = self._cache_of(environ, account)
         generation, _ = cache.get(storlet)
         return self._read_and_remember(environ, cache, generation, version, storlet)
@@ -151,7 +151,7 @@ class Catalog:
         return resolved
 
     def cache_for_write(self, environ: dict[str, Any], account: str) -> _VersionCache:
-        """The account's cache, for a write: see ``writing`` and ``written`` of it."""
+        """The account's cache, for a write: see ``begin_write`` and ``end_write`` of it."""
         return self._cache_of(environ, account)
 
     def _cache_of(self, environ: dict[str, Any], account: str) -> _VersionCache:
@@ -285,7 +285,7 @@ class _VersionCache:
             )
 
     def begin_write(self) -> None:
-        """A write begins: cache nothing until :meth:`written`, or until the mark expires."""
+        """A write begins: cache nothing until :meth:`end_write`, or until the mark expires."""
         if self._memcache:
             self._store(self._generation_key, "writing", _WRITING_SECONDS)
 

@@ -1,8 +1,8 @@
-"""One operation, the rules that apply to it, and what they decide.
+"""One operation, the rules that apply to it, and their decisions.
 
-The *subject* is what the rules are asked about first: the object that is read by GET, HEAD and
-COPY, the one that is written by PUT, POST and DELETE, or the container or account itself.  A copy
-asks twice: the rules of the source's account about the read (as COPY), those of the target's
+The *subject* is the first path that the rules are evaluated for: the object that is read by GET,
+HEAD and COPY, the one that is written by PUT, POST and DELETE, or the container or account itself.
+A copy needs two decisions: of the source's account about the read (as COPY), and of the target's
 account about the write (as PUT).
 """
 
@@ -58,9 +58,9 @@ class Inquiry:
         self.environ: dict[str, Any] = context.environ
         self.loaded = loaded
         self.subject: SwiftPath = operation.subject
-        #: What a copy writes; ``None`` for everything else.
+        #: The target of a copy; ``None`` for other operations.
         self.copy_target: SwiftPath | None = operation.target if operation.is_copy else None
-        #: The method that the rules see.
+        #: The method in the facts for the rules.
         self.method: str = COPY if self.copy_target is not None else operation.sent_method
         self._source_state: ObjectState | None = None
         self._evaluator = (
@@ -85,30 +85,30 @@ class Inquiry:
 
     @functools.cached_property
     def judge(self) -> Judge:
-        """The rules of all accounts, for single further questions."""
+        """The rules of all accounts, for checks of single paths."""
         return Judge(self.app, self.store, self.operation, self.config.rules.container)
 
     @property
     def evaluator(self) -> Evaluator:
-        """Asks the rules of the subject's account, which has some."""
+        """The evaluator of the subject's account; raises if the account has no rules."""
         if self._evaluator is None:
             raise AssertionError("the account has no rules")
         return self._evaluator
 
     @property
     def known_state(self) -> ObjectState | None:
-        """What was looked up of the object that is read, if anything was."""
+        """The state of the object that is read, if it was looked up."""
         return self._evaluator.known_state if self._evaluator is not None else self._source_state
 
     def _version_query(self) -> str:
-        """The query of a copy is about its source."""
+        """The query of a copy selects the version of its source."""
         version = self.operation.query.get("version-id")
         return f"version-id={quote(version)}" if version else ""
 
-    # --- decisions -----------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------
 
     def decide(self) -> tuple[Rule | None, Facts]:
-        """The rule about the subject, and the facts that were needed."""
+        """The rule that applies to the subject, and the facts that the decision needed."""
         subject = self.subject
         facts = request_facts.of_request(self.environ, self.method, subject.container, subject.name)
         if self._evaluator is None or subject.container == self.config.rules.container:
@@ -119,7 +119,7 @@ class Inquiry:
         return decision.rule, facts
 
     def decide_copy_target(self, facts: Facts) -> tuple[Rule | None, Facts]:
-        """The same about what a copy writes; ``facts`` as they are where the operation is no copy."""
+        """The same for the target of a copy; ``facts`` unchanged for other operations."""
         target = self.copy_target
         if target is None:
             return None, facts
@@ -139,8 +139,8 @@ class Inquiry:
         return decision.rule, asked
 
     def decide_reverse(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
-        """The rule whose storlets ran when the object was stored and have to be undone for this
-        caller, and the steps that undo it.
+        """The rule whose storlets ran when the object was stored and must be reversed for this
+        caller, with the reversing steps.
         """
         if self._evaluator is None or self.loaded is None or self.method not in ("GET", COPY):
             return "", (), facts
@@ -162,13 +162,13 @@ class Inquiry:
         )
         return self._source_state
 
-    # --- refusals ------------------------------------------------------------------------------------------------
+    # --- refusals ---------------------------------------------------------------------------------
 
     def refusal(self, rule: str, message: str) -> RuleRefused:
         """The refusal to raise in the name of ``rule``.
 
-        :raises SwiftRefusal: Swift refuses the caller anyway; callers without access learn nothing
-            of the rules.
+        :raises SwiftRefusal: Swift refuses the caller anyway; the rules are not revealed to callers
+            without access.
         """
         self.require_access()
         return RuleRefused(rule, message)
@@ -182,8 +182,7 @@ class Inquiry:
         if place.container is not None:
             refusal = authorization.authorize(self.environ, self.app, method, place.path).refusal
         else:
-            # Requests about an account are its owner's, and those of callers whom Swift lets in
-            # there.
+            # Requests for an account come from its owner, or from callers that Swift authorizes.
             authorize = swift_authorize(self.environ)
             refusal = authorize(Request(dict(self.environ))) if authorize is not None else None
         if refusal is not None:

@@ -1,7 +1,7 @@
-"""Swift's answers on their way to a caller to whom rules apply: checked, pinned to what the rules
-were asked about, or reduced.
+"""Checks and filters Swift's answers for a caller that rules apply to.
 
-Every answer of Swift's to an operation with rules goes through one of these functions.
+Each function returns Swift's answer checked, pinned to the object that the rules were evaluated
+for, or reduced.  Every answer of Swift to an operation with rules passes through one of them.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ WSGIApp = Callable[..., Any]
 
 #: Queries with which Swift answers with the manifest or the link itself.
 _OF_THE_MANIFEST: Final = frozenset({"multipart-manifest", "symlink"})
-_CHANGED: Final = "the object was changed while its rules were asked; ask again"
+_CHANGED: Final = "the object changed while its rules were being evaluated; retry"
 
 
 def checked(guard: RulesCheck, app: WSGIApp, environ: dict[str, Any]) -> Answer:
-    """The answer of ``app``; raises what the rules of any account have against it."""
+    """The answer of ``app``; raises if the rules of any account refuse it."""
     return _checked(guard, *Request(environ).call_application(app))
 
 
 def stream_checked(
     guard: RulesCheck, app: WSGIApp, environ: dict[str, Any], start_response: Callable[..., Any]
 ) -> Iterable[bytes]:
-    """The same as WSGI: nearly all answers say nothing of other objects, and are not held back."""
+    """The same as a WSGI application; answers without facts of other objects, nearly all, are not
+    delayed.
+    """
     held: tuple[str, list[tuple[str, str]]] | tuple[()] | None = None
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
         nonlocal held
-        # An application may start again, with an error: the last call counts.
+        # An application may call it again with an error; the last call counts.
         if not guard.must_check(headers):
             held = ()
             return start_response(status, headers, *more)
         held = status, headers
-        return None  # in place of the write function, which nothing in Swift calls
+        return None  # instead of the write function, which Swift does not use
 
     chunks: Iterable[bytes] = app(environ, start)
     if held is None:  # the application has not started
@@ -75,20 +77,18 @@ def _checked(
     return Answer(status, headers, guard.break_if_refused(headers, chunks))
 
 
-# --- what the rules were asked about ------------------------------------------------------------------------------------
+# --- the object that the rules were evaluated for -------------------------------------------------
 
 
 def pin_source(inquiry: Inquiry, source: ObjectState) -> None:
-    """Make Swift's copy read the bytes that the rules were asked about, or none."""
+    """Make Swift's copy read the object that the rules were evaluated for, or fail."""
     environ = inquiry.environ
     if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
         environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
 
 def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
-    """Swift's copy of the bytes that the rules were asked about, which Swift reads with the
-    client's conditions.
-    """
+    """Swift's copy of the evaluated object, under the client's conditions."""
     environ, operation = inquiry.environ, inquiry.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
         return checked(inquiry.guard, inquiry.app, environ)
@@ -102,10 +102,10 @@ def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
 
 
 def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
-    """The object's answer, when it is the object that the rules were asked about."""
+    """Swift's answer; raises if it is not the object that the rules were evaluated for."""
     answer = checked(inquiry.guard, inquiry.app, inquiry.environ)
     is_other = known_state.timestamp != answer.header("x-timestamp")
-    # A link itself says nothing of its target, which is what the rules were asked about.
+    # A link shows no facts of its target, and the rules were evaluated for the target.
     is_link = bool(answer.header("x-symlink-target"))
     if is_other and not is_link and answer.status.startswith("2"):
         close_if_possible(answer.chunks)
@@ -113,7 +113,7 @@ def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
     return answer
 
 
-# --- what a mandatory rule covers ---------------------------------------------------------------------------------------
+# --- objects that a mandatory rule covers ---------------------------------------------------------
 
 
 def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
@@ -139,7 +139,7 @@ def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
 
 
 def must_filter_listing(inquiry: Inquiry) -> bool:
-    """Whether something of a container's or account's GET or HEAD has to be hidden from the caller."""
+    """Whether parts of a container's or account's GET or HEAD must be hidden from the caller."""
     loaded = inquiry.loaded
     return (
         loaded is not None
@@ -184,7 +184,8 @@ def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Ans
             dataclasses.replace(facts, object=archived), OF_ARCHIVED
         ):
             return True
-        # These entries tell of other objects: of segments, and of the end of a chain of links.
+        # These entries contain facts of other objects: of segments, or of the end of a chain of
+        # links.
         return entry.is_large or entry.link_target is not None
 
     return listing.hide_covered(app, inquiry.environ, is_covered)

@@ -3,14 +3,15 @@
 ::
 
     operation --> Enforcement.decide --> ruling
-                                         PassOn       do what the request asks for; Swift's answer is checked
+                                         PassOn       forward the request; check Swift's answer
                                          RunStorlets  run the rules' storlets, and the client's own
                                          Filtered     a listing without the facts of covered objects
-                                         Answered     the answer is there: a covered HEAD, an explanation, an upload of rules
+                                         Answered     a complete answer: covered HEAD, explanation, upload
                                          (or a refusal is raised)
 
-Whatever is decided, each further read that Swift makes for the same operation (segments, links, versions) is checked by the
-:class:`~.read_guard.ReadGuard`, which :meth:`Enforcement.decide` puts at the end of the request's authorization chain.
+For every ruling, each further read that Swift makes for the same operation (segments, links,
+versions) is checked by the :class:`~.read_guard.ReadGuard`, which :meth:`Enforcement.decide` puts
+at the end of the request's authorization chain.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ WSGIApp: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class PassOn:
-    """Do what the request asks for, as if there were no rules.
+    """Forward the request, as without rules.
 
     :param inquiry: ``None`` where no rules apply.
     """
@@ -53,12 +54,14 @@ class PassOn:
 
     @property
     def known_state(self) -> ObjectState | None:
-        """What the rules were asked about, which is what may be read."""
+        """The object state that the rules were evaluated for; only that one may be read."""
         return self.inquiry.known_state if self.inquiry is not None else None
 
     @property
     def source_timestamp(self) -> str | None:
-        """For a run that the client asks for: ``X-Timestamp`` of the object that the rules were asked about."""
+        """For a run that the client requests: ``X-Timestamp`` of the object that the rules were
+        evaluated for.
+        """
         inquiry, known_state = self.inquiry, self.known_state
         return (
             known_state.timestamp
@@ -67,7 +70,7 @@ class PassOn:
         )
 
     def pin_source(self) -> None:
-        """For a handler that copies with Swift: the copy reads what the rules were asked about."""
+        """Restrict Swift's copy to the object that the rules were evaluated for."""
         inquiry, known_state = self.inquiry, self.known_state
         if (
             inquiry
@@ -78,7 +81,9 @@ class PassOn:
             passing.pin_source(inquiry, known_state)
 
     def swift_answer(self) -> Answer | None:
-        """Swift's answer where it has to be compared with what the rules were asked about; ``None`` elsewhere."""
+        """Swift's answer, compared with the object that the rules were evaluated for; ``None`` if
+        no comparison is needed.
+        """
         inquiry, known_state = self.inquiry, self.known_state
         if inquiry is None or known_state is None:
             return None
@@ -91,7 +96,7 @@ class PassOn:
 
 @dataclass(frozen=True)
 class RunStorlets:
-    """Run the rules' storlets: ``requests[0]``, then what ``plan`` names."""
+    """Run the rules' storlets: ``requests[0]``, then those of ``plan``."""
 
     requests: list[StorletRequest]
     plan: Plan
@@ -121,7 +126,8 @@ Ruling: TypeAlias = PassOn | RunStorlets | Filtered | Answered
 class Enforcement:
     """The rules of all accounts, as one proxy applies them.
 
-    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is not enabled for storlets.
+    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
+        not enabled for storlets.
     """
 
     def __init__(
@@ -134,16 +140,17 @@ class Enforcement:
     def decide(self, environ: dict[str, Any], operation: Operation) -> Ruling:
         """Decide ``operation``, and install the request's context.
 
-        :raises StorletError: a rule refuses, or the rules cannot be known; :raises SwiftRefusal: Swift refuses.
+        :raises StorletError: a rule refuses, or the rules are unavailable.
+        :raises SwiftRefusal: Swift refuses.
         """
         if operation.sent_method not in METHODS:
-            return PassOn()  # preflights say nothing of objects, and Swift knows no other methods
+            return PassOn()  # preflights reveal no objects, and Swift has no other methods
         if (
             operation.method == "HEAD"
             and operation.path.name is None
             and caller.is_from_swift(environ)
         ):
-            return PassOn()  # Swift needs a container's keys and settings, whoever the caller is
+            return PassOn()  # Swift needs a container's keys and settings for every caller
         if operation.sent_method not in READ_METHODS:
             writer = self.store.handler(environ, operation)
             if writer is not None:
@@ -179,7 +186,7 @@ class Enforcement:
             return False
         return self.store.of(environ, operation.path.version, target.account) is not None
 
-    # --- decisions -----------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------
 
     def _rule_on(self, inquiry: Inquiry) -> Ruling:
         requirements.require_parsed_copy(inquiry)
@@ -200,7 +207,7 @@ class Enforcement:
         write_rule: Rule | None,
         write_facts: Facts,
     ) -> Ruling:
-        """The ruling where nothing is denied."""
+        """The ruling if no rule denies the operation."""
         reading, writing = (
             rule if runs_storlets(rule) else None,
             write_rule if runs_storlets(write_rule) else None,
@@ -231,7 +238,7 @@ class Enforcement:
 
 
 def _is_plain_read(inquiry: Inquiry, rule: Rule | None) -> bool:
-    """Whether an object is read without a storlet, as by most requests."""
+    """Whether the operation reads an object without a storlet, as most do."""
     if inquiry.method not in ("GET", "HEAD") or not inquiry.is_object:
         return False
     if inquiry.loaded is not None and inquiry.loaded.compiled.has_reverse:

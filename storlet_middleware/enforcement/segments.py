@@ -138,7 +138,7 @@ class Manifests:
         return None
 
     def _plain(self, container: SwiftPath, part_names: set[str]) -> set[str]:
-        """Return those of ``part_names`` that the container listing shows not to be links."""
+        """Return the ``part_names`` that are not links, by the container listing."""
         first, last, marker, plain = min(part_names), max(part_names), "", set[str]()
         pairs = enumerate(zip(first, last, strict=False))
         differences = (index for index, pair in pairs if pair[0] != pair[1])

@@ -1,4 +1,4 @@
-"""The storlets that rules want on one operation, as requests and a plan."""
+"""The storlets that rules require for one operation, as requests and a plan."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def steps_of_rule(rule: Rule | None) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class RuleDecisions:
-    """What the rules decided that has to run.
+    """The rules whose storlets run.
 
-    :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it
-        runs nothing.
-    :param write_rule: the rule about what a copy writes.
-    :param reversed_rule: name of the rule whose storlets are undone first; empty for none.
-    :param reverse_steps: the steps that undo it.
+    :param read_rule: the rule about the read, or about the write of a PUT; ``None`` if it runs no
+        storlet.
+    :param write_rule: the rule about the write of a copy.
+    :param reversed_rule: name of the rule whose storlets are reversed first; empty for none.
+    :param reverse_steps: the steps that reverse it.
     """
 
     read_rule: Rule | None
@@ -68,8 +68,8 @@ class StorletRuns:
         self._require_enabled = require_enabled
 
     def build(self, wanted: RuleDecisions) -> tuple[list[StorletRequest], Plan]:
-        """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the
-        client's own storlet.
+        """In order: steps that reverse an earlier rule, steps of the source's rule, steps of the
+        target's rule, the client's own storlet.
         """
         inquiry = self._inquiry
         read_steps = (*wanted.reverse_steps, *steps_of_rule(wanted.read_rule))
@@ -97,7 +97,7 @@ class StorletRuns:
         return requests, plan
 
     def _require_runnable(self, wanted: RuleDecisions) -> None:
-        """Refuse, in the name of a rule, where storlets cannot run."""
+        """Refuse, with a rule's name, operations on which storlets cannot run."""
         inquiry = self._inquiry
         first = wanted.rules[0].name if wanted.rules else wanted.reversed_rule
         try:
@@ -110,23 +110,24 @@ class StorletRuns:
         requirements.require_whole_copy(inquiry, first)
         written = target or (inquiry.subject if inquiry.method == "PUT" else None)
         if written is not None and written.container in inquiry.proxy.catalog.containers:
-            text = f"what a storlet makes is not written into the container {written.container}"
+            text = f"a storlet cannot write into the container {written.container}"
             raise inquiry.refusal(_decisive_name(wanted), text)
 
     def _explicit_request(self, wanted: RuleDecisions) -> StorletRequest | None:
-        """The client's own storlet, which runs last; ``None`` where it asks for none."""
+        """The client's own storlet, which runs last; ``None`` if it requests none."""
         inquiry = self._inquiry
         if not inquiry.operation.runs_storlet:
             return None
-        # Ordinary rules give way to the client's storlet, so these are mandatory.
+        # The client's storlet replaces those of ordinary rules, so these rules are mandatory.
         for rule in wanted.rules:
             if rule.explicit is not Explicit.AFTER:
-                text = f"{names.RUN_STORLET} is not allowed on objects that the rule is about"
+                text = f"{names.RUN_STORLET} is not allowed on objects that the rule covers"
                 raise inquiry.refusal(rule.name, text)
         request = parse(inquiry.operation, inquiry.config)
         if request.extra or request.ranges:
             raise BadRequest(
-                f"{names.EXTRA_RESOURCES} and {names.RANGE} cannot be had where a rule's storlet runs first"
+                f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's storlet"
+                " runs first"
             )
         return request
 
@@ -142,7 +143,7 @@ class StorletRuns:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
             raise inquiry.refusal(
-                rule.name if rule else "", f"the rule speaks of {missing}"
+                rule.name if rule else "", f"a parameter of the rule needs {missing}"
             ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
         there = (
@@ -164,14 +165,14 @@ class StorletRuns:
 
 
 def _decisive_name(wanted: RuleDecisions) -> str:
-    """The rule that answers name: a mandatory one before an ordinary one."""
+    """The name of the rule in answers: a mandatory one before an ordinary one."""
     mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
     decisive = mandatory or wanted.read_rule or wanted.write_rule
     return decisive.name if decisive is not None else wanted.reversed_rule
 
 
 def _common_passes(rules: list[Rule]) -> Passes | None:
-    """What leaves under all of ``rules``; ``None`` where each of them leaves that open."""
+    """The intersection of ``pass`` of all ``rules``; ``None`` if no rule limits it."""
     allowed = [
         rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None
     ]
@@ -179,7 +180,7 @@ def _common_passes(rules: list[Rule]) -> Passes | None:
         return None
     first, *others = allowed
     for other in others:
-        # Of two patterns of which one matches the other, the narrower is what they have in common.
+        # If one pattern matches the other, the narrower one is the intersection.
         first = Passes(
             metadata=tuple({n for n in first.metadata if other.allows_metadata(n)})
             + tuple({n for n in other.metadata if first.allows_metadata(n)}),

@@ -60,13 +60,13 @@ class PipeSource(Source, abc.ABC):
 
 
 class Feeder:
-    """Owns a pipe's write end and a source from construction until it ended or was stopped.
+    """Owns a pipe's write end and a source from construction until the end or :meth:`stop`.
 
     :param on_failure: called with the exception of a broken source, before the pipe is closed.
     :param drains: read the source to its end even when the storlet stops reading, so that the
         sender's checks (length, hash) happen and its connection stays usable.
     :param is_ours: no connection of a client or a server depends on the source, so a read of it may
-        be cut short.
+        be interrupted.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Feeder:
             self._close()
 
     def _splice_all(self, source: PipeSource) -> bool:
-        """Let the kernel move all of ``source``; True if a rest has to be read."""
+        """Let the kernel move all of ``source``; True if the rest must be read by iteration."""
         while not self._is_stopping:
             self.waits_for_source = True
             try:

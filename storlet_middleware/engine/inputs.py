@@ -86,7 +86,7 @@ class Inputs:
 
     def bytes_taken(self) -> int:
         """Bytes written into pipes, and the offsets up to which the storlet has read files."""
-        # max(): a storlet may seek in its file.
+        # max(): a storlet may seek backwards in its file.
         return sum(feeder.bytes_taken for feeder in self._feeders) + sum(
             max(0, os.lseek(fd, 0, os.SEEK_CUR) - first) for fd, first in self._files.items()
         )

@@ -14,7 +14,7 @@ States: ``start`` -> ``first`` (the first output or the end of the storlet is kn
 until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the supervisor kills
 the worker's whole process group.
 
-Everything here rests on one rule: **the end of the data pipe means nothing; only ``done`` with
+The module relies on one invariant: **the end of the data pipe means nothing; only ``done`` with
 outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
 
 :mod:`~storlet_middleware.engine.progress` has the deadlines.
@@ -81,10 +81,9 @@ class Invocation:
     # --- start ------------------------------------------------------------------------------------
 
     def adopt_slot(self, waited_seconds: float, release: Callable[[], None]) -> None:
-        """The node has given a slot; ``release`` is called when the run ends, or with
-        :meth:`close`.
+        """Own a slot of the node; ``release`` is called at the end of the run or by :meth:`close`.
 
-        Waiting for the node is not the storlet's time: it counts for the queue deadline only.
+        The time in the node's queue counts for the queue deadline only.
         """
         self._progress.add_waiting(waited_seconds)
         self._release_slot = release
@@ -95,11 +94,12 @@ class Invocation:
             release()
 
     def prepare(self) -> None:
-        """Make the message for the worker before there is a connection, if that touches no source.
+        """Encode the message for the worker before the connection, if that does not start to read a
+        source.
 
-        The connection wakes the worker; when the message follows at once, it need not be woken
-        again. The message is fixed from here on, and an invocation that fails here cannot be
-        started any more.
+        The connection wakes the worker; if the message follows at once, no second wake-up is
+        needed.  The message is fixed from here on, and after a failure here the invocation cannot
+        be started.
         """
         if self._handover.message is None and not self._inputs.has_streams:
             self._handover.encode(self._describe())
@@ -153,13 +153,13 @@ class Invocation:
     def read(self, wait: float | None = None) -> bytes | None:
         """The next bytes of output; ``b""`` at its end, a success; ``None`` after ``wait`` seconds.
 
-        Any other end raises its :class:`~storlet_middleware.errors.StorletError`.
+        Every other outcome raises its :class:`~storlet_middleware.errors.StorletError`.
         """
         if self._head is not None:
             head, self._head = self._head, None
             if head:
                 return head
-            # first() has reached and verified the end: stay there.
+            # first() has reached and verified the end.
             self._head = b""
             return b""
         if self._ahead:
@@ -217,8 +217,7 @@ class Invocation:
         self._progress.require_time()
 
     def splice(self, sink: int) -> int | None:
-        """As :meth:`read`, into a non-blocking pipe: the kernel moves the pages, nothing is copied
-        here.
+        """As :meth:`read`, into a non-blocking pipe: the kernel moves the pages without a copy.
 
         Returns the number of bytes, 0 at the end of the output, ``None`` when the pipe is full.
         ``BrokenPipeError``: the pipe has no reader any more.
@@ -334,7 +333,7 @@ class Invocation:
         if done.is_ok and self._has_metadata:
             self._output.end_here()
             return
-        # A sandbox may blame its own tenant's code, never us or another tenant.
+        # A sandbox may attribute an error to its own tenant's code only.
         is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
         code = done.code if done.code and is_known else errors.STORLET_FAILED
         text = messages.one_line(done.message or "the storlet gave no reason")

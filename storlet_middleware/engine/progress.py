@@ -47,7 +47,7 @@ class Progress:
         self.began += seconds
 
     def begin_sending(self) -> None:
-        """The invocation is being handed to a worker; files are not looked at yet."""
+        """The invocation is being handed to a worker; file offsets are not read yet."""
         self._stage_began = monotonic()
 
     def begin_stage(self) -> None:

@@ -102,7 +102,7 @@ class ObjectNode:
     def _plain(
         self, environ: dict[str, Any], start_response: StartResponse, reason: Refusal
     ) -> Any:
-        """The object server's answer; data with the reason why they are plain."""
+        """The object server's answer; the reason is added to data."""
         status, headers, body = Request(environ).call_application(self._app)
         if status.startswith("200 "):
             headers = [*headers, (names.BACKEND_REFUSAL, reason.value)]

@@ -9,8 +9,8 @@ succeeds:
 * Input that a storlet does not read is drained, so that the previous storlet runs to its end and
   reports its outcome.
 * Between storlets on this node the kernel moves the bytes from one pipe to another.  Two storlets
-  do not share one pipe: the reader would take the end of a killed storlet for the end of the data,
-  the output could not be counted against its limit, and a storlet that stalls could not be
+  do not share one pipe.  The reader would take the end of a killed storlet for the end of the data,
+  and the output could not be counted against its limit.  A storlet that stalls could not be
   distinguished from one that waits for the other.
 * Closing the last result closes its inputs; these close the results that they read, up to the
   source.

@@ -1,4 +1,4 @@
-"""Where an invocation runs: a pure decision, and the one table of its reasons."""
+"""Decides where an invocation runs, without side effects, and lists all reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Reason(enum.StrEnum):
 
     #: ``[placement] run_on``.
     DEFAULT = "default"
-    #: The request or the rule asks for it.
+    #: The request or the rule specifies it.
     REQUESTED = "asked"
     #: A PUT: the input comes to the proxy.
     INCOMING_BODY = "incoming-body"

@@ -1,6 +1,4 @@
-"""What all requests of one proxy server process share: configuration, catalog, launcher, and the
-limit of concurrent runs.
-"""
+"""Objects shared by all requests of a proxy process, and the limit of concurrent runs."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
 
-#: This fraction of a process's runs is reserved for accounts that have none in it.
+#: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
 
 
@@ -20,9 +18,9 @@ class Proxy:
     """The filter's part at a proxy server.
 
     :param app: the rest of the pipeline.
-    :param client_timeout_seconds: how long a client may send nothing.
-    :param max_runs: how many runs this process may have at once, wherever their storlets run: each
-        holds one of its requests.
+    :param client_timeout_seconds: idle deadline of a client that sends a body.
+    :param max_runs: maximum number of concurrent runs in this process, independent of their
+        placement: each occupies one of its requests.
     """
 
     def __init__(
@@ -43,7 +41,7 @@ class Proxy:
         self._inflight: dict[str, int] = {}
 
     def acquire(self, account: str) -> None:
-        """Count a run of ``account``.
+        """Count a run of ``account`` against the limits.
 
         :raises TenantBusy: the account has its maximum of runs through this process.
         :raises NodeBusy: the process has its maximum.

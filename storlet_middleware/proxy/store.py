@@ -21,7 +21,7 @@ from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 
-#: Headers of the client's request that say something of another body, or of a copy.
+#: Headers of the client's request that describe the client's body or a copy.
 _NOT_OF_RESULT = (
     "CONTENT_LENGTH",
     "HTTP_ETAG",
@@ -32,19 +32,17 @@ _NOT_OF_RESULT = (
 
 
 class OutputBroken(ChunkReadError):
-    """Raised into a PUT whose storlet failed: to Swift a body that broke off, so nothing is
-    committed.
-    """
+    """Raised into a PUT whose storlet failed: Swift sees a broken body and commits nothing."""
 
 
 class Store:
-    """Where the result of one run is stored.
+    """Stores the result of one run.
 
     :param app: the rest of the pipeline.
     :param environ: the client's WSGI environment.
     :param target: the object that the result becomes.
-    :param reverse: name of the rule that says how to undo on reading what is stored; empty for
-        none.
+    :param reverse: name of the rule whose ``reverse`` applies when the stored object is read; empty
+        for none.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Store:
 
 
 def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: Any) -> None:
-    """The client's headers win over the source's, and the storlet's metadata over both."""
+    """The client's headers override the source's, and the storlet's metadata overrides both."""
     if source is not None:
         own = {
             key.lower()
@@ -149,7 +147,7 @@ class _OutputBody:
             self.error = error
             raise OutputBroken("the storlet failed") from error
         except ChunkReadTimeout as timeout:
-            # Swift waits as long for the data of a PUT as for a client's.
+            # Swift applies its client timeout to the data of this PUT, too.
             self.error = Unprocessable(
                 f"the storlet stalled for {timeout}", code="storlet.timeout.idle"
             )

@@ -3,7 +3,7 @@
 Every module that must know what a request does reads this value: the filter's routing, the rules,
 the guard of further reads, uploads of rules and requests for storlets.  Enforcement fails closed
 only as long as all of them agree with Swift, so the parser uses Swift's own functions for what
-Swift's ``copy`` middleware parses, and an operation that Swift will refuse says so
+Swift's ``copy`` middleware parses, and an operation that Swift will refuse is marked
 (:attr:`Operation.fault`).
 
 ============================================  ========  ============  ===================
@@ -44,10 +44,10 @@ class Operation:
 
     :param sent_method: the method in the request line.
     :param method: the method as Swift means it.
-    :param path: what the request's path names.
+    :param path: the account, container or object in the request's path.
     :param source: the object (or container, or account) that is read; ``None`` where nothing is, or
         where Swift refuses the copy.
-    :param target: what is written; ``None`` likewise.
+    :param target: the object, container or account that is written; ``None`` likewise.
     :param copy_header: the header that names the other object of a copy; empty for everything else.
     :param fault: why Swift refuses the copy (412); empty when it does not.
     :param environ: the WSGI environment as the client sent it; Swift changes its own copy while it
@@ -69,17 +69,19 @@ class Operation:
 
     @property
     def subject(self) -> SwiftPath:
-        """What the account's rules are asked about first: what is read, else what is written."""
+        """The first path that the account's rules are evaluated for: the one that is read, else the
+        one that is written.
+        """
         return self.source or self.target or self.path
 
     @property
     def runs_storlet(self) -> bool:
-        """Whether the client asks for a storlet."""
+        """Whether the client requests a storlet."""
         return "HTTP_X_RUN_STORLET" in self.environ
 
     @property
     def wants_explanation(self) -> bool:
-        """Whether the client asks what the rules would do, instead of doing it."""
+        """Whether the client requests an explanation of the rules instead of the operation."""
         value = self.environ.get(names.EXPLAIN_KEY)
         return value is not None and bool(config_true_value(value))
 
@@ -125,7 +127,7 @@ def parse(environ: dict[str, Any]) -> Operation | None:
     path = parse_path(environ["PATH_INFO"])
     if path is None:
         return None
-    # What is cached for the request is shared with its sub-requests.
+    # Sub-requests share this cache of the request.
     environ.setdefault("swift.infocache", {})
     method, snapshot = environ["REQUEST_METHOD"], dict(environ)
     if method in READS:

@@ -1,7 +1,7 @@
 """A client's request for a storlet, parsed once at the edge into a frozen :class:`StorletRequest`.
 
-All faults of a request are reported in one answer.  An unknown ``X-Storlet-*`` header is refused by name, with the nearest known one: if it
-were ignored, the request would look as if it had worked.
+All faults of a request are reported in one answer.  An unknown ``X-Storlet-*`` header is refused by
+name, with the nearest known one: if it were ignored, the request would look as if it had worked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
-#: Parameters of the query with which Swift reads another version, a part, the manifest or the link in place of the object.
+#: Parameters of the query with which Swift reads another version, a part, the manifest or the link
+#: in place of the object.
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
-#: Those that ask Swift to store something else than the body; a storlet's result is a plain object.
+#: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
+#: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
@@ -39,8 +41,9 @@ class ObjectPath:
 class StorletRequest:
     """One request to run a storlet.
 
-    ``source`` is what is read (GET, COPY), ``target`` what is written (PUT, COPY); all in ``account``.  ``limits`` are the
-    request's own, by the names of :data:`storlet_middleware.engine.limits.TABLE`; ``run_on_object`` is what only a rule asks for.
+    ``source`` is the object that is read (GET, COPY), ``target`` the one that is written (PUT,
+    COPY); both are in ``account``.  ``limits`` are the request's own, by the names of
+    :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
     """
 
     method: str
@@ -60,7 +63,8 @@ class StorletRequest:
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
-    # Runs for every object request, nearly all without such headers: one search in all keys is faster than one for each key.
+    # Runs for every object request, nearly all without such headers: one search in all keys is
+    # faster than one for each key.
     if "HTTP_X_STORLET_" not in "\n".join(environ):
         return []
     return [
@@ -91,7 +95,9 @@ def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
 
 
 def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
-    """``/container/object`` (quoted, as in ``X-Copy-From``) as an :class:`ObjectPath`; raises ``ValueError``."""
+    """``/container/object`` (quoted, as in ``X-Copy-From``) as an :class:`ObjectPath`; raises
+    ``ValueError``.
+    """
     path = unquote(text(value.strip()), errors="strict")
     if needs_slash and not path.startswith("/"):
         raise ValueError("want /container/object")
@@ -132,7 +138,7 @@ class _Parser:
             self._check_copy()
         if operation.method == "PUT":
             self._faults += [
-                f"{name}: the query asks for something else than to store the body, which a storlet cannot do"
+                f"{name}: not allowed in the query of a PUT that runs a storlet"
                 for name in _STORING_QUERIES
                 if name in operation.query
             ]

@@ -1,13 +1,14 @@
-"""Which object a path within Swift stands for: its own, an old version's, or an archived one's.
+"""The object that a path in Swift denotes: its own, an old version, or an archived one.
 
-==========================================  ======================================================================
-path                                        stands for
-==========================================  ======================================================================
-``c/o``                                     the object
-``\\0versions\\0c/\\0o\\0<inverted time>``      a version of the object ``o`` of ``c`` (``object_versioning``)
-``archive/003abc/1640995200.00000``         itself, and what ``abc`` was in some container (``versioned_writes``)
-``c`` (a listing)                           any object of ``c``
-==========================================  ======================================================================
+======================================  ==========================================================
+path                                    denotes
+======================================  ==========================================================
+``c/o``                                 the object
+``\\0versions\\0c/\\0o\\0<inverted time>``  a version of ``o`` in ``c`` (``object_versioning``)
+``archive/003abc/1640995200.00000``     itself, and the object ``abc`` of an unknown container
+                                        (``versioned_writes``)
+``c`` (a listing)                       any object of ``c``
+======================================  ==========================================================
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from storlet_middleware.wsgi.strings import text
 RESERVED: Final = "\0"
 #: With this header Swift answers requests for hidden versions.
 ALLOWS_RESERVED: Final = "X-Backend-Allow-Reserved-Names"
-#: Digits in which ``versioned_writes`` writes the length of a name in bytes; few clusters allow names that need four.
+#: Digits in which ``versioned_writes`` writes the length of a name in bytes; only clusters with a
+#: raised limit of names need four.
 _LENGTH_DIGITS: Final = (3, 4)
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
@@ -33,14 +35,21 @@ _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 
 def object_path(version: str, account: str, container: str, name: str = "") -> str:
-    """A quoted path with an empty query, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
+    """A quoted path with an empty query, for Swift's ``make_subrequest`` and
+    ``make_pre_authed_request``.
+    """
     path = f"/{version}/{account}/{container}" + (f"/{name}" if name else "")
-    # The question mark: without a query of its own a sub-request inherits the client's, whose parameters are the storlet's.
+    # The question mark: without a query of its own a sub-request inherits the client's, whose
+    # parameters are the storlet's.
     return quote(path) + "?"
 
 
 class SwiftPath(NamedTuple):
-    """What is read or written, as text: any object of the container where ``name`` is ``None``, of any container where ``container`` is."""
+    """An account, container or object that is read or written, as text.
+
+    In checks by rules, ``name`` ``None`` means any object of the container, and ``container``
+    ``None`` any container.
+    """
 
     version: str
     account: str
@@ -54,7 +63,7 @@ class SwiftPath(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether only Swift itself may ask for it."""
+        """Whether only Swift itself may read it."""
         return RESERVED in f"{self.container}{self.name}"
 
     def sibling(self, container: str | None, name: str | None) -> SwiftPath:
@@ -69,21 +78,27 @@ class Judge(Protocol):
     """
 
     def covers(self, account: str, container: str, name: str) -> str | None:
-        """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
+        """The name of the mandatory rule that covers reading the object for the caller, or
+        ``None``.
+        """
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """The same for any object where there is no name, in any container where there is none."""
+        """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
 
 
 def covering_rule(judge: Judge, read: SwiftPath) -> str | None:
-    """The mandatory rule that covers, or may cover, what is read."""
+    """The name of the mandatory rule that covers, or may cover, ``read``; ``None`` if there is
+    none.
+    """
     if read.container is None or read.name is None:
         return judge.may_cover(read.account, read.container, read.name)
     return judge.covers(read.account, read.container, read.name)
 
 
 def parse_path(path: str) -> SwiftPath | None:
-    """Parse ``PATH_INFO``; ``None`` where Swift stores nothing (``/info``, ``/healthcheck``, an object without a container)."""
+    """Parse ``PATH_INFO``; ``None`` for paths without stored data (``/info``, ``/healthcheck``, an
+    object without a container).
+    """
     try:
         return _parse(text(path))
     except UnicodeDecodeError:
@@ -111,7 +126,8 @@ def origins(read: SwiftPath) -> Iterable[SwiftPath]:
     """The paths whose rules must be evaluated before the bytes of ``read`` may be sent."""
     container, name = read.container, read.name
     if read.is_hidden:
-        # The metadata of this version may differ from the object's, so the rules are evaluated for any object of the container.
+        # The metadata of this version may differ from the object's, so the rules are evaluated for
+        # any object of the container.
         return (read.sibling(_versioned_container(container), None),)
     archived = archived_name(name or "")
     if archived is not None:
@@ -120,7 +136,9 @@ def origins(read: SwiftPath) -> Iterable[SwiftPath]:
 
 
 def origins_of_listing(read: SwiftPath, prefix: str) -> Iterable[SwiftPath]:
-    """The paths whose rules must be evaluated before a listing of names with ``prefix`` may be sent."""
+    """The paths whose rules must be evaluated before a listing of names with ``prefix`` may be
+    sent.
+    """
     if read.is_hidden:
         return (read.sibling(_versioned_container(read.container), None),)
     if may_be_archived(prefix):
@@ -129,27 +147,30 @@ def origins_of_listing(read: SwiftPath, prefix: str) -> Iterable[SwiftPath]:
 
 
 def versioned_object(read: SwiftPath) -> SwiftPath | None:
-    """The object of which a hidden one is a version; ``None`` for what is not hidden, or no version."""
+    """The object that a hidden version belongs to; ``None`` for a path that is not hidden, or no
+    version.
+    """
     container = _versioned_container(read.container)
     parts = split_reserved_name(read.name) if read.name and read.name.startswith(RESERVED) else []
     return read.sibling(container, parts[0]) if container and len(parts) == 2 else None
 
 
 def _versioned_container(container: str | None) -> str | None:
-    """The container whose versions are kept in a hidden one; ``None`` where that cannot be told."""
+    """The container that a hidden container keeps the versions of; ``None`` if unknown."""
     parts = split_reserved_name(container) if container and container.startswith(RESERVED) else []
     return parts[1] if len(parts) == 2 and parts[0] == "versions" else None
 
 
 def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str]:
-    """Container and name of a version; raises ``ValueError`` for what is no version's id."""
+    """Container and name of a version; raises ``ValueError`` for an invalid version id."""
     return get_reserved_name("versions", container), get_reserved_name(
         name, (~Timestamp(version_id)).internal
     )
 
 
 def archived_name(name: str) -> str | None:
-    """The name of the object whose archived version has this name, if it is one (``X-Versions-Location``).
+    """The name of the object whose archived version has this name, if it is one
+    (``X-Versions-Location``).
 
     The container is not part of the name: any container of the account may keep its versions there.
     """
@@ -163,7 +184,7 @@ def archived_name(name: str) -> str | None:
 
 
 def may_be_archived(prefix: str) -> bool:
-    """Whether names with this prefix could be those of archived versions."""
+    """Whether names with this prefix can belong to archived versions."""
     data = prefix.encode("utf-8", "surrogateescape")
     return any(_may_be_archived(data, digits) for digits in _LENGTH_DIGITS)
 
@@ -182,5 +203,5 @@ def _length(data: bytes, digits: int) -> int | None:
     if len(data) < digits or not _HEXADECIMAL.issuperset(data):
         return None
     length = int(data, 16)
-    # Swift writes at least three digits, and no more than it needs.
+    # Swift writes at least three digits, and no leading zeros beyond those.
     return length if f"{length:03x}".encode() == data else None
