@@ -94,8 +94,8 @@ def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
     return task
 
 
-def off_hub(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of ``function``, computed in a native thread while the hub goes on at about half
+def in_native_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of ``function``, computed in a native thread; meanwhile the hub runs at about half
     speed.
 
     ``function`` must not use anything that eventlet has replaced, such as sockets and shared locks.
@@ -159,7 +159,7 @@ _COARSE_SECONDS: Final = 0.05
 class _Clock:
     """One timer for all long waits of a hub; it runs while there are any.
 
-    eventlet's hub (the one that Swift chooses) rounds a wait down to milliseconds and spins for the
+    eventlet's hub (the one that Swift selects) rounds a wait down to milliseconds and spins for the
     rest, before each of its timers, also before a cancelled one.  With a timer or two for each
     request, a server under load spends more time there than in many storlets.  So a wait that
     rarely expires has no timer of its own, and may last a tick longer.

@@ -1,4 +1,4 @@
-"""The one place that turns errors into answers."""
+"""Turns errors into answers; no other module does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ErrorAnswers:
     ) -> Any:
         """Swift's own answer, unless the rules caused it.
 
-        :param refused: what the rules refused, if they did.
+        :param refused: the first refusal by the rules, or ``None``.
         """
         if refused is not None:
             return self.of(environ, refused, *run)
@@ -54,7 +54,7 @@ class ErrorAnswers:
         """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain
         text.
         """
-        s3.tell(environ, error)
+        s3.raise_for_s3(environ, error)
         body, kind = _body(environ, error)
         # swob does not know every status.
         line = (
@@ -80,8 +80,8 @@ class ErrorAnswers:
 
 
 def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:
-    """``answer``, which Swift may have made for another request of ours, such as a GET in place of
-    the client's HEAD.
+    """``answer`` adapted to the client's method: Swift may have answered a sub-request with another
+    method, such as GET for the client's HEAD.
     """
     if environ["REQUEST_METHOD"] != "HEAD":
         return answer

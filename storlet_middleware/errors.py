@@ -1,4 +1,4 @@
-"""Every way in which a request can fail: one table of error codes, and the exceptions made from it.
+"""All failures of requests: one table of error codes, and the exceptions made from it.
 
 A row of :data:`TABLE` holds everything that is fixed for a code: HTTP status, blame, retry policy,
 the statuses of OpenStack Storlets, and which parts of the text a caller may see.  The code is
@@ -58,7 +58,7 @@ REASONS: Final = {
 
 
 class Blame(Enum):
-    """The party that has to change something."""
+    """The party whose part has to change."""
 
     CLIENT = "client"
     TENANT_CODE = "tenant_code"
@@ -83,7 +83,7 @@ class ErrorCode:
     LATER. ``legacy_get``, ``legacy_put``: statuses of OpenStack Storlets, used with
     ``legacy_status``. ``has_tenant_text``: the text may quote what the storlet has read; only its
     owner may see it. ``has_source_text``: the text may describe the source, for example its length.
-    ``is_of_step``: one storlet of a pipeline can be the cause; the answer then says which one.
+    ``is_of_step``: one storlet of a pipeline can be the cause; the answer then names it.
     ``statuses``: documentation of the status where it is Swift's and not fixed here."""
 
     code: str
@@ -114,7 +114,7 @@ def _later(code: str, status: int, blame: Blame, seconds: int, **more: Any) -> s
 
 
 def _storlet(code: str, blame: Blame, **more: Any) -> str:
-    """A failure of a storlet: always 422, and what OpenStack Storlets answers to any of them."""
+    """A failure of a storlet: always 422, with the legacy statuses of OpenStack Storlets."""
     return _code(
         code, 422, blame, Retry.NO, legacy_get=503, legacy_put=500, is_of_step=True, **more
     )
@@ -286,7 +286,7 @@ class StorletError(Exception):
         self.detail = detail
         self.retry_after = row_of(self.code).retry_after if retry_after is None else retry_after
 
-    def for_strangers(self) -> StorletError:
+    def without_tenant_text(self) -> StorletError:
         """The error without text of the storlet's code, for callers who do not own the storlet."""
         if not row_of(self.code).has_tenant_text:
             self.detail = ""
@@ -324,7 +324,8 @@ class AccessDenied(StorletError, code=ACCESS_DENIED):
 class StorletDenied(AccessDenied):
     """The caller may not read the storlet."""
 
-    # Of all access.denied only this one was 401 in OpenStack Storlets, whatever Swift answered.
+    # Of all access.denied errors, OpenStack Storlets answers only this one with 401, independent of
+    # Swift's status.
     legacy_get = legacy_put = 401
 
 

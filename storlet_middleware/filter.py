@@ -1,4 +1,5 @@
-"""The paste filter ``egg:swift-storlets#storlets``: parses a request once, asks the rules, runs storlets, answers errors.
+"""The paste filter ``egg:swift-storlets#storlets``: parses a request once, evaluates the rules,
+runs storlets and answers errors.
 
 ::
 
@@ -8,15 +9,18 @@
     storlet_conf_path = /etc/swift/storlet.conf
     legacy_status = false
 
-In a proxy's pipeline the filter stands after the auth middlewares and before ``copy``, quotas, ``slo`` and ``dlo``, so that
-it sees whole objects; in an object server's, right before the server.
+In a proxy's pipeline the filter is placed after the auth middlewares and before ``copy``, quotas,
+``slo`` and ``dlo``, so that it sees whole objects; in an object server's pipeline, right before the
+server.
 
-The way of a request at a proxy::
+The stages of a request at a proxy::
 
-    environ -> operation -> route (what this filter does with it) -> ruling (what the rules decide) -> run -> answer
+    environ -> operation -> route (the filter's own part)
+            -> ruling (the decision of the rules) -> run -> answer
 
-``legacy_status = true`` answers failures of storlets with the status codes of OpenStack Storlets (503 on GET, 500 on PUT,
-401 for a missing storlet) for clients that depend on them; the error code in ``X-Storlet-Error`` is the same.
+``legacy_status = true`` answers failures of storlets with the status codes of OpenStack Storlets
+(503 on GET, 500 on PUT, 401 for a missing storlet) for clients that depend on them; the error code
+in ``X-Storlet-Error`` is the same.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ class ProxyFilter:
         self._config = config
         self._logger = logger
         self._proxy = Proxy(
-            app, config, logger, float(options.get("client_timeout", 60)), _room(options)
+            app, config, logger, float(options.get("client_timeout", 60)), _max_runs(options)
         )
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
@@ -90,11 +94,11 @@ class ProxyFilter:
         try:
             answer = self._answer(environ, run)
         except SwiftRefusal as refusal:
-            answer = self._errors.of_swift(environ, refusal, _refused(environ), *run)
+            answer = self._errors.of_swift(environ, refusal, _rule_refusal(environ), *run)
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:
-            answer = self._errors.of(environ, _refused(environ) or error, *run)
+            answer = self._errors.of(environ, _rule_refusal(environ) or error, *run)
         except Exception:
             self._logger.exception(
                 "ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO")
@@ -102,26 +106,28 @@ class ProxyFilter:
             answer = self._errors.of(environ, InternalError("Internal server error"), *run)
         return answer(environ, start_response)  # type: ignore[no-any-return]
 
-    # --- the way of a request ------------------------------------------------------------------------------------
+    # --- stages of a request ---------------------------------------------------------------------
 
     def _answer(self, environ: dict[str, Any], runs: list[Run]) -> Any:
-        """The answer, as a WSGI application; a run is added to ``runs`` before it begins, for its headers."""
+        """The answer, as a WSGI application; the run is added to ``runs`` before it begins, because
+        error answers carry its headers.
+        """
         # A middleware to the left may send an environment once more.
         environ.pop(CONTEXT, None)
         operation = parse(environ)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (
-                self._routed(route, environ, PassOn())
+                self._route(route, environ, PassOn())
                 if route is not Route.PASS
-                else self._pass_unstored(environ)
+                else self._forward_unstored(environ)
             )
-        ruling = self._enforcement.rule(environ, operation)
+        ruling = self._enforcement.decide(environ, operation)
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
             return ruling.apply(
-                self._routed(route, environ, PassOn()) if route is not Route.PASS else self._app
+                self._route(route, environ, PassOn()) if route is not Route.PASS else self._app
             )
         if isinstance(ruling, RunStorlets):
             if route is Route.REFUSE_HEADERS:
@@ -131,18 +137,18 @@ class ProxyFilter:
                 context_of(environ),
                 ruling.requests[0],
                 ruling.plan,
-                ruling.source_stamp,
+                ruling.source_timestamp,
             )
         elif route is Route.RUN:
             run = self._explicit_run(operation, context_of(environ), ruling)
         elif route is Route.PASS:
-            return ruling.swift_answer() or self._pass
+            return ruling.swift_answer() or self._forward
         else:
-            return self._routed(route, environ, ruling)
+            return self._route(route, environ, ruling)
         runs.append(run)
         return run.answer()
 
-    def _routed(self, route: Route, environ: dict[str, Any], ruling: PassOn) -> WSGIApp:
+    def _route(self, route: Route, environ: dict[str, Any], ruling: PassOn) -> WSGIApp:
         """The answer of one of this filter's own routes, as a WSGI application."""
         ruling.pin_source()
         context = context_of(environ)
@@ -151,15 +157,15 @@ class ProxyFilter:
         if route is Route.REFUSE_HEADERS:
             raise storlet_request.headers_without_storlet(environ)
         if route is Route.WRITE_CODE:
-            app = self._code_uploads.checked(context)
-            return self._pass if app == self._app else app
+            app = self._code_uploads.writer(context)
+            return self._forward if app == self._app else app
         if route is Route.CHANGE_GRANTS:
             answer: WSGIApp = self._grants.change(context)
             return answer
-        return self._grants.shown_to_owner(self._app)
+        return self._grants.show_to_owner(self._app)
 
     def _explicit_run(self, operation: Operation, context: RequestContext, ruling: PassOn) -> Run:
-        """A run that the client asks for."""
+        """A run that the client requests."""
         place = operation.path
         if not check_utf8(place.container) or not check_utf8(place.name):
             raise BadRequest("the path is not valid UTF-8 or contains NULL")
@@ -172,27 +178,32 @@ class ProxyFilter:
             raise BadRequest(
                 f"a storlet cannot write into the container {request.target.container}"
             )
-        return Run(self._proxy, context, request, source_stamp=ruling.source_stamp)
+        return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
-    def _pass(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """The rest of the pipeline, unless its answer shows what a rule of any account hides from the caller."""
+    def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the
+        caller.
+        """
         context: RequestContext | None = environ.get(CONTEXT)
         guard = context.chain.rules if context is not None else None
         if guard is None:
             return self._app(environ, start_response)
         try:
-            return passing.checked_unheld(guard, self._app, environ, start_response)
+            return passing.stream_checked(guard, self._app, environ, start_response)
         except StorletError as error:
             return self._errors.of(environ, error)(environ, start_response)  # type: ignore[no-any-return]
 
-    def _pass_unstored(self, environ: dict[str, Any]) -> WSGIApp:
-        """Requests about nothing that Swift stores: ``/info``, ``/healthcheck``, paths that Swift refuses."""
+    def _forward_unstored(self, environ: dict[str, Any]) -> WSGIApp:
+        """Requests for paths without stored data: ``/info``, ``/healthcheck``, paths that Swift
+        refuses.
+        """
         if environ["PATH_INFO"] == "/info":
             _publish_self_test(self._config)
         try:
             text(environ["PATH_INFO"])
         except UnicodeDecodeError:
-            # Swift refuses it only after it has read the sources of copies and the segments of manifests.
+            # Swift refuses it too late: after it has read the sources of copies and the segments of
+            # manifests.
             raise HTTPPreconditionFailed(
                 body="Invalid UTF8 or contains NULL", request=Request(environ)
             ) from None
@@ -204,14 +215,14 @@ class ProxyFilter:
             raise BadRequest("Account disabled for storlets")
 
 
-def _refused(environ: Mapping[str, Any]) -> StorletError | None:
-    """What the rules refused first, whatever Swift made of it."""
+def _rule_refusal(environ: Mapping[str, Any]) -> StorletError | None:
+    """The first refusal by the rules; it takes precedence over Swift's answer."""
     context: RequestContext | None = environ.get(CONTEXT)
     return context.refused[0] if context is not None and context.refused else None
 
 
-def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
-    """``options``, with those that Swift's own server has, if they were set for all of it."""
+def _with_server_options(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[str, str]:
+    """``options`` with the server-wide values of the options that Swift's own server uses too."""
     return {
         **{
             name: global_conf[name]
@@ -222,14 +233,17 @@ def _of_server(global_conf: Mapping[str, str], options: dict[str, str]) -> dict[
     }
 
 
-def _room(options: Mapping[str, str]) -> int:
-    """How many runs a server process may have: half of its requests, so that plain requests always find capacity."""
+def _max_runs(options: Mapping[str, str]) -> int:
+    """Maximum number of runs in a server process: half of its requests, so that plain requests
+    always find capacity.
+    """
     return max(1, int(options.get("max_clients", 2 * ROOM)) // 2)
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], WSGIApp]:
-    """Paste entry point; raises :class:`~storlet_middleware.config.ConfigError` with every fault, so that the server
-    does not start with options that were not meant."""
+    """Paste entry point; raises :class:`~storlet_middleware.config.ConfigError` with all faults, so
+    that the server does not start with invalid options.
+    """
     faults = [
         f"[filter:storlets] unknown option {name}{nearest(name, list(_PASTE_OPTIONS))}"
         for name in local_conf
@@ -245,15 +259,17 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     if faults:
         raise ConfigError("\n".join(faults))
     logger = get_logger({**global_conf, **local_conf}, log_route="storlets")
-    options = _of_server(global_conf, local_conf)
+    options = _with_server_options(global_conf, local_conf)
     if role == "object":
-        return lambda app: ObjectNode(app, config, logger, _room(options))
-    _publish(config)
+        return lambda app: ObjectNode(app, config, logger, _max_runs(options))
+    _publish_info(config)
     return lambda app: ProxyFilter(app, config, logger, options)
 
 
-def _publish(config: Config) -> None:
-    """What ``/info`` says; the first three names are those of OpenStack Storlets, the limits are the maxima of class user."""
+def _publish_info(config: Config) -> None:
+    """Register the section of ``/info``; the first three names are those of OpenStack Storlets, the
+    limits are the maxima of class user.
+    """
     user = config.classes[USER_CLASS]
     register_swift_info(
         "storlet_handler",
@@ -278,5 +294,5 @@ def _publish(config: Config) -> None:
 
 
 def _publish_self_test(config: Config) -> None:
-    """The self-test's results change with the node, so they are read when ``/info`` is asked."""
+    """Update the self-test's results, which change with the node, for each request of ``/info``."""
     register_swift_info("storlet_handler", self_test=self_test.states(config.sandbox.run_dir))

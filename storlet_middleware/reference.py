@@ -32,12 +32,16 @@ def options_page() -> str:
     for section in dict.fromkeys(row.section for row in config.OPTIONS):
         rows = [row for row in config.OPTIONS if row.section == section]
         parts += _section(f"[{section}]", _table(head, map(_option, rows)))
-    text = "Of the sections above, a trust class may set what the fourth column allows, and lower it only."
+    text = (
+        "Of the sections above, a trust class may set what the fourth column allows, and lower it"
+        " only."
+    )
     own = _table(head, map(_option, config.CLASS_OPTIONS))
     parts += _section("[class:user], [class:admin]", [*_wrapped(text), "", *own])
     return _page(
         "Options",
-        "The options of ``/etc/swift/storlet.conf``. An unknown name or a bad value is refused at start.",
+        "The options of ``/etc/swift/storlet.conf``. An unknown name or a bad value is refused at"
+        " start.",
         parts,
     )
 

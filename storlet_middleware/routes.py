@@ -1,6 +1,4 @@
-"""What this filter itself does with an operation; decided from the request alone, without any input
-or output.
-"""
+"""The filter's own part in an operation, decided by the request alone, without input or output."""
 
 from __future__ import annotations
 
@@ -23,16 +21,15 @@ class Route(enum.Enum):
 
     #: The rest of the pipeline.
     PASS = enum.auto()
-    #: The client asks for a storlet.
+    #: The client requests a storlet.
     RUN = enum.auto()
-    #: A referrer of the form that Swift's ACLs know, which would look like a grant of OpenStack
-    #: Storlets.
+    #: A referrer in the form of Swift's ACLs, which would look like a grant of OpenStack Storlets.
     REFUSE_REFERER = enum.auto()
     #: ``X-Storlet-*`` headers without ``X-Run-Storlet``.
     REFUSE_HEADERS = enum.auto()
     #: A write into the storlet or dependency container.
     WRITE_CODE = enum.auto()
-    #: A POST that gives or revokes a grant.
+    #: A POST that adds or revokes a grant.
     CHANGE_GRANTS = enum.auto()
     #: HEAD or GET of a container or account: its owner sees the grants.
     SHOW_GRANTS = enum.auto()
@@ -43,7 +40,7 @@ def route_of(
 ) -> Route:
     """The route of a request.
 
-    :param operation: ``None`` for a path that Swift stores nothing at.
+    :param operation: ``None`` for a path without stored data.
     :param code_containers: the storlet and dependency containers.
     """
     # Swift compares the host of a referrer without regard to case.

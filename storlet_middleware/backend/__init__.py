@@ -1,7 +1,7 @@
-"""What travels between a proxy server and an object server.
+"""Data between a proxy server and an object server.
 
 ``invocation_header``  the description of an invocation, in headers of the backend request
 ``frames``             the format of the framed answer
-``refusals``           why an object node did not run the storlet, in a header of the answer
-``overflow``           what a node without a free slot does with an invocation
+``refusals``           an object node's reasons for not running the storlet, in an answer header
+``overflow``           modes of a node without a free slot
 """

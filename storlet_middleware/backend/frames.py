@@ -1,10 +1,10 @@
 """The frames in which an object node sends a storlet's output to the proxy: encoder and decoder.
 
-Swift's proxy server tries the next replica after anything but 2xx, abandons a node that sends
-nothing for too long, resumes a broken body on another replica, sends headers before the storlet's
-success is known, and reads a body in chunks of ``object_chunk_size`` bytes that must be full before
-it passes them on.  So the object node answers 200 at once and sends everything else in frames;
-:meth:`Encoder.pad` fills the current chunk when the frames so far must arrive now.
+Swift's proxy server tries the next replica after every status but 2xx, abandons an idle node, and
+resumes a broken body on another replica.  It sends headers before the storlet's success is known.
+It reads a body in chunks of ``object_chunk_size`` bytes, and forwards only full chunks.  So the
+object node answers 200 at once and sends everything else in frames; :meth:`Encoder.pad` fills the
+current chunk when the frames so far must arrive now.
 
 The answer header ``X-Backend-Storlet-Run`` marks a framed answer; its value is the version of this
 format.  The request lists the versions that the proxy can decode, and a node sends frames in one of
@@ -57,16 +57,16 @@ def can_decode(version: str) -> bool:
 class Encoder:
     """Makes frames, and counts the bytes in the proxy's current chunk.
 
-    :param gulp: the proxy's ``object_chunk_size`` in bytes.
+    :param chunk_bytes: the proxy's ``object_chunk_size`` in bytes.
     """
 
-    def __init__(self, gulp: int) -> None:
-        self._gulp = gulp
+    def __init__(self, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
         self._used = 0
 
     def data(self, chunk: bytes, kind: int = DATA) -> bytes:
         frame = _HEADER.pack(kind, len(chunk)) + chunk
-        self._used = (self._used + len(frame)) % self._gulp
+        self._used = (self._used + len(frame)) % self._chunk_bytes
         return frame
 
     def message(self, kind: int, message: dict[str, Any]) -> bytes:
@@ -79,9 +79,9 @@ class Encoder:
 
     def pad(self) -> bytes:
         """A PAD frame that ends where the current chunk ends; a whole chunk when none is begun."""
-        room = self._gulp - self._used
+        room = self._chunk_bytes - self._used
         if room < _HEADER.size:
-            room += self._gulp
+            room += self._chunk_bytes
         return self.data(bytes(room - _HEADER.size), PAD)
 
 

@@ -39,7 +39,7 @@ class UnknownVersion(ValueError):
 class BackendInvocation:
     """One invocation, as an object node needs it.
 
-    :param gulp: the proxy's ``object_chunk_size`` in bytes.
+    :param chunk_bytes: the proxy's ``object_chunk_size`` in bytes.
     :param limits: the request's own limits; the node applies them under the maxima of its own
         configuration.
     :param frame_versions: the versions of :mod:`storlet_middleware.backend.frames` that the proxy
@@ -51,7 +51,7 @@ class BackendInvocation:
     parameters: Mapping[str, str]
     ranges: tuple[ByteRange, ...]
     wants_log: bool
-    gulp: int
+    chunk_bytes: int
     limits: Mapping[str, float] = field(default_factory=dict)
     frame_versions: tuple[str, ...] = frames.DECODABLE
 
@@ -69,7 +69,7 @@ class BackendInvocation:
                 "parameters": dict(self.parameters),
                 "ranges": self.ranges,
                 "log": self.wants_log,
-                "gulp": self.gulp,
+                "gulp": self.chunk_bytes,
                 "limits": dict(self.limits),
             },
             separators=(",", ":"),
@@ -105,7 +105,7 @@ class BackendInvocation:
                 parameters=message["parameters"],
                 ranges=tuple((first, last) for first, last in message["ranges"]),
                 wants_log=message["log"],
-                gulp=message["gulp"],
+                chunk_bytes=message["gulp"],
                 limits={str(name): float(value) for name, value in message["limits"].items()},
                 frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
             )

@@ -1,4 +1,4 @@
-"""What a node without a free slot does with an invocation: ``[placement] overflow``."""
+"""Modes of a node without a free slot: ``[placement] overflow``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an object node did not run a storlet, in one answer header: ``X-Backend-Storlet-Refusal``.
+"""The reason of an object node that did not run a storlet: ``X-Backend-Storlet-Refusal``.
 
 Between a proxy and an object node, status 409 has three meanings.  The header distinguishes them:
 
@@ -8,13 +8,13 @@ Between a proxy and an object node, status 409 has three meanings.  The header d
 * no header: the 409 is Swift's own.  Its symlink middleware compares the target's hash, as a link
   stores it, with the ETag of the answer, and a framed answer has an ETag of its own.
 
-The header also comes with plain data (status 200), as the reason why they are plain: ``full``, or
+The header also comes with plain data (status 200), with the reason: ``full``, or
 ``version`` (the node and the proxy have no version of the description or of the frames in common).
 
-Why 409: Swift's proxy server tries the next replica after any status but 2xx, 3xx and 416; it
-counts a 5xx as an error of the node; and it gives the client the highest 4xx, so a 409 is not
-hidden by the 404 of a handoff.  Swift keeps the headers of the answer that it chooses
-(``best_response`` in ``swift/proxy/controllers/base.py``), and its gatekeeper removes
+The status is 409 for three reasons.  Swift's proxy server tries the next replica after any status
+but 2xx, 3xx and 416.  It counts a 5xx as an error of the node.  It sends the client the highest
+4xx, so a 409 is not hidden by the 404 of a handoff.  Swift keeps the headers of the answer that it
+chooses (``best_response`` in ``swift/proxy/controllers/base.py``), and its gatekeeper removes
 ``X-Backend-*`` from what clients get.
 """
 
@@ -40,7 +40,7 @@ def refusal_of(headers: Mapping[str, str]) -> Refusal | None:
     A reason that is not known counts as none: the proxy then runs the storlet itself, which is
     always correct.
 
-    :param headers: found whatever the case of their names (Swift's ``HeaderKeyDict``).
+    :param headers: ignores the case of names (Swift's ``HeaderKeyDict``).
     """
     value = headers.get(names.BACKEND_REFUSAL)
     if value is None:

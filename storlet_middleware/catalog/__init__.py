@@ -2,5 +2,5 @@
 
 ``storlets``       upload checks, access, and resolution of a name to one exact version
 ``code_uploads``   writes into the code containers, checked
-``manifests``      what a tenant declares about a storlet or a dependency
+``manifests``      a tenant's declarations about a storlet or a dependency
 """

@@ -19,7 +19,7 @@ from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 WSGIApp = Callable[..., Any]
 
@@ -37,7 +37,7 @@ class CodeUploads:
         self._catalog = catalog
         self._require_enabled = require_enabled
 
-    def checked(self, context: RequestContext) -> WSGIApp:
+    def writer(self, context: RequestContext) -> WSGIApp:
         """The application that performs the write.
 
         :raises StorletError: the declaration in the metadata is not valid, or the copy cannot be
@@ -57,40 +57,40 @@ class CodeUploads:
                 target.name or "",
                 self._metadata(operation, environ, headers),
             )
-        memory = self._catalog.changing(environ, target.account)
-        if authorization.ask(environ, self._app, "PUT", target.path).refusal is not None:
+        cache = self._catalog.cache_for_write(environ, target.account)
+        if authorization.authorize(environ, self._app, "PUT", target.path).refusal is not None:
             # Swift will refuse it; an attempt without access must not invalidate the account's
             # cached versions.
             return self._app
 
         def write(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            memory.writing()
+            cache.begin_write()
             try:
                 chunks: Iterable[bytes] = self._app(environ, start_response)
             except BaseException:
-                memory.written()
+                cache.end_write()
                 raise
             if isinstance(chunks, list | tuple):
-                memory.written()
+                cache.end_write()
                 return chunks
             # With heartbeats (SLO, COPY) Swift answers first and writes while its answer is read.
-            return ClosingIterator(chunks, memory.written)
+            return ClosingIterator(chunks, cache.end_write)
 
         return write
 
     def _metadata(
         self, operation: Operation, environ: dict[str, Any], headers: Any
     ) -> Mapping[str, str]:
-        """The metadata that the object will have: of a copy the source's, under what the request
-        sets.
+        """The metadata of the stored object; in a copy, the request's metadata replaces the
+        source's.
         """
         own = dict(headers)
         if operation.source is None or config_true_value(headers.get("X-Fresh-Metadata", "false")):
             return own
         return {**dict(self._head(environ, operation.source).headers), **own}
 
-    def _head(self, environ: dict[str, Any], place: Read) -> Any:
-        """Swift's answer to the caller's HEAD of ``place``; raises what Swift refuses with."""
+    def _head(self, environ: dict[str, Any], place: SwiftPath) -> Any:
+        """Swift's answer to the caller's HEAD of ``place``; raises Swift's refusal."""
         head = make_subrequest(
             environ,
             method="HEAD",
@@ -101,6 +101,6 @@ class CodeUploads:
         answer = head.get_response(self._app)
         drain_and_close(answer)
         if answer.status_int // 100 != 2:
-            # The Content-Length of a HEAD is that of a body which does not come.
+            # The Content-Length of a HEAD describes a body that is not sent.
             raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
         return answer

@@ -6,7 +6,7 @@ turns a name into a :class:`~storlet_middleware.engine.storlet_version.StorletVe
 the storlet and its dependencies (newest replica).  The result is cached in Swift's memcached under
 a *generation* of the account, which every write to the two containers replaces before and after it:
 an upload takes effect for every request that begins after its answer.  Without memcached every
-request resolves anew.
+request resolves the storlet again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Catalog:
 
     def _excess(self, account: str, name: str, meta: Mapping[str, str]) -> list[str]:
         values, _ = limits.declared(meta)
-        return limits.too_much(values, names.STORLET_META, self._class_of(account, name))
+        return limits.above_maximum(values, names.STORLET_META, self._class_of(account, name))
 
     # --- access -----------------------------------------------------------------------------------
 
@@ -107,9 +107,9 @@ class Catalog:
 
         :param container: the container of the request's object; its info is prefetched for Swift.
         """
-        self._memory(environ, account).look_ahead(storlet, container)
+        self._cache_of(environ, account).prefetch(storlet, container)
         path = object_path(version, account, self._config.storlet_container, storlet)
-        verdict = authorization.ask(environ, self._app, "GET", path)
+        verdict = authorization.authorize(environ, self._app, "GET", path)
         if verdict.refusal is not None:
             raise StorletDenied(
                 "Failed to verify access to the storlet. Either the storlet does not exist or you"
@@ -124,38 +124,38 @@ class Catalog:
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
         """The current version of ``storlet``; access was checked before."""
-        memory = self._memory(environ, account)
-        generation, known = memory.get(storlet)
+        cache = self._cache_of(environ, account)
+        generation, known = cache.get(storlet)
         if known is not None:
             return StorletVersion.from_text(known)
-        return self._read_and_remember(environ, memory, generation, version, storlet)
+        return self._read_and_remember(environ, cache, generation, version, storlet)
 
-    def resolve_anew(
+    def resolve_again(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
-        """The same, bypassing the cache: the version resolved before is gone."""
-        memory = self._memory(environ, account)
-        generation, _ = memory.get(storlet)
-        return self._read_and_remember(environ, memory, generation, version, storlet)
+        """The same, bypassing the cache: the version resolved before was replaced."""
+        cache = self._cache_of(environ, account)
+        generation, _ = cache.get(storlet)
+        return self._read_and_remember(environ, cache, generation, version, storlet)
 
     def _read_and_remember(
         self,
         environ: dict[str, Any],
-        memory: _Memory,
+        cache: _VersionCache,
         generation: str | None,
         version: str,
         storlet: str,
     ) -> StorletVersion:
-        resolved = self._read(environ, version, memory.account, storlet)
-        memory.put(storlet, generation, resolved.text)
+        resolved = self._read(environ, version, cache.account, storlet)
+        cache.put(storlet, generation, resolved.text)
         return resolved
 
-    def changing(self, environ: dict[str, Any], account: str) -> _Memory:
-        """The account's cache, for a write: see ``writing`` and ``written`` of it."""
-        return self._memory(environ, account)
+    def cache_for_write(self, environ: dict[str, Any], account: str) -> _VersionCache:
+        """The account's cache, for a write: see ``begin_write`` and ``end_write`` of it."""
+        return self._cache_of(environ, account)
 
-    def _memory(self, environ: dict[str, Any], account: str) -> _Memory:
-        return _Memory(environ, account, self._config.storlet_container)
+    def _cache_of(self, environ: dict[str, Any], account: str) -> _VersionCache:
+        return _VersionCache(environ, account, self._config.storlet_container)
 
     def _read(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
@@ -227,7 +227,7 @@ class Catalog:
         return answer
 
 
-class _Memory:
+class _VersionCache:
     """Resolved storlets of an account in memcached; without memcached all methods work and cache
     nothing.
 
@@ -244,7 +244,7 @@ class _Memory:
         self._container_key = get_cache_key(account, container)
         self._generation_key = f"storlets-generation/{account}"
 
-    def look_ahead(self, storlet: str, container: str = "") -> None:
+    def prefetch(self, storlet: str, container: str = "") -> None:
         """Prefetch the result of the next :meth:`get`, and for Swift the info of the containers."""
         if self._memcache:
             entry_key = self._entry_key(storlet)
@@ -264,7 +264,7 @@ class _Memory:
         if not self._memcache:
             return None, None
         if self._entry_key(storlet) not in self._of_request:
-            self.look_ahead(storlet)
+            self.prefetch(storlet)
         generation, entry = self._of_request.pop(self._entry_key(storlet))
         if generation is None:
             generation = secrets.token_hex(8)
@@ -284,12 +284,12 @@ class _Memory:
                 _ENTRY_SECONDS,
             )
 
-    def writing(self) -> None:
-        """A write begins: cache nothing until :meth:`written`, or until the mark expires."""
+    def begin_write(self) -> None:
+        """A write begins: cache nothing until :meth:`end_write`, or until the mark expires."""
         if self._memcache:
             self._store(self._generation_key, "writing", _WRITING_SECONDS)
 
-    def written(self) -> None:
+    def end_write(self) -> None:
         """A write ended, successful or not: all entries before are of an older generation."""
         if self._memcache:
             self._store(self._generation_key, secrets.token_hex(8), _GENERATION_SECONDS)

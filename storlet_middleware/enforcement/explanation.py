@@ -1,5 +1,5 @@
-"""What the rules would do with an operation, and why, for callers who may read the rules; nothing
-is done.
+"""Explains the decisions of the rules for an operation, without performing it, to callers with read
+access to the rules.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import authorization
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
 def explain(inquiry: Inquiry) -> Response:
-    """The decisions about what is read and about what a copy writes, as text or (``Accept:
+    """The decisions about the read and about the write of a copy, as text or (``Accept:
     application/json``) as JSON.
     """
     _, facts = inquiry.decide()
-    asked = [("", inquiry.subject, inquiry.loaded, facts)]
+    subjects = [("", inquiry.subject, inquiry.loaded, facts)]
     target = inquiry.copy_target
     if target is not None:
         loaded = inquiry.store.of(inquiry.environ, target.version, target.account)
-        asked.append(("what is written: ", target, loaded, inquiry.decide_copy_target(facts)[1]))
+        subjects.append(("what is written: ", target, loaded, inquiry.decide_copy_target(facts)[1]))
     lines: list[str] = []
     mappings: list[dict[str, Any]] = []
-    for prefix, place, loaded, known in asked:
+    for prefix, place, loaded, known in subjects:
         text, mapping = _explained(inquiry, place, loaded, known)
         lines += [prefix + line for line in text]
         mappings.append(mapping)
@@ -53,25 +53,24 @@ def explain(inquiry: Inquiry) -> Response:
 
 
 def _explained(
-    inquiry: Inquiry, place: Read, loaded: Loaded | None, facts: Facts
+    inquiry: Inquiry, place: SwiftPath, loaded: Loaded | None, facts: Facts
 ) -> tuple[list[str], dict[str, Any]]:
     container = inquiry.config.rules.container
-    inquiry.require("GET", Read(place.version, place.account, container, RULES))
+    inquiry.require_allowed("GET", SwiftPath(place.version, place.account, container, RULES))
     if loaded is None:
         return ["no rules are in force"], {"version": None}
     if place.container == container:
-        return ["no rules are asked about the rules' own container"], {"version": None}
+        return ["no rules apply to the rules' own container"], {"version": None}
     report = _report(inquiry, loaded, facts)
     lines = [f"rules of version {loaded.version[:12]}", *report.lines()]
     return lines, {"version": loaded.version, **report.mapping()}
 
 
 def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
-    # Only callers to whom Swift and the rules show the object learn its metadata; a copy shows its
-    # source's.
+    # Only callers that may read the object see its metadata; a copy shows its source's.
     subject = inquiry.subject
     may_read = subject.name is None or (
-        authorization.ask(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
+        authorization.authorize(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
         and inquiry.judge.covers(subject.account, subject.container or "", subject.name) is None
     )
     report = Report.for_caller(
@@ -83,9 +82,7 @@ def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
 
 
 def _with_limits(inquiry: Inquiry, step: Planned) -> Planned:
-    """``step`` with all limits that would hold: the rule's, the storlet's own, and those of its
-    trust class.
-    """
+    """``step`` with the limits in force: the lowest of rule, storlet and trust class."""
     subject, config = inquiry.subject, inquiry.config
     try:
         storlet = inquiry.proxy.catalog.resolve(

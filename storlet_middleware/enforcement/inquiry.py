@@ -1,8 +1,8 @@
-"""One operation, the rules that apply to it, and what they decide.
+"""One operation, the rules that apply to it, and their decisions.
 
-The *subject* is what the rules are asked about first: the object that is read by GET, HEAD and
-COPY, the one that is written by PUT, POST and DELETE, or the container or account itself.  A copy
-asks twice: the rules of the source's account about the read (as COPY), those of the target's
+The *subject* is the first path that the rules are evaluated for: the object that is read by GET,
+HEAD and COPY, the one that is written by PUT, POST and DELETE, or the container or account itself.
+A copy needs two decisions: of the source's account about the read (as COPY), and of the target's
 account about the write (as PUT).
 """
 
@@ -20,9 +20,9 @@ from rules.facts import Facts
 from rules.model import Rule, Step
 from storlet_middleware.config import Config
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.judge import Judge, asker_of
+from storlet_middleware.enforcement.judge import Judge, evaluator_for
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.enforcement.request_facts import Asker, Stored
+from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.errors import RuleRefused
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -30,7 +30,7 @@ from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.operation import COPY, Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 READS: Final = ("GET", "HEAD", COPY)
 
@@ -57,14 +57,14 @@ class Inquiry:
         self.operation: Operation = operation
         self.environ: dict[str, Any] = context.environ
         self.loaded = loaded
-        self.subject: Read = operation.subject
-        #: What a copy writes; ``None`` for everything else.
-        self.copy_target: Read | None = operation.target if operation.is_copy else None
-        #: The method that the rules see.
+        self.subject: SwiftPath = operation.subject
+        #: The target of a copy; ``None`` for other operations.
+        self.copy_target: SwiftPath | None = operation.target if operation.is_copy else None
+        #: The method in the facts for the rules.
         self.method: str = COPY if self.copy_target is not None else operation.sent_method
-        self._source_stored: Stored | None = None
-        self._asker = (
-            asker_of(self.app, self.environ, self.subject, loaded, self._version_query())
+        self._source_state: ObjectState | None = None
+        self._evaluator = (
+            evaluator_for(self.app, self.environ, self.subject, loaded, self._version_query())
             if loaded
             else None
         )
@@ -85,41 +85,41 @@ class Inquiry:
 
     @functools.cached_property
     def judge(self) -> Judge:
-        """The rules of all accounts, for single further questions."""
+        """The rules of all accounts, for checks of single paths."""
         return Judge(self.app, self.store, self.operation, self.config.rules.container)
 
     @property
-    def asker(self) -> Asker:
-        """Asks the rules of the subject's account, which has some."""
-        if self._asker is None:
+    def evaluator(self) -> Evaluator:
+        """The evaluator of the subject's account; raises if the account has no rules."""
+        if self._evaluator is None:
             raise AssertionError("the account has no rules")
-        return self._asker
+        return self._evaluator
 
     @property
-    def looked_at(self) -> Stored | None:
-        """What was looked up of the object that is read, if anything was."""
-        return self._asker.looked_at if self._asker is not None else self._source_stored
+    def known_state(self) -> ObjectState | None:
+        """The state of the object that is read, if it was looked up."""
+        return self._evaluator.known_state if self._evaluator is not None else self._source_state
 
     def _version_query(self) -> str:
-        """The query of a copy is about its source."""
+        """The query of a copy selects the version of its source."""
         version = self.operation.query.get("version-id")
         return f"version-id={quote(version)}" if version else ""
 
-    # --- decisions -----------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------
 
     def decide(self) -> tuple[Rule | None, Facts]:
-        """The rule about the subject, and the facts that were needed."""
+        """The rule that applies to the subject, and the facts that the decision needed."""
         subject = self.subject
         facts = request_facts.of_request(self.environ, self.method, subject.container, subject.name)
-        if self._asker is None or subject.container == self.config.rules.container:
+        if self._evaluator is None or subject.container == self.config.rules.container:
             return None, facts
         if self.method == "PUT" and self.is_object:
-            facts = dataclasses.replace(facts, stored=request_facts.incoming(self.environ))
-        decision, facts = self._asker.decide(facts, explicit=self.operation.runs_storlet)
+            facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(self.environ))
+        decision, facts = self._evaluator.decide(facts, explicit=self.operation.runs_storlet)
         return decision.rule, facts
 
     def decide_copy_target(self, facts: Facts) -> tuple[Rule | None, Facts]:
-        """The same about what a copy writes; ``facts`` as they are where the operation is no copy."""
+        """The same for the target of a copy; ``facts`` unchanged for other operations."""
         target = self.copy_target
         if target is None:
             return None, facts
@@ -127,63 +127,62 @@ class Inquiry:
         if loaded is None or target.container == self.config.rules.container:
             return None, facts
 
-        def look_up() -> Stored:
-            stored = self._stored_source()
-            copied = request_facts.copied(self.environ, stored.facts, target.name or "")
+        def look_up() -> ObjectState:
+            stored = self._look_up_source()
+            copied = request_facts.copied_facts(self.environ, stored.facts, target.name or "")
             return dataclasses.replace(stored, facts=copied)
 
         place = (target.version, target.account, target.container)
-        asker = Asker(self.app, self.environ, loaded.compiled, place, look_up)
+        evaluator = Evaluator(self.app, self.environ, loaded.compiled, place, look_up)
         asked = request_facts.of_request(self.environ, "PUT", target.container, target.name)
-        decision, asked = asker.decide(asked, explicit=self.operation.runs_storlet)
+        decision, asked = evaluator.decide(asked, explicit=self.operation.runs_storlet)
         return decision.rule, asked
 
     def decide_reverse(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
-        """The rule whose storlets ran when the object was stored and have to be undone for this
-        caller, and the steps that undo it.
+        """The rule whose storlets ran when the object was stored and must be reversed for this
+        caller, with the reversing steps.
         """
-        if self._asker is None or self.loaded is None or self.method not in ("GET", COPY):
+        if self._evaluator is None or self.loaded is None or self.method not in ("GET", COPY):
             return "", (), facts
         compiled = self.loaded.compiled
-        name = self._asker.stored().reverse if compiled.has_reverse else ""
+        name = self._evaluator.object_state().reverse if compiled.has_reverse else ""
         while name:
             reverse = compiled.reverse(name, facts)
             if isinstance(reverse, Needs):
-                facts = self._asker.filled(facts, reverse)
+                facts = self._evaluator.completed(facts, reverse)
                 continue
             return (name, reverse.steps, facts) if reverse is not None else ("", (), facts)
         return "", (), facts
 
-    def _stored_source(self) -> Stored:
-        if self._asker is not None:
-            return self._asker.stored()
-        self._source_stored = request_facts.head(
+    def _look_up_source(self) -> ObjectState:
+        if self._evaluator is not None:
+            return self._evaluator.object_state()
+        self._source_state = request_facts.look_up_object(
             self.app, self.environ, self.subject.path + self._version_query()
         )
-        return self._source_stored
+        return self._source_state
 
-    # --- refusals ------------------------------------------------------------------------------------------------
+    # --- refusals ---------------------------------------------------------------------------------
 
-    def refuse(self, rule: str, message: str) -> RuleRefused:
+    def refusal(self, rule: str, message: str) -> RuleRefused:
         """The refusal to raise in the name of ``rule``.
 
-        :raises SwiftRefusal: Swift refuses the caller anyway; callers without access learn nothing
-            of the rules.
+        :raises SwiftRefusal: Swift refuses the caller anyway; the rules are not revealed to callers
+            without access.
         """
         self.require_access()
         return RuleRefused(rule, message)
 
     def require_access(self) -> None:
         """Raise Swift's own refusal of the operation, if it has one."""
-        self.require("GET" if self.method in READS else "PUT", self.subject)
+        self.require_allowed("GET" if self.method in READS else "PUT", self.subject)
 
-    def require(self, method: str, place: Read) -> None:
+    def require_allowed(self, method: str, place: SwiftPath) -> None:
         """Raise Swift's own refusal of ``method`` on ``place``, if it has one."""
         if place.container is not None:
-            refusal = authorization.ask(self.environ, self.app, method, place.path).refusal
+            refusal = authorization.authorize(self.environ, self.app, method, place.path).refusal
         else:
-            # Requests about an account are its owner's, and those of callers whom Swift lets in
-            # there.
+            # Requests for an account come from its owner, or from callers that Swift authorizes.
             authorize = swift_authorize(self.environ)
             refusal = authorize(Request(dict(self.environ))) if authorize is not None else None
         if refusal is not None:

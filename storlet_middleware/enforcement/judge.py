@@ -1,37 +1,37 @@
-"""The rules of all accounts, asked about single reads of one client's request."""
+"""The rules of all accounts, evaluated for single reads of one client's request."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.request_facts import Asker, Stored
+from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.ruleset.store import Loaded, RuleStore
 from storlet_middleware.wsgi.operation import COPY, Operation
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 #: Facts that belong to an object.
 OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
 _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
-#: Facts that are unknown of an archived version: listings lack its metadata, and its container is
-#: another than it was.
+#: Unknown facts of an archived version: listings lack its metadata, and it was moved from its
+#: original container.
 OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
-def asker_of(
-    app: Any, environ: dict[str, Any], place: Read, loaded: Loaded, query: str = ""
-) -> Asker:
-    """Asks ``loaded`` about the object, container or account at ``place``.
+def evaluator_for(
+    app: Any, environ: dict[str, Any], place: SwiftPath, loaded: Loaded, query: str = ""
+) -> Evaluator:
+    """The evaluator of ``loaded`` for the object, container or account at ``place``.
 
     :param query: of the object's HEAD: ``version-id=...`` for a version.
     """
 
-    def look_up() -> Stored:
+    def look_up() -> ObjectState:
         if place.container is None or place.name is None:
             raise AssertionError("only objects are looked up")
-        return request_facts.head(app, environ, place.path + query)
+        return request_facts.look_up_object(app, environ, place.path + query)
 
-    return Asker(
+    return Evaluator(
         app, environ, loaded.compiled, (place.version, place.account, place.container), look_up
     )
 
@@ -39,7 +39,7 @@ def asker_of(
 class Judge:
     """A :class:`~storlet_middleware.wsgi.swift_paths.Judge` for one operation.
 
-    :param rules_container: the container of rules, about which no rules are asked.
+    :param rules_container: the container of rules, to which no rules apply.
     """
 
     def __init__(
@@ -50,8 +50,7 @@ class Judge:
         self._version = operation.path.version
         self._environ = dict(operation.environ)
         self._rules_container = rules_container
-        # To the rules a read is a part of a copy, of a HEAD, or of anything else that ends with
-        # data.
+        # The method in the facts: a read is a part of a copy, of a HEAD, or of a request with data.
         self._method = (
             COPY if operation.is_copy else "HEAD" if operation.method == "HEAD" else "GET"
         )
@@ -64,18 +63,16 @@ class Judge:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, self._method, container, name)
-        asker = asker_of(
-            self._app, self._environ, Read(self._version, account, container, name), loaded
+        evaluator = evaluator_for(
+            self._app, self._environ, SwiftPath(self._version, account, container, name), loaded
         )
-        # Decided as if the client had asked for a storlet: an ordinary rule ahead of a mandatory
+        # Decided as for a request with a storlet: an ordinary rule ahead of a mandatory
         # one applies to its own object only.
-        rule = asker.decide(facts, explicit=True)[0].rule
+        rule = evaluator.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """The same for any object where ``name`` is ``None``, in any container where ``container``
-        is.
-        """
+        """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
         loaded = self._loaded(account, container)
         if loaded is None:
             return None

@@ -4,7 +4,7 @@
 
     listing_formats, s3api, staticweb    to the left: converts and shows the listing
               ^
-          filtered                       hides covered entries
+          filtered                       is_covered covered entries
               ^
     slo, versioned_writes, symlink       to the right: adds facts of large objects and links
               ^
@@ -35,7 +35,7 @@ from swift.common.swob import Request
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.answer import Answer
-from storlet_middleware.wsgi.bodies import bounded
+from storlet_middleware.wsgi.bodies import read_bounded
 
 #: Keys that a covered entry keeps: they identify the object, its date and its version.
 _KEPT_KEYS: Final = ("name", "last_modified", "version_id", "is_latest")
@@ -66,7 +66,7 @@ class Entry:
     :param content_type: the entry's own; of a link, not of its target.  So is ``size_bytes``.
     :param version_id: set in a listing of versions (``?versions``); ``null`` for an object from
         before versioning.
-    :param leads_to: account, container and name of a link's target.
+    :param link_target: account, container and name of a link's target.
     :param is_large: whether it is a static large object, which consists of other objects.
     :param unknown: facts (keys of :data:`rules.conditions.TABLE`) that may differ from the entry
         when the object is read by GET.
@@ -76,18 +76,18 @@ class Entry:
     content_type: str
     size_bytes: int
     version_id: str | None = None
-    leads_to: tuple[str, str, str] | None = None
+    link_target: tuple[str, str, str] | None = None
     is_large: bool = False
     unknown: frozenset[str] = _UNKNOWN
 
 
-Hides = Callable[[Entry], bool]
+IsCovered = Callable[[Entry], bool]
 
 
-def filtered(app: WSGIApp, environ: dict[str, Any], hides: Hides) -> Answer:
+def hide_covered(app: WSGIApp, environ: dict[str, Any], is_covered: IsCovered) -> Answer:
     """Return the answer of ``app`` to a GET or HEAD of a container, with covered entries hidden.
 
-    :param hides: returns whether an entry is covered; its exceptions are passed on.
+    :param is_covered: returns whether an entry is covered; its exceptions are passed on.
 
     Raises :class:`BackendFailed` if the listing cannot be parsed.
     """
@@ -98,13 +98,13 @@ def filtered(app: WSGIApp, environ: dict[str, Any], hides: Hides) -> Answer:
     if media_type == "text/plain":
         return answer  # consists of names only
     body = _read_body(answer)
-    changed = _hide_covered(_parse(answer, media_type, body), hides) if body else None
+    changed = _hide_entries(_parse(answer, media_type, body), is_covered) if body else None
     if changed is None:
         return Answer(answer.status, answer.headers, [body])
     return _with_body(answer, changed)
 
 
-def without_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
+def zero_byte_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
     """Return the answer of ``app`` to a GET or HEAD of a container or account, with zero byte sums.
 
     The sum of a container with one object is the length of that object, and the difference of two
@@ -119,7 +119,7 @@ def without_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
     return Answer(answer.status, headers, answer.chunks)
 
 
-def containers_without_sums(answer: Answer) -> Answer:
+def zero_container_bytes(answer: Answer) -> Answer:
     """Return the container list of an account with 0 bytes for each container.
 
     Raises :class:`BackendFailed` if the list cannot be parsed.
@@ -158,12 +158,12 @@ def _parse(answer: Answer, media_type: str, body: bytes) -> _Listing:
         raise _unreadable(repr(error)) from error
 
 
-def _hide_covered(listing: _Listing, hides: Hides) -> bytes | None:
+def _hide_entries(listing: _Listing, is_covered: IsCovered) -> bytes | None:
     """Return the listing with covered entries hidden; ``None`` if none is covered."""
     covered = []
     next_yield = monotonic() + _YIELD_SECONDS
     for index, entry in listing.entries:
-        if entry is None or hides(entry):
+        if entry is None or is_covered(entry):
             covered.append(index)
         # Many rules times many entries take long; other requests of this process must not starve.
         if monotonic() > next_yield:
@@ -178,7 +178,7 @@ def _unreadable(reason: str) -> BackendFailed:
 
 def _read_body(answer: Answer) -> bytes:
     too_large = _unreadable(f"it has more than {_MAX_BODY_BYTES} bytes")
-    return bounded(answer.chunks, _MAX_BODY_BYTES, too_large)
+    return read_bounded(answer.chunks, _MAX_BODY_BYTES, too_large)
 
 
 class _Listing(Protocol):

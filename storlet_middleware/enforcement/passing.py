@@ -1,7 +1,7 @@
-"""Swift's answers on their way to a caller to whom rules apply: checked, pinned to what the rules
-were asked about, or reduced.
+"""Checks and filters Swift's answers for a caller that rules apply to.
 
-Every answer of Swift's to an operation with rules goes through one of these functions.
+Each function returns Swift's answer checked, pinned to the object that the rules were evaluated
+for, or reduced.  Every answer of Swift to an operation with rules passes through one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement import listing, request_facts
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
-from storlet_middleware.enforcement.request_facts import Stored
+from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import swift_paths
 from storlet_middleware.wsgi.answer import Answer
@@ -30,28 +30,30 @@ WSGIApp = Callable[..., Any]
 
 #: Queries with which Swift answers with the manifest or the link itself.
 _OF_THE_MANIFEST: Final = frozenset({"multipart-manifest", "symlink"})
-_CHANGED: Final = "the object was changed while its rules were asked; ask again"
+_CHANGED: Final = "the object changed while its rules were being evaluated; retry"
 
 
 def checked(guard: RulesCheck, app: WSGIApp, environ: dict[str, Any]) -> Answer:
-    """The answer of ``app``; raises what the rules of any account have against it."""
+    """The answer of ``app``; raises if the rules of any account refuse it."""
     return _checked(guard, *Request(environ).call_application(app))
 
 
-def checked_unheld(
+def stream_checked(
     guard: RulesCheck, app: WSGIApp, environ: dict[str, Any], start_response: Callable[..., Any]
 ) -> Iterable[bytes]:
-    """The same as WSGI: nearly all answers say nothing of other objects, and are not held back."""
+    """The same as a WSGI application; answers without facts of other objects, nearly all, are not
+    delayed.
+    """
     held: tuple[str, list[tuple[str, str]]] | tuple[()] | None = None
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
         nonlocal held
-        # An application may start again, with an error: the last call counts.
+        # An application may call it again with an error; the last call counts.
         if not guard.must_check(headers):
             held = ()
             return start_response(status, headers, *more)
         held = status, headers
-        return None  # in place of the write function, which nothing in Swift calls
+        return None  # instead of the write function, which Swift does not use
 
     chunks: Iterable[bytes] = app(environ, start)
     if held is None:  # the application has not started
@@ -72,28 +74,26 @@ def _checked(
     except BaseException:
         close_if_possible(chunks)
         raise
-    return Answer(status, headers, guard.until_refused(headers, chunks))
+    return Answer(status, headers, guard.break_if_refused(headers, chunks))
 
 
-# --- what the rules were asked about ------------------------------------------------------------------------------------
+# --- the object that the rules were evaluated for -------------------------------------------------
 
 
-def pin(inquiry: Inquiry, source: Stored) -> None:
-    """Make Swift's copy read the bytes that the rules were asked about, or none."""
+def pin_source(inquiry: Inquiry, source: ObjectState) -> None:
+    """Make Swift's copy read the object that the rules were evaluated for, or fail."""
     environ = inquiry.environ
     if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
         environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
 
 
-def copied(inquiry: Inquiry, source: Stored) -> Answer:
-    """Swift's copy of the bytes that the rules were asked about, which Swift reads with the
-    client's conditions.
-    """
+def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
+    """Swift's copy of the evaluated object, under the client's conditions."""
     environ, operation = inquiry.environ, inquiry.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
         return checked(inquiry.guard, inquiry.app, environ)
     wanted = environ.get("HTTP_IF_MATCH")
-    pin(inquiry, source)
+    pin_source(inquiry, source)
     answer = checked(inquiry.guard, inquiry.app, environ)
     if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
         close_if_possible(answer.chunks)
@@ -101,11 +101,11 @@ def copied(inquiry: Inquiry, source: Stored) -> Answer:
     return answer
 
 
-def read(inquiry: Inquiry, looked_at: Stored) -> Answer:
-    """The object's answer, when it is the object that the rules were asked about."""
+def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
+    """Swift's answer; raises if it is not the object that the rules were evaluated for."""
     answer = checked(inquiry.guard, inquiry.app, inquiry.environ)
-    is_other = looked_at.stamp != answer.header("x-timestamp")
-    # A link itself says nothing of its target, which is what the rules were asked about.
+    is_other = known_state.timestamp != answer.header("x-timestamp")
+    # A link shows no facts of its target, and the rules were evaluated for the target.
     is_link = bool(answer.header("x-symlink-target"))
     if is_other and not is_link and answer.status.startswith("2"):
         close_if_possible(answer.chunks)
@@ -113,7 +113,7 @@ def read(inquiry: Inquiry, looked_at: Stored) -> Answer:
     return answer
 
 
-# --- what a mandatory rule covers ---------------------------------------------------------------------------------------
+# --- objects that a mandatory rule covers ---------------------------------------------------------
 
 
 def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
@@ -138,8 +138,8 @@ def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
     return response
 
 
-def hides_in_listing(inquiry: Inquiry) -> bool:
-    """Whether something of a container's or account's GET or HEAD has to be hidden from the caller."""
+def must_filter_listing(inquiry: Inquiry) -> bool:
+    """Whether parts of a container's or account's GET or HEAD must be hidden from the caller."""
     loaded = inquiry.loaded
     return (
         loaded is not None
@@ -148,33 +148,33 @@ def hides_in_listing(inquiry: Inquiry) -> bool:
     )
 
 
-def covered_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
+def filter_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
     """The answer of ``app`` with names and dates of covered objects, and without sums that include
     them.
     """
     account, container = inquiry.subject.account, inquiry.subject.container
     environ, is_get = inquiry.environ, inquiry.method == "GET"
     if container is None:
-        answer = listing.without_sums(app, environ)
-        return listing.containers_without_sums(answer) if is_get else answer
+        answer = listing.zero_byte_sums(app, environ)
+        return listing.zero_container_bytes(answer) if is_get else answer
     if inquiry.judge.may_cover(account, container, None) is not None:
-        app = listing.without_sums(app, environ)
-    return _with_hidden_entries(inquiry, app, container) if is_get else app
+        app = listing.zero_byte_sums(app, environ)
+    return _hide_covered_entries(inquiry, app, container) if is_get else app
 
 
-def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
+def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
     loaded = inquiry.loaded
     if loaded is None:
         raise AssertionError("the account has rules")
     facts = request_facts.of_request(inquiry.environ, "GET", container, "")
-    asked = dataclasses.replace(facts, holder=inquiry.asker.holder())
+    asked = dataclasses.replace(facts, holder=inquiry.evaluator.holder())
     here = loaded.compiled.narrowed(asked, OF_OBJECTS)
     anywhere = loaded.compiled.narrowed(
         dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"}
     )
 
-    def hides(entry: listing.Entry) -> bool:
-        stored = request_facts.listed(entry.content_type, entry.size_bytes)
+    def is_covered(entry: listing.Entry) -> bool:
+        stored = request_facts.listed_facts(entry.content_type, entry.size_bytes)
         facts = dataclasses.replace(asked, object=entry.name, stored=stored)
         rules = anywhere if "container" in entry.unknown else here
         if rules.may_cover(facts, entry.unknown) is not None:
@@ -184,7 +184,8 @@ def _with_hidden_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answ
             dataclasses.replace(facts, object=archived), OF_ARCHIVED
         ):
             return True
-        # These entries tell of other objects: of segments, and of the end of a chain of links.
-        return entry.is_large or entry.leads_to is not None
+        # These entries contain facts of other objects: of segments, or of the end of a chain of
+        # links.
+        return entry.is_large or entry.link_target is not None
 
-    return listing.filtered(app, inquiry.environ, hides)
+    return listing.hide_covered(app, inquiry.environ, is_covered)

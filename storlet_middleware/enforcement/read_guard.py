@@ -1,33 +1,45 @@
-"""Asks the rules about every read that Swift makes for a client's request beside the one that the filter decided about.
+"""Evaluates the rules for every further read that Swift makes for a client's request.
 
 ::
 
-    filter --> copy --> slo --> dlo --> versioned_writes --> symlink --> proxy-server --> swift.authorize
-                     segments   listing, segments            targets                      = the authorization chain
+    filter --> copy --> slo --> dlo --> versioned_writes --> symlink --> proxy-server
+                     segments   listing, segments            targets         |
+                                                                      swift.authorize
+                                                              = the authorization chain
 
-A request for one object may become reads of others: segments of large objects, targets of links, sources of copies, old versions.
-Swift's middlewares make them as sub-requests to the right of the filter, and the proxy server calls ``swift.authorize`` for each of
-them with the path that is read.  The guard is the last link of the authorization chain (:mod:`~storlet_middleware.wsgi.context`): what
-Swift refuses stays refused, and of what Swift allows the rules are asked.  They are asked as of the client's request, because a
-sub-request lacks most of the facts that rules look at (address, headers, Keystone's identity).
+The filter has decided about the first read.  A request for one object can cause reads of others:
+segments of large objects, targets of links, sources of copies, old versions. Swift's middlewares
+make them as sub-requests to the right of the filter, and the proxy server calls ``swift.authorize``
+for each of them with the path that is read. The guard is the last link of the authorization chain
+(:mod:`~storlet_middleware.wsgi.context`): a request that Swift refuses stays refused, and the rules
+are evaluated for a request that Swift allows.  They are evaluated as of the client's request,
+because a sub-request lacks most of the facts that rules look at (address, headers, Keystone's
+identity).
 
-The proxy server (``Application.handle_request``) first authorizes without the container's ACL.  A refusal then is final for writes;
-reads are authorized again with the ACL.  An authorization that has succeeded is taken out of the environment until the request has
-been handled.  So one read may be checked twice, and each refusal is recorded once.
+The proxy server (``Application.handle_request``) first authorizes without the container's ACL.  A
+refusal then is final for writes; reads are authorized again with the ACL.  An authorization that
+has succeeded is taken out of the environment until the request has been handled.  So one read may
+be checked twice, and each refusal is recorded once.
 
 The guard does not see what Swift does with its own privileges.  These cases are handled elsewhere:
 
-* an object's current version (``symlink`` follows the link that versioning put in its place) is the object itself;
-* **links behind such a version.**  Where the version is itself a link, Swift makes the request after the next from the pre-authorised
-  environment before it, without any authorization.  The request between the two is seen here; its headers tell that case, and the
-  target is looked up and checked, by Swift's ACLs too (``_check_beyond_version``);
-* copies into archives and back (``X-Versions-Location``) move bytes to another container without a rule.  Names of archived versions
-  are checked as of any container (:mod:`~storlet_middleware.wsgi.swift_paths`), and :func:`moves_bytes` names the settings that do this;
-* facts of other objects in an answer without a read: ETag and length of a large object come from its segments, its manifest lists them;
-  a static link tells its target's.  :meth:`ReadGuard.check_answer` checks these.
+* an object's current version (``symlink`` follows the link that versioning put in its place) is the
+  object itself;
+* **links behind such a version.**  Where the version is itself a link, Swift makes the request
+  after the next from the pre-authorised environment before it, without any authorization.  The
+  request between the two is seen here; its headers identify that case, and the target is looked up
+  and checked, by Swift's ACLs too (``_check_links_of_version``);
+* copies into archives and back (``X-Versions-Location``) move bytes to another container without a
+  rule.  Names of archived versions are checked as of any container
+  (:mod:`~storlet_middleware.wsgi.swift_paths`), and :func:`moving_header` names the settings that
+  do this;
+* facts of other objects in an answer without a read: ETag and length of a large object come from
+  its segments, its manifest lists them; a static link shows its target's.
+  :meth:`ReadGuard.check_answer` checks these.
 
-Swift turns a refusal of the guard into its own answer (409 for a segment).  The filter replaces that answer by the first of
-:attr:`ReadGuard.refused`.  A body that has begun can only break (:meth:`ReadGuard.until_refused`).
+Swift turns a refusal of the guard into its own answer (409 for a segment).  The filter replaces
+that answer by the first of :attr:`ReadGuard.refused`.  A body that has begun can only break
+(:meth:`ReadGuard.break_if_refused`).
 """
 
 from __future__ import annotations
@@ -49,34 +61,37 @@ from storlet_middleware.wsgi.operation import READS, Operation, query_of
 from storlet_middleware.wsgi.swift_paths import (
     ALLOWS_RESERVED,
     Judge,
-    Read,
-    asked,
+    SwiftPath,
+    covering_rule,
     hidden_version,
-    listed,
-    of_path,
-    of_url,
     origins,
-    visible,
+    origins_of_listing,
+    parse_path,
+    parse_url,
+    versioned_object,
 )
 
-#: ``swift.source`` of what is read because a link leads there.
+#: ``swift.source`` of reads of a link's target.
 _OF_LINKS: Final = "SYM"
-#: What is made of other objects may end early, when one of these is refused.
+#: Objects that consist of others: the body ends early if one of these is refused.
 _LARGE: Final = frozenset(("x-object-manifest", "x-static-large-object"))
 _LINK: Final = frozenset(("x-symlink-target-etag", "x-symlink-target-bytes"))
-_TELLS_OF_OTHERS: Final = _LARGE | _LINK
-#: How versioning marks the link that it puts in an object's place.
+_DESCRIBES_OTHERS: Final = _LARGE | _LINK
+#: Versioning marks the link that replaces an object with this header.
 _IS_VERSION_LINK: Final = "X-Object-Sysmeta-Versions-Symlink"
-#: With these a container's objects are moved to where other rules hold, or none.
-_MOVES_BYTES: Final = ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To")
+#: Settings that move a container's objects to another container or cluster, with other rules.
+_MOVING_HEADERS: Final = ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To")
 
 
 class ReadGuard:
-    """The rules' link of the authorization chain of one request; a :class:`~storlet_middleware.wsgi.context.RulesCheck`.
+    """The rules' link of the authorization chain of one request; a
+    :class:`~storlet_middleware.wsgi.context.RulesCheck`.
 
     :param operation: the client's request.
-    :param judge_of: gives the rules of all accounts, asked as of the client's request.  Most requests need no judge.
-    :param decided: what the filter has asked the rules about: what the request reads, or else writes.
+    :param judge_of: returns the rules of all accounts, evaluated as of the client's request.  Most
+        requests need no judge.
+    :param decided: the path that the filter has evaluated the rules for: the one that is read, or
+        else written.
     :param swift: the authentication middleware's own check; ``None`` where there is none.
     :param app: the rest of the pipeline.
     :param rules_container: the container of rules, whose objects are never deleted as segments.
@@ -86,16 +101,17 @@ class ReadGuard:
         self,
         operation: Operation,
         judge_of: Callable[[Operation], Judge],
-        decided: Read,
+        decided: SwiftPath,
         swift: Authorize | None,
         app: Any,
         rules_container: str,
     ) -> None:
-        #: What was refused, in order.
+        #: The refusals, in order.
         self.refused: list[StorletError] = []
-        #: The mandatory rule whose storlet reads: what that rule covers in this account is read for it as well.
-        self.under: str | None = None
-        self._known: dict[Read, StorletError] = {}
+        #: The mandatory rule whose storlet reads; the storlet may also read other objects of the
+        #: account that this rule covers.
+        self.running_rule: str | None = None
+        self._known: dict[SwiftPath, StorletError] = {}
         self._operation = operation
         self._judge_of = judge_of
         self._decided = decided
@@ -103,7 +119,7 @@ class ReadGuard:
         self._app = app
         self._rules_container = rules_container
         self._method = operation.method
-        # Nearly all reads are of the path that the client asks for, and are not looked at further.
+        # Fast path: nearly all reads are of the client's own path.
         is_plain = self._method in READS and not operation.environ.get("QUERY_STRING")
         self._own_path: str | None = operation.environ["PATH_INFO"] if is_plain else None
 
@@ -122,68 +138,76 @@ class ReadGuard:
         if environ["PATH_INFO"] == self._own_path and environ.get("swift.source") != _OF_LINKS:
             return None
         if self._method == "DELETE":
-            # What Swift reads of a manifest whose segments are deleted, too, does not leave.
+            # Swift reads the manifest to delete its segments; no data is sent to the client.
             if not self._deletes_rules(request):
                 return None
             return HTTPForbidden(
                 request=request,
-                body=f"what is in {self._rules_container} cannot be deleted as a segment\n",
+                body=f"objects in {self._rules_container} cannot be deleted as segments\n",
             )
         try:
-            for read in self._reads(request):
+            for read in self._paths_to_check(request):
                 self._require(read, request.method)
-            return self._check_beyond_version(request)
+            return self._check_links_of_version(request)
         except StorletError as error:
             if error not in self.refused:
                 self.refused.append(error)
-            return _answer(error, request)
+            return _refusal_response(error, request)
 
     def _deletes_rules(self, request: Any) -> bool:
-        """Rules are deleted by a request of their own, and never as segments of a manifest elsewhere."""
+        """Whether the request deletes rules as segments of a manifest; only a direct request may
+        delete rules.
+        """
         if "multipart-manifest" not in self._operation.query:
             return False
-        read = of_path(request.environ["PATH_INFO"])
+        read = parse_path(request.environ["PATH_INFO"])
         return (
             read is not None and read.name is not None and read.container == self._rules_container
         )
 
-    # --- what a request reads ------------------------------------------------------------------------------------
+    # --- what a request reads ---------------------------------------------------------------------
 
-    def _reads(self, request: Any) -> Iterable[Read]:
-        """What the rules have to be asked about before ``request`` may be handled."""
-        read = of_path(request.environ["PATH_INFO"])
+    def _paths_to_check(self, request: Any) -> Iterable[SwiftPath]:
+        """The paths whose rules must be evaluated before ``request`` may be handled."""
+        read = parse_path(request.environ["PATH_INFO"])
         if read is None:
             return ()
         if read.name is None:
-            # The listing that a client asks for is filtered.  Another one is read for what DLO tells of its segments.
+            # A listing for the client is filtered elsewhere.  Other listings are read by DLO for
+            # the facts of its segments.
             is_of_segments = (
                 request.method == "GET"
                 and read.container is not None
                 and self._decided.name is not None
             )
             return (
-                listed(read, query_of(request.environ).get("prefix", "")) if is_of_segments else ()
+                origins_of_listing(read, query_of(request.environ).get("prefix", ""))
+                if is_of_segments
+                else ()
             )
         if request.method == "PUT":
-            return (read.of(read.container, None),) if self._tells_version(request) else ()
+            return (read.sibling(read.container, None),) if self._shows_version(request) else ()
         return (
             origins(read)
             if request.method in READS and not self._is_decided(read, request.method)
             else ()
         )
 
-    def _tells_version(self, request: Any) -> bool:
-        """``PUT`` with ``?version-id`` makes a version the current one, and its answer has that version's etag."""
+    def _shows_version(self, request: Any) -> bool:
+        """Whether the answer has the ETag of a version: ``PUT`` with ``?version-id`` restores a
+        version.
+        """
         is_restored = self._operation.version_id and self._method == "PUT"
         return bool(is_restored) and config_true_value(
             request.headers.get(_IS_VERSION_LINK, "false")
         )
 
-    def _is_decided(self, read: Read, method: str) -> bool:
-        """Whether the filter has decided about reading this, and not about another version of it or what is to take its place.
+    def _is_decided(self, read: SwiftPath, method: str) -> bool:
+        """Whether the filter has decided about exactly this read: not about another version, or
+        about a replacement of the object.
 
-        A copy reads its source once, by ``GET``.  A HEAD in it is for the target (of a link with an etag, of a segment), and what
-        comes of that is not what a storlet makes of the source.
+        A copy reads its source once, by ``GET``.  A HEAD during a copy is for the target (of a link
+        with an ETag, of a segment), and its result does not pass through the storlet.
         """
         _, account, container, name = self._decided
         is_read = self._method in READS or (self._operation.is_copy and method == "GET")
@@ -196,59 +220,66 @@ class ReadGuard:
                 return False
         return (read.account, read.container, read.name) == (account, container, name)
 
-    def _check_beyond_version(self, request: Any) -> Any:
-        """Check what Swift reads without authorization behind a link that is itself a version; Swift's refusal or ``None``."""
+    def _check_links_of_version(self, request: Any) -> Any:
+        """Check the target of a link that is itself a version, which Swift reads without
+        authorization.
+
+        Returns Swift's refusal, or ``None``.
+        """
         is_link = request.environ.get("swift.source") == _OF_LINKS
         if not is_link or not config_true_value(request.headers.get(ALLOWS_RESERVED, "false")):
             return None
-        read = of_path(request.environ["PATH_INFO"])
+        read = parse_path(request.environ["PATH_INFO"])
         end = None if read is None else self._end_of_links(read)
-        shown = None if end is None else visible(end)
+        shown = None if end is None else versioned_object(end)
         if end is None or read in (end, shown):
             return None  # an object's version is that object
         for origin in origins(end):
             self._require(origin, request.method)
         path = (shown or end).path
-        return authorization.ask(
+        return authorization.authorize(
             {**self._environ, "swift.authorize": self._swift}, self._app, "GET", path
         ).refusal
 
-    def _end_of_links(self, read: Read) -> Read | None:
-        """Where links end that begin at an object; ``None`` when it is none."""
+    def _end_of_links(self, read: SwiftPath) -> SwiftPath | None:
+        """The end of the chain of links at an object; ``None`` if it is no link."""
         return end_of_links(self._app, self._environ, read)
 
-    # --- asking --------------------------------------------------------------------------------------------------
+    # --- evaluation -------------------------------------------------------------------------------
 
-    def _require(self, read: Read, method: str) -> None:
-        """Raise when a mandatory rule covers what is read."""
+    def _require(self, read: SwiftPath, method: str) -> None:
+        """Raise if a mandatory rule covers ``read``."""
         if read not in self._known:
-            rule = asked(self._judge, read)
-            if rule is None or self._is_under(rule, read, method):
+            rule = covering_rule(self._judge, read)
+            if rule is None or self._is_running(rule, read, method):
                 return
             self._known[read] = RuleRefused(
-                rule, f"the request would read {_what(read)}, which the rule covers"
+                rule, f"the request would read {_described(read)}, which the rule covers"
             )
         raise self._known[read]
 
-    def _is_under(self, rule: str, read: Read, method: str) -> bool:
-        """Whether it is the rule whose storlet reads: it reads by ``GET``.  Names of rules are those of one account."""
-        return rule == self.under and read.account == self._decided.account and method == "GET"
+    def _is_running(self, rule: str, read: SwiftPath, method: str) -> bool:
+        """Whether it is the rule whose storlet reads, by ``GET`` and in the rule's own account."""
+        return (
+            rule == self.running_rule and read.account == self._decided.account and method == "GET"
+        )
 
-    # --- the answer ----------------------------------------------------------------------------------------------
+    # --- the answer -------------------------------------------------------------------------------
 
     def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
-        """Whether :meth:`check_answer` or :meth:`until_refused` has to look at an answer."""
+        """Whether :meth:`check_answer` or :meth:`break_if_refused` has to look at an answer."""
         if self.refused:
             return True
         for key, _ in headers:  # noqa: SIM110 - this is what every plain request pays for rules
-            if key.lower() in _TELLS_OF_OTHERS:
+            if key.lower() in _DESCRIBES_OTHERS:
                 return True
         return False
 
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
-        """Raise what keeps the answer to the client's request, of which nothing has left yet, from leaving.
+        """Raise if the answer must not be sent; no part of it was sent yet.
 
-        :param headers: as Swift gives them; those of 304, 307, 412 and 416 tell as much as those of a success.
+        :param headers: as Swift gives them; those of 304, 307, 412 and 416 contain the same facts
+            as those of a success.
         """
         if self.refused:
             raise self.refused[0]
@@ -259,24 +290,28 @@ class ReadGuard:
             self._check_manifest(given)
 
     def _check_link(self, headers: Mapping[str, str]) -> None:
-        """A static link tells its target's etag and length: to who asks for the link itself, or tries to ``POST`` to it."""
+        """Check a static link: it shows its target's ETag and length in the answer to a read of the
+        link itself, or to a ``POST``.
+        """
         target = self._target(headers)
         if target is None or target.name is None:
-            raise BackendFailed("the target of a link cannot be told, and rules may cover it")
-        # Who posts to a link was asked about nothing that the link tells.
+            raise BackendFailed("the target of a link is unknown, and rules may cover it")
+        # For a POST to a link, no rule was evaluated for the facts that the link shows.
         own = self._operation.path if self._method == "POST" else None
         for read in (own, target, self._end_of_links(target)):
             if read is not None and not self._is_decided(read, self._method):
                 for origin in origins(read):
                     self._require(origin, "HEAD")
 
-    def _target(self, headers: Mapping[str, str]) -> Read | None:
-        """What a link leads to; versioning makes of its own link one to ``?version-id`` of the object."""
+    def _target(self, headers: Mapping[str, str]) -> SwiftPath | None:
+        """The target of a link; versioning shows its own link as one to ``?version-id`` of the
+        object.
+        """
         path = headers.get("x-symlink-target")
         if path is None:
-            return of_url(headers.get("location") or "")
+            return parse_url(headers.get("location") or "")
         own = self._operation.path
-        return of_url(
+        return parse_url(
             f"/{own.version}/{headers.get('x-symlink-target-account') or quote(own.account)}/{path}"
         )
 
@@ -286,25 +321,28 @@ class ReadGuard:
             return
         version_id = self._operation.version_id
         query = f"version-id={quote(version_id)}" if version_id else ""
-        rule = Manifests(self._app, self._environ, self._judge, query).rule_of(
+        rule = Manifests(self._app, self._environ, self._judge, query).covering_rule(
             manifest, headers.get("x-timestamp")
         )
         if rule is not None:
-            raise RuleRefused(rule, "the object consists of others, of which the rule covers some")
+            raise RuleRefused(rule, "the rule covers a segment of the object")
 
-    def until_refused(
+    def break_if_refused(
         self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
     ) -> Iterable[bytes]:
-        """An answer's body that breaks at its end when a read was refused after it had begun.
+        """An answer's body that raises at its end if a read was refused after the body had begun.
 
-        Swift then ends a large object early, which a client without a length (DLO of many segments) takes for the end.
+        Swift ends such a large object early.  Without a Content-Length (DLO of many segments), a
+        client would take that for the end of the object.
         """
         is_large = self._method == "GET" and any(key.lower() in _LARGE for key, _ in headers)
         return _UntilRefused(chunks, self.refused) if is_large else chunks
 
 
 class _UntilRefused:
-    """A body that raises at its end when something was refused; closing it closes what it reads, also when it was not read."""
+    """A body that raises at its end when something was refused; closing it closes what it reads,
+    also when it was not read.
+    """
 
     def __init__(self, chunks: Iterable[bytes], refused: list[StorletError]) -> None:
         self._chunks = chunks
@@ -319,26 +357,29 @@ class _UntilRefused:
         close_if_possible(self._chunks)
 
 
-def moves_bytes(operation: Operation) -> str | None:
-    """The header by which a request lets Swift move a container's objects to where no rule sees them."""
+def moving_header(operation: Operation) -> str | None:
+    """The header of a request with which Swift moves a container's objects away from its rules."""
     if operation.method not in ("PUT", "POST"):
         return None
-    return next((name for name in _MOVES_BYTES if operation.header(name)), None)
+    return next((name for name in _MOVING_HEADERS if operation.header(name)), None)
 
 
-def _what(read: Read) -> str:
+def _described(read: SwiftPath) -> str:
     if read.name is not None and read.container is not None:
         return f"{read.container}/{read.name}"
     return (
-        f"what is or may be in the container {read.container}"
+        f"objects that are or may be in the container {read.container}"
         if read.container
-        else "what may be an old version"
+        else "a possible old version"
     )
 
 
-def _answer(error: StorletError, request: Any) -> Response:
-    """For Swift, and for the client where nobody puts another answer in its place: also the reason names the rule, because
-    that is what SLO passes on of a segment (``?heartbeat=on``)."""
+def _refusal_response(error: StorletError, request: Any) -> Response:
+    """The answer for Swift, and for the client if the filter does not replace it.
+
+    The status line names the rule, too, because SLO reports only that of a segment
+    (``?heartbeat=on``).
+    """
     reason = (
         f"{REASONS.get(error.status, 'Error')} ({error.rule})"
         if isinstance(error, RuleRefused)

@@ -1,8 +1,9 @@
 """Builds the facts of a request that rules may test: a :class:`rules.facts.Facts`.
 
 The facts of the request itself come from its environment and cost nothing.  Those of the object and
-its container are looked up when a decision depends on them (:class:`Asker`), with pre-authorised
-requests: a rule about the object's metadata also applies to callers without permission to read it.
+its container are looked up when a decision depends on them (:class:`Evaluator`), with
+pre-authorised requests: a rule about the object's metadata also applies to callers without
+permission to read it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rules.engine import Compiled, Decision, Needs
 from rules.facts import UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.wsgi.caller import caller_of, lenient
+from storlet_middleware.wsgi.caller import caller_of, lenient_text
 from storlet_middleware.wsgi.strings import wsgi
 
 #: Hidden from rules, because more people may read a rule and its messages than a token.
@@ -67,7 +68,7 @@ class _Headers(Mapping[str, str]):
         value = None if key in _SECRET_HEADERS else self._environ.get(key)
         # WSGI servers set Content-Type and Content-Length to "" if the client sent none.
         is_missing = value is None or (key in _UNPREFIXED_KEYS and not value)
-        return default if is_missing else lenient(value)
+        return default if is_missing else lenient_text(value)
 
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
@@ -98,7 +99,7 @@ def of_request(
     The facts of the stored object and of its container are left unknown.
     """
     query_string = environ.get("QUERY_STRING")
-    query = parse_qsl(lenient(query_string), keep_blank_values=True) if query_string else ()
+    query = parse_qsl(lenient_text(query_string), keep_blank_values=True) if query_string else ()
     now = time.gmtime()
     return Facts(
         method=method,
@@ -117,11 +118,11 @@ def of_request(
 
 
 @dataclass(frozen=True)
-class Stored:
+class ObjectState:
     """The result of a HEAD of an object: its facts, and what identifies its state.
 
-    :param stamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty if there is
-        no object.
+    :param timestamp: ``X-Timestamp`` of the answer, which each PUT and POST changes; empty if there
+        is no object.
     :param reverse: name of the rule whose storlet must be reversed on reading; empty if none.
     :param etag: without quotes; empty if there is no object.
     :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
@@ -129,13 +130,13 @@ class Stored:
     """
 
     facts: ObjectFacts
-    stamp: str = ""
+    timestamp: str = ""
     reverse: str = ""
     etag: str = ""
     is_plain: bool = True
 
 
-def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
+def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
     """Look an object up with a pre-authorised HEAD.
 
     Raises :class:`BackendFailed` if Swift's answer does not say whether the object exists.
@@ -154,44 +155,44 @@ def head(app: Any, environ: dict[str, Any], path: str) -> Stored:
     if answer.status_int in (400, 404, 412):
         # There is no object, or Swift cannot have one with this path or version.  The client gets
         # the same answer.
-        return Stored(ObjectFacts())
+        return ObjectState(ObjectFacts())
     if answer.status_int // 100 != 2:
         raise BackendFailed(
             f"cannot look up the object for the rules: Swift answered {answer.status_int}"
         )
     headers = answer.headers
     is_manifest = config_true_value(headers.get("X-Static-Large-Object", "false"))
-    return Stored(
+    return ObjectState(
         ObjectFacts(
             exists=True,
-            content_type=lenient(headers.get("Content-Type") or "") or None,
+            content_type=lenient_text(headers.get("Content-Type") or "") or None,
             size_bytes=answer.content_length,
             metadata=_metadata(headers),
         ),
         str(headers.get("X-Timestamp") or ""),
-        lenient(headers.get(names.REVERSE_SYSMETA) or ""),
+        lenient_text(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
         not is_manifest and "Content-Location" not in headers,
     )
 
 
-def listed(content_type: str, size_bytes: int) -> ObjectFacts:
+def listed_facts(content_type: str, size_bytes: int) -> ObjectFacts:
     """Return the facts that a container listing has of an object; they lack its metadata."""
     return ObjectFacts(exists=True, content_type=content_type or None, size_bytes=size_bytes)
 
 
-def incoming(environ: Mapping[str, Any]) -> ObjectFacts:
+def incoming_facts(environ: Mapping[str, Any]) -> ObjectFacts:
     """Return the facts of the object that Swift stores for a PUT if no storlet changes it."""
     length = str(environ.get("CONTENT_LENGTH") or "")
     return ObjectFacts(
         exists=True,
-        content_type=_incoming_type(environ, lenient(environ["PATH_INFO"])),
+        content_type=_incoming_type(environ, lenient_text(environ["PATH_INFO"])),
         size_bytes=int(length) if length.isdecimal() else None,
         metadata=_incoming_metadata(environ),
     )
 
 
-def copied(environ: Mapping[str, Any], source: ObjectFacts, name: str) -> ObjectFacts:
+def copied_facts(environ: Mapping[str, Any], source: ObjectFacts, name: str) -> ObjectFacts:
     """Return the facts of the object that a copy of ``source`` stores as ``name``.
 
     Headers of the request take precedence over the source.
@@ -209,7 +210,7 @@ def copied(environ: Mapping[str, Any], source: ObjectFacts, name: str) -> Object
 def _incoming_type(environ: Mapping[str, Any], path: str) -> str:
     given = environ.get("CONTENT_TYPE")
     if given and not _detects_type(environ):
-        return lenient(given)
+        return lenient_text(given)
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
@@ -220,7 +221,7 @@ def _detects_type(environ: Mapping[str, Any]) -> Any:
 def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
     prefix = "HTTP_" + names.OBJECT_META.upper().replace("-", "_")
     return {
-        key[len(prefix) :].replace("_", "-").lower(): lenient(value)
+        key[len(prefix) :].replace("_", "-").lower(): lenient_text(value)
         for key, value in environ.items()
         if key.startswith(prefix)
     }
@@ -229,7 +230,7 @@ def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
 def _metadata(headers: HeaderKeyDict) -> dict[str, str]:
     prefix = names.OBJECT_META.lower()
     return {
-        key.lower()[len(prefix) :].replace("_", "-"): lenient(value)
+        key.lower()[len(prefix) :].replace("_", "-"): lenient_text(value)
         for key, value in headers.items()
         if key.lower().startswith(prefix)
     }
@@ -254,12 +255,14 @@ def container_facts(
     policy = POLICIES.get_by_index(info.get("storage_policy"))
     metadata = info.get("meta") or {}
     return ContainerFacts(
-        metadata={key.lower().replace("_", "-"): lenient(value) for key, value in metadata.items()},
+        metadata={
+            key.lower().replace("_", "-"): lenient_text(value) for key, value in metadata.items()
+        },
         policy=policy.name if policy else None,
     )
 
 
-class Asker:
+class Evaluator:
     """Evaluates an account's rules for one object, container or account.
 
     It looks up the facts that an evaluation needs.
@@ -274,25 +277,25 @@ class Asker:
         environ: dict[str, Any],
         compiled: Compiled,
         place: tuple[str, str, str | None],
-        look_up: Callable[[], Stored],
+        look_up: Callable[[], ObjectState],
     ) -> None:
         self._app = app
         self._environ = environ
         self._compiled = compiled
         self._place = place
         self._look_up = look_up
-        self._stored: Stored | None = None
+        self._state: ObjectState | None = None
 
     @property
-    def looked_at(self) -> Stored | None:
+    def known_state(self) -> ObjectState | None:
         """The stored object if it was looked up, else ``None``."""
-        return self._stored
+        return self._state
 
-    def stored(self) -> Stored:
+    def object_state(self) -> ObjectState:
         """Return the stored object; look it up on the first call."""
-        if self._stored is None:
-            self._stored = self._look_up()
-        return self._stored
+        if self._state is None:
+            self._state = self._look_up()
+        return self._state
 
     def decide(self, facts: Facts, *, explicit: bool = False) -> tuple[Decision, Facts]:
         """Return the decision, and the facts completed by those it needed."""
@@ -300,14 +303,14 @@ class Asker:
             answer = self._compiled.decide(facts, explicit=explicit)
             if isinstance(answer, Decision):
                 return answer, facts
-            facts = self.filled(facts, answer)
+            facts = self.completed(facts, answer)
 
-    def filled(self, facts: Facts, needs: Needs) -> Facts:
+    def completed(self, facts: Facts, needs: Needs) -> Facts:
         """Return ``facts`` completed by one more group that is needed, the cheapest first."""
         if Group.HOLDER in needs.groups and isinstance(facts.holder, Unknown):
             return dataclasses.replace(facts, holder=self.holder())
         if Group.STORED in needs.groups and facts.stored is UNKNOWN:
-            return dataclasses.replace(facts, stored=self.stored().facts)
+            return dataclasses.replace(facts, stored=self.object_state().facts)
         raise AssertionError(f"the rules need {needs.groups}, which are known already")
 
     def holder(self) -> ContainerFacts:

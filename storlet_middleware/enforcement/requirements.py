@@ -1,7 +1,7 @@
-"""What a rule demands of an operation besides running a storlet: refusals of every way around it.
+"""Refuses operations that would bypass a rule.
 
-Each function raises :class:`~storlet_middleware.errors.RuleRefused` in the name of the rule, after
-Swift's own refusal, or returns.
+Each function returns, or raises :class:`~storlet_middleware.errors.RuleRefused` with the rule's
+name.  Swift's own refusal takes precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storlet_middleware.enforcement import read_guard, request_facts
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.wsgi import swift_paths
 
-#: Queries with which Swift answers with a part of the object, or with how it is stored.
+#: Queries for a part of the object, or for its stored form.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
 _RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: Options of Swift's copy that a run does not support.
@@ -34,53 +34,52 @@ def require_parsed_copy(inquiry: Inquiry) -> None:
 def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
     for rule in rules:
         if rule is not None and isinstance(rule.action, Deny):
-            raise inquiry.refuse(rule.name, rule.action.message)
+            raise inquiry.refusal(rule.name, rule.action.message)
 
 
 def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
-    """Refuse requests for a part of the object, for how it is stored, or for whether it is what the
-    client guesses.
+    """Refuse requests for a part of the object, for its stored form, or with conditions, which
+    confirm guesses.
     """
     environ = inquiry.environ
     if not inquiry.is_object:
         return
     if any(key in environ for key in _RANGES):
-        said = (
-            "the storlet works on whole objects, so no range of one can be had: ask without Range"
-        )
-        raise inquiry.refuse(rule.name, said)
+        text = "the storlet works on whole objects: retry without Range"
+        raise inquiry.refusal(rule.name, text)
     if inquiry.operation.conditions:
-        said = "conditions (If-*) would tell something of the object itself: ask without them"
-        raise inquiry.refuse(rule.name, said)
-    # A HEAD of a link tells no more of its target than that it exists; S3's DELETE needs it.
+        text = "conditions (If-*) would reveal facts of the object itself: retry without them"
+        raise inquiry.refusal(rule.name, text)
+    # A HEAD of a link reveals only that its target exists; S3's DELETE needs it.
     given = set(inquiry.operation.query) - ({"symlink"} if inquiry.method == "HEAD" else set())
     queries = [name for name in _QUERIES if name in given]
     if queries:
-        said = (
-            f"{', '.join(queries)} in the query asks for how the object is stored: ask without it"
+        text = (
+            f"{', '.join(queries)} in the query requests the stored form of the object:"
+            " retry without it"
         )
-        raise inquiry.refuse(rule.name, said)
+        raise inquiry.refusal(rule.name, text)
     if inquiry.copy_target is not None:
         if inquiry.copy_target.account != inquiry.subject.account:
-            raise inquiry.refuse(
+            raise inquiry.refusal(
                 rule.name, "the object cannot be copied to or from another account"
             )
         if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
-            raise inquiry.refuse(rule.name, "the object cannot be copied with X-Fresh-Metadata")
+            raise inquiry.refusal(rule.name, "the object cannot be copied with X-Fresh-Metadata")
 
 
 def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
-    """Refuse to copy a range where storlets run: they work on whole objects, and the copy would not
-    be what was asked for.
+    """Refuse to copy a range where storlets run: they work on whole objects, so the copy would not
+    be the requested range.
     """
     if inquiry.copy_target is not None and "HTTP_RANGE" in inquiry.environ:
-        raise inquiry.refuse(rule, "a range cannot be copied where storlets run: ask without Range")
+        raise inquiry.refusal(
+            rule, "a range cannot be copied where storlets run: retry without Range"
+        )
 
 
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
-    """Refuse to store an object whose bytes are elsewhere: a storlet would work on the manifest or
-    the link.
-    """
+    """Refuse to store a manifest or link: a storlet would not process the object's bytes."""
     query = inquiry.operation.query
     is_restored = inquiry.method == "PUT" and "version-id" in query
     if (
@@ -88,17 +87,15 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
         or any(key in inquiry.environ for key in _LINKS)
         or "multipart-manifest" in query
     ):
-        said = (
+        text = (
             "an object that consists of others cannot be stored here, because the rule's storlet"
             " would not see their bytes: upload the bytes themselves"
         )
-        raise inquiry.refuse(rule.name, said)
+        raise inquiry.refusal(rule.name, text)
 
 
 def require_no_links(inquiry: Inquiry) -> None:
-    """A POST can turn any object into a large object or a link; to its bytes that is a PUT, and the
-    rules about PUT apply.
-    """
+    """Apply the rules about PUT to a POST that turns an object into a large object or a link."""
     subject = inquiry.subject
     if (
         not inquiry.is_object
@@ -107,16 +104,16 @@ def require_no_links(inquiry: Inquiry) -> None:
     ):
         return
     facts = request_facts.of_request(inquiry.environ, "PUT", subject.container, subject.name)
-    facts = dataclasses.replace(facts, stored=request_facts.incoming(inquiry.environ))
-    rule = inquiry.asker.decide(facts, explicit=True)[0].rule
+    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(inquiry.environ))
+    rule = inquiry.evaluator.decide(facts, explicit=True)[0].rule
     require_not_denied(inquiry, rule)
     if rule is not None and rule.is_mandatory:
         require_own_bytes(inquiry, rule)
 
 
 def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
-    """Refuse to read what may be an old version of a covered object, under a name that does not
-    tell its container.
+    """Refuse to read a possible old version of a covered object, whose original container is
+    unknown.
     """
     subject = inquiry.subject
     if inquiry.method not in READS or (rule is not None and rule.is_mandatory):
@@ -126,23 +123,22 @@ def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
         return
     covering = inquiry.judge.may_cover(subject.account, None, archived)
     if covering is not None:
-        raise inquiry.refuse(
-            covering, "this may be an old version of an object that the rule keeps from you"
+        raise inquiry.refusal(
+            covering, "this may be an old version of an object that the rule covers"
         )
 
 
 def require_no_moves(inquiry: Inquiry) -> None:
-    """Refuse settings of a container with which Swift moves its objects to where no rule sees them."""
+    """Refuse settings of a container with which Swift moves its objects away from its rules."""
     subject, loaded = inquiry.subject, inquiry.loaded
     if loaded is None or subject.container is None or inquiry.is_object:
         return
-    setting = read_guard.moves_bytes(inquiry.operation)
+    setting = read_guard.moving_header(inquiry.operation)
     if not setting or not loaded.has_mandatory:
         return
-    # Containers share an archive, and what a DELETE restores from it may have been another
-    # container's.
+    # Containers share an archive, and a DELETE may restore another container's object from it.
     rule = inquiry.judge.may_cover(subject.account, None, None)
     if rule is not None:
-        raise inquiry.refuse(
-            rule, f"{setting} would let objects of the account leave without the rule"
+        raise inquiry.refusal(
+            rule, f"{setting} would make objects of the account readable without the rule"
         )

@@ -2,15 +2,16 @@
 
 ::
 
-    operation --> Enforcement.rule --> ruling
-                                         PassOn       do what the request asks for; Swift's answer is checked
+    operation --> Enforcement.decide --> ruling
+                                         PassOn       forward the request; check Swift's answer
                                          RunStorlets  run the rules' storlets, and the client's own
                                          Filtered     a listing without the facts of covered objects
-                                         Answered     the answer is there: a covered HEAD, an explanation, an upload of rules
+                                         Answered     a complete answer: covered HEAD, explanation, upload
                                          (or a refusal is raised)
 
-Whatever is decided, each further read that Swift makes for the same operation (segments, links, versions) is checked by the
-:class:`~.read_guard.ReadGuard`, which :meth:`Enforcement.rule` puts at the end of the request's authorization chain.
+For every ruling, each further read that Swift makes for the same operation (segments, links,
+versions) is checked by the :class:`~.read_guard.ReadGuard`, which :meth:`Enforcement.decide` puts
+at the end of the request's authorization chain.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from storlet_middleware.enforcement.explanation import explain
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.enforcement.judge import Judge
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.enforcement.request_facts import Stored
-from storlet_middleware.enforcement.storlet_runs import StorletRuns, Wanted, runs
+from storlet_middleware.enforcement.request_facts import ObjectState
+from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -44,7 +45,7 @@ WSGIApp: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class PassOn:
-    """Do what the request asks for, as if there were no rules.
+    """Forward the request, as without rules.
 
     :param inquiry: ``None`` where no rules apply.
     """
@@ -52,50 +53,54 @@ class PassOn:
     inquiry: Inquiry | None = None
 
     @property
-    def looked_at(self) -> Stored | None:
-        """What the rules were asked about, which is what may be read."""
-        return self.inquiry.looked_at if self.inquiry is not None else None
+    def known_state(self) -> ObjectState | None:
+        """The object state that the rules were evaluated for; only that one may be read."""
+        return self.inquiry.known_state if self.inquiry is not None else None
 
     @property
-    def source_stamp(self) -> str | None:
-        """For a run that the client asks for: ``X-Timestamp`` of the object that the rules were asked about."""
-        inquiry, looked_at = self.inquiry, self.looked_at
+    def source_timestamp(self) -> str | None:
+        """For a run that the client requests: ``X-Timestamp`` of the object that the rules were
+        evaluated for.
+        """
+        inquiry, known_state = self.inquiry, self.known_state
         return (
-            looked_at.stamp
-            if looked_at is not None and inquiry and inquiry.method in ("GET", "COPY")
+            known_state.timestamp
+            if known_state is not None and inquiry and inquiry.method in ("GET", "COPY")
             else None
         )
 
     def pin_source(self) -> None:
-        """For a handler that copies with Swift: the copy reads what the rules were asked about."""
-        inquiry, looked_at = self.inquiry, self.looked_at
+        """Restrict Swift's copy to the object that the rules were evaluated for."""
+        inquiry, known_state = self.inquiry, self.known_state
         if (
             inquiry
-            and looked_at is not None
+            and known_state is not None
             and inquiry.copy_target
             and not inquiry.operation.runs_storlet
         ):
-            passing.pin(inquiry, looked_at)
+            passing.pin_source(inquiry, known_state)
 
     def swift_answer(self) -> Answer | None:
-        """Swift's answer where it has to be compared with what the rules were asked about; ``None`` elsewhere."""
-        inquiry, looked_at = self.inquiry, self.looked_at
-        if inquiry is None or looked_at is None:
+        """Swift's answer, compared with the object that the rules were evaluated for; ``None`` if
+        no comparison is needed.
+        """
+        inquiry, known_state = self.inquiry, self.known_state
+        if inquiry is None or known_state is None:
             return None
         if inquiry.copy_target is not None:
-            return passing.copied(inquiry, looked_at)
+            return passing.copy_evaluated(inquiry, known_state)
         if inquiry.method in ("GET", "HEAD") and inquiry.is_object:
-            return passing.read(inquiry, looked_at)
+            return passing.read_evaluated(inquiry, known_state)
         return None
 
 
 @dataclass(frozen=True)
 class RunStorlets:
-    """Run the rules' storlets: ``requests[0]``, then what ``plan`` names."""
+    """Run the rules' storlets: ``requests[0]``, then those of ``plan``."""
 
     requests: list[StorletRequest]
     plan: Plan
-    source_stamp: str | None
+    source_timestamp: str | None
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class Filtered:
     inquiry: Inquiry
 
     def apply(self, app: WSGIApp) -> WSGIApp:
-        return passing.covered_listing(self.inquiry, app)
+        return passing.filter_listing(self.inquiry, app)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ Ruling: TypeAlias = PassOn | RunStorlets | Filtered | Answered
 class Enforcement:
     """The rules of all accounts, as one proxy applies them.
 
-    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is not enabled for storlets.
+    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
+        not enabled for storlets.
     """
 
     def __init__(
@@ -131,19 +137,20 @@ class Enforcement:
         self._require_enabled = require_enabled
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
-    def rule(self, environ: dict[str, Any], operation: Operation) -> Ruling:
+    def decide(self, environ: dict[str, Any], operation: Operation) -> Ruling:
         """Decide ``operation``, and install the request's context.
 
-        :raises StorletError: a rule refuses, or the rules cannot be known; :raises SwiftRefusal: Swift refuses.
+        :raises StorletError: a rule refuses, or the rules are unavailable.
+        :raises SwiftRefusal: Swift refuses.
         """
         if operation.sent_method not in METHODS:
-            return PassOn()  # preflights say nothing of objects, and Swift knows no other methods
+            return PassOn()  # preflights reveal no objects, and Swift has no other methods
         if (
             operation.method == "HEAD"
             and operation.path.name is None
-            and caller.is_swifts_own(environ)
+            and caller.is_from_swift(environ)
         ):
-            return PassOn()  # Swift needs a container's keys and settings, whoever the caller is
+            return PassOn()  # Swift needs a container's keys and settings for every caller
         if operation.sent_method not in READ_METHODS:
             writer = self.store.handler(environ, operation)
             if writer is not None:
@@ -155,7 +162,7 @@ class Enforcement:
             return Answered(explain(self._inquiry(context, guard, loaded)))
         if loaded is None and not self._target_has_rules(environ, operation):
             return PassOn()
-        return self._decide(self._inquiry(context, guard, loaded))
+        return self._rule_on(self._inquiry(context, guard, loaded))
 
     def _install(
         self, environ: dict[str, Any], operation: Operation
@@ -179,9 +186,9 @@ class Enforcement:
             return False
         return self.store.of(environ, operation.path.version, target.account) is not None
 
-    # --- decisions -----------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------
 
-    def _decide(self, inquiry: Inquiry) -> Ruling:
+    def _rule_on(self, inquiry: Inquiry) -> Ruling:
         requirements.require_parsed_copy(inquiry)
         rule, facts = inquiry.decide()
         if _is_plain_read(inquiry, rule):
@@ -200,8 +207,11 @@ class Enforcement:
         write_rule: Rule | None,
         write_facts: Facts,
     ) -> Ruling:
-        """The ruling where nothing is denied."""
-        reading, writing = rule if runs(rule) else None, write_rule if runs(write_rule) else None
+        """The ruling if no rule denies the operation."""
+        reading, writing = (
+            rule if runs_storlets(rule) else None,
+            write_rule if runs_storlets(write_rule) else None,
+        )
         if reading is not None and reading.is_mandatory and inquiry.method in READS:
             requirements.require_whole_object(inquiry, reading)
         storing = reading if inquiry.method == "PUT" else writing
@@ -210,7 +220,7 @@ class Enforcement:
         if inquiry.method == "POST":
             requirements.require_no_links(inquiry)
         if not inquiry.is_object:
-            is_listing = inquiry.method in ("GET", "HEAD") and passing.hides_in_listing(inquiry)
+            is_listing = inquiry.method in ("GET", "HEAD") and passing.must_filter_listing(inquiry)
             return Filtered(inquiry) if is_listing else PassOn(inquiry)
         if inquiry.method == "HEAD" and reading is not None and reading.is_mandatory:
             return Answered(passing.covered_head(inquiry, reading))
@@ -220,15 +230,15 @@ class Enforcement:
         if inquiry.method == "HEAD":
             return PassOn(inquiry)
         reversed_rule, steps, facts = inquiry.decide_reverse(facts)
-        wanted = Wanted(reading, facts, writing, write_facts, reversed_rule, steps)
-        if wanted.is_empty:
+        decisions = RuleDecisions(reading, facts, writing, write_facts, reversed_rule, steps)
+        if decisions.is_empty:
             return PassOn(inquiry)
-        requests, plan = StorletRuns(inquiry, self._require_enabled).build(wanted)
-        return RunStorlets(requests, plan, PassOn(inquiry).source_stamp)
+        requests, plan = StorletRuns(inquiry, self._require_enabled).build(decisions)
+        return RunStorlets(requests, plan, PassOn(inquiry).source_timestamp)
 
 
 def _is_plain_read(inquiry: Inquiry, rule: Rule | None) -> bool:
-    """Whether an object is read without a storlet, as by most requests."""
+    """Whether the operation reads an object without a storlet, as most do."""
     if inquiry.method not in ("GET", "HEAD") or not inquiry.is_object:
         return False
     if inquiry.loaded is not None and inquiry.loaded.compiled.has_reverse:

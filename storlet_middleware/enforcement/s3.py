@@ -17,7 +17,7 @@ from storlet_middleware.errors import RuleRefused, StorletError
 _S3API_SOURCE: Final = "S3"
 
 
-def tell(environ: Mapping[str, Any], error: StorletError) -> None:
+def raise_for_s3(environ: Mapping[str, Any], error: StorletError) -> None:
     """Raise the refusal of a rule as an ``s3api`` exception if the request came through ``s3api``.
 
     Return without effect for any other error or request.

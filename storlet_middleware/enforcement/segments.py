@@ -27,8 +27,15 @@ from swift.common.wsgi import make_pre_authed_request
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.wsgi.bodies import bounded
-from storlet_middleware.wsgi.swift_paths import ALLOWS_RESERVED, Judge, Read, asked, of_url, origins
+from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.swift_paths import (
+    ALLOWS_RESERVED,
+    Judge,
+    SwiftPath,
+    covering_rule,
+    origins,
+    parse_url,
+)
 
 #: Bounds against manifests that are too large to check.  Swift's default for one manifest is 1,000
 #: segments and 8 MiB, and manifests nest.
@@ -72,23 +79,23 @@ class Manifests:
         self._environ = environ
         self._judge = judge
         self._query = query
-        self._checked: set[Read] = set()
+        self._checked: set[SwiftPath] = set()
         self._names_by_container: dict[str | None, set[str]] = {}
         self._may_hold_covered: dict[str | None, bool] = {}
         self._next_yield = monotonic() + _YIELD_SECONDS
 
-    def rule_of(self, manifest: Read, stamp: str | None = None) -> str | None:
+    def covering_rule(self, manifest: SwiftPath, timestamp: str | None = None) -> str | None:
         """Return the mandatory rule that covers a part of the large object for the caller.
 
         If the parts cannot be determined, return a rule that may cover one.
 
-        :param stamp: ``X-Timestamp`` of the pending answer; the manifest must have the same one.
+        :param timestamp: ``X-Timestamp`` of the pending answer; the manifest must have the same.
         """
-        possible_rule = asked(self._judge, manifest.of(None, None))
+        possible_rule = covering_rule(self._judge, manifest.sibling(None, None))
         if possible_rule is None:
             return None
         outer = self._read_manifest(manifest)
-        if outer is None or (stamp is not None and outer.timestamp != stamp):
+        if outer is None or (timestamp is not None and outer.timestamp != timestamp):
             raise BackendFailed(
                 "the large object changed while its rules were checked; retry the request",
                 retry_after=1,
@@ -96,7 +103,7 @@ class Manifests:
         pending, manifests = [outer], {manifest}
         while pending:
             for part, is_manifest in _parts(manifest, pending.pop().entries):
-                rule = self._rule_of_part(part)
+                rule = self._covering_rule_of_part(part)
                 if rule is not None:
                     return rule
                 if not is_manifest or part in manifests:
@@ -110,26 +117,28 @@ class Manifests:
                 ):
                     return possible_rule  # the parts are unknown by now, or too many to check
                 pending.append(nested)
-        return self._rule_of_link_targets(manifest, possible_rule)
+        return self._covering_rule_of_links(manifest, possible_rule)
 
-    def _rule_of_link_targets(self, manifest: Read, possible_rule: str) -> str | None:
+    def _covering_rule_of_links(self, manifest: SwiftPath, possible_rule: str) -> str | None:
         links = [
-            manifest.of(container, name)
+            manifest.sibling(container, name)
             for container, part_names in self._names_by_container.items()
-            for name in sorted(part_names - self._plain(manifest.of(container, None), part_names))
+            for name in sorted(
+                part_names - self._plain(manifest.sibling(container, None), part_names)
+            )
         ]
         if len(links) > _MAX_LINKS:
             return possible_rule
         for link in links:
             end = end_of_links(self._app, self._environ, link)
             for read in origins(end) if end is not None else ():
-                rule = asked(self._judge, read)
+                rule = covering_rule(self._judge, read)
                 if rule is not None:
                     return rule
         return None
 
-    def _plain(self, container: Read, part_names: set[str]) -> set[str]:
-        """Return those of ``part_names`` that the container listing shows not to be links."""
+    def _plain(self, container: SwiftPath, part_names: set[str]) -> set[str]:
+        """Return the ``part_names`` that are not links, by the container listing."""
         first, last, marker, plain = min(part_names), max(part_names), "", set[str]()
         pairs = enumerate(zip(first, last, strict=False))
         differences = (index for index, pair in pairs if pair[0] != pair[1])
@@ -139,7 +148,7 @@ class Manifests:
                 f"{container.path}format=json&limit={_LISTING_PAGE_ENTRIES}"
                 f"&prefix={quote(prefix)}&marker={quote(marker)}"
             )
-            answer = own_request(self._app, self._environ, "GET", path)
+            answer = send_preauthorised(self._app, self._environ, "GET", path)
             if answer.status_int // 100 != 2:
                 drain_and_close(answer)
                 break
@@ -151,22 +160,22 @@ class Manifests:
             marker = entries[-1]["name"]
         return plain
 
-    def _rule_of_part(self, part: Read) -> str | None:
+    def _covering_rule_of_part(self, part: SwiftPath) -> str | None:
         self._names_by_container.setdefault(part.container, set()).add(part.name or "")
         for read in origins(part):
             if read in self._checked:
                 continue
             self._checked.add(read)
-            rule = asked(self._judge, read) if self._is_container_covered(read) else None
+            rule = covering_rule(self._judge, read) if self._is_container_covered(read) else None
             if rule is not None:
                 return rule
             self._yield_when_due()
         return None
 
-    def _is_container_covered(self, read: Read) -> bool:
+    def _is_container_covered(self, read: SwiftPath) -> bool:
         """Return whether a rule may cover an object of the container, without reading objects."""
         if read.container not in self._may_hold_covered:
-            rule = asked(self._judge, read.of(read.container, None))
+            rule = covering_rule(self._judge, read.sibling(read.container, None))
             self._may_hold_covered[read.container] = rule is not None
         return self._may_hold_covered[read.container]
 
@@ -175,11 +184,11 @@ class Manifests:
             sleep(0)
             self._next_yield = monotonic() + _YIELD_SECONDS
 
-    def _read_manifest(self, manifest: Read) -> _Manifest | None:
+    def _read_manifest(self, manifest: SwiftPath) -> _Manifest | None:
         """Return the parsed manifest; ``None`` if the object is missing or no manifest."""
         query = f"&{self._query}" if self._query else ""
         path = f"{manifest.path}multipart-manifest=get{query}"
-        answer = own_request(self._app, self._environ, "GET", path)
+        answer = send_preauthorised(self._app, self._environ, "GET", path)
         if answer.status_int // 100 != 2:
             drain_and_close(answer)
             if answer.status_int == 404:
@@ -193,7 +202,7 @@ class Manifests:
         return _Manifest(answer.headers.get("X-Timestamp"), _entries(answer))
 
 
-def own_request(app: Any, environ: dict[str, Any], method: str, path: str) -> Any:
+def send_preauthorised(app: Any, environ: dict[str, Any], method: str, path: str) -> Any:
     """Send a pre-authorised request to the rest of the pipeline and return Swift's response.
 
     It opens expired objects if the client's request does.
@@ -207,22 +216,22 @@ def own_request(app: Any, environ: dict[str, Any], method: str, path: str) -> An
     return request.get_response(app)
 
 
-def end_of_links(app: Any, environ: dict[str, Any], read: Read) -> Read | None:
+def end_of_links(app: Any, environ: dict[str, Any], read: SwiftPath) -> SwiftPath | None:
     """Return the object at the end of the chain of links at ``read``; ``None`` if it is no link."""
-    answer = own_request(app, environ, "HEAD", read.path)
+    answer = send_preauthorised(app, environ, "HEAD", read.path)
     drain_and_close(answer)
     if answer.status_int // 100 == 5:
         raise BackendFailed(
             f"cannot look up the target of a link for the rules: Swift answered {answer.status_int}"
         )
-    return of_url(str(answer.headers.get("Content-Location") or ""))
+    return parse_url(str(answer.headers.get("Content-Location") or ""))
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:
     too_large = BackendFailed(
         f"the manifest or listing of a large object exceeds {_MAX_MANIFEST_BYTES} bytes"
     )
-    body = bounded(answer.app_iter, _MAX_MANIFEST_BYTES, too_large)
+    body = read_bounded(answer.app_iter, _MAX_MANIFEST_BYTES, too_large)
     try:
         entries: list[dict[str, Any]] = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -232,7 +241,7 @@ def _entries(answer: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def _parts(manifest: Read, entries: list[dict[str, Any]]) -> Iterator[tuple[Read, bool]]:
+def _parts(manifest: SwiftPath, entries: list[dict[str, Any]]) -> Iterator[tuple[SwiftPath, bool]]:
     """Yield each object that a manifest names, and whether that object is a manifest itself.
 
     The names belong to the account of the client's request.
@@ -241,4 +250,4 @@ def _parts(manifest: Read, entries: list[dict[str, Any]]) -> Iterator[tuple[Read
         if "data" in entry:
             continue
         container, _, name = str(entry["name"]).lstrip("/").partition("/")
-        yield manifest.of(container, name), config_true_value(entry.get("sub_slo") or False)
+        yield manifest.sibling(container, name), config_true_value(entry.get("sub_slo") or False)

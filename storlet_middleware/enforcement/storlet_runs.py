@@ -1,4 +1,4 @@
-"""The storlets that rules want on one operation, as requests and a plan."""
+"""The storlets that rules require for one operation, as requests and a plan."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, parse
 
 
-def runs(rule: Rule | None) -> bool:
+def runs_storlets(rule: Rule | None) -> bool:
     """Whether the rule's action is to run storlets."""
     return rule is not None and isinstance(rule.action, RunAction)
 
 
-def steps_of(rule: Rule | None) -> tuple[Step, ...]:
+def steps_of_rule(rule: Rule | None) -> tuple[Step, ...]:
     """The storlets of the rule's action."""
     return rule.action.steps if rule is not None and isinstance(rule.action, RunAction) else ()
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the rules decided that has to run.
+class RuleDecisions:
+    """The rules whose storlets run.
 
-    :param read_rule: the rule about what is read, or about what a PUT writes; ``None`` where it
-        runs nothing.
-    :param write_rule: the rule about what a copy writes.
-    :param reversed_rule: name of the rule whose storlets are undone first; empty for none.
-    :param reverse_steps: the steps that undo it.
+    :param read_rule: the rule about the read, or about the write of a PUT; ``None`` if it runs no
+        storlet.
+    :param write_rule: the rule about the write of a copy.
+    :param reversed_rule: name of the rule whose storlets are reversed first; empty for none.
+    :param reverse_steps: the steps that reverse it.
     """
 
     read_rule: Rule | None
@@ -67,16 +67,16 @@ class StorletRuns:
         self._inquiry = inquiry
         self._require_enabled = require_enabled
 
-    def build(self, wanted: Wanted) -> tuple[list[StorletRequest], Plan]:
-        """In order: what undoes an earlier rule, the source's rule's steps, the target's, and the
-        client's own storlet.
+    def build(self, wanted: RuleDecisions) -> tuple[list[StorletRequest], Plan]:
+        """In order: steps that reverse an earlier rule, steps of the source's rule, steps of the
+        target's rule, the client's own storlet.
         """
         inquiry = self._inquiry
-        read_steps = (*wanted.reverse_steps, *steps_of(wanted.read_rule))
+        read_steps = (*wanted.reverse_steps, *steps_of_rule(wanted.read_rule))
         requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]
         requests += [
             self._request(step, wanted.write_facts, wanted.write_rule)
-            for step in steps_of(wanted.write_rule)
+            for step in steps_of_rule(wanted.write_rule)
         ]
         explicit = self._explicit_request(wanted)
         if explicit is not None:
@@ -87,46 +87,47 @@ class StorletRuns:
         plan = Plan(
             rule=_decisive_name(wanted),
             is_mandatory=mandatory is not None,
-            passes=_passing(wanted.rules),
+            passes=_common_passes(wanted.rules),
             further=tuple(requests[1:]),
             explicit_last=explicit is not None,
             reverse=storing.name if storing is not None and _is_reversible(storing) else "",
             is_reversing=bool(wanted.reversed_rule),
         )
-        inquiry.guard.under = mandatory.name if mandatory is not None else None
+        inquiry.guard.running_rule = mandatory.name if mandatory is not None else None
         return requests, plan
 
-    def _require_runnable(self, wanted: Wanted) -> None:
-        """Refuse, in the name of a rule, where storlets cannot run."""
+    def _require_runnable(self, wanted: RuleDecisions) -> None:
+        """Refuse, with a rule's name, operations on which storlets cannot run."""
         inquiry = self._inquiry
         first = wanted.rules[0].name if wanted.rules else wanted.reversed_rule
         try:
             self._require_enabled(inquiry.environ)
         except BadRequest as error:
-            raise inquiry.refuse(first, f"it runs storlets: {error}") from None
+            raise inquiry.refusal(first, f"it runs storlets: {error}") from None
         target = inquiry.copy_target
         if target is not None and target.account != inquiry.subject.account:
-            raise inquiry.refuse(first, "storlets cannot run on a copy between accounts")
+            raise inquiry.refusal(first, "storlets cannot run on a copy between accounts")
         requirements.require_whole_copy(inquiry, first)
         written = target or (inquiry.subject if inquiry.method == "PUT" else None)
         if written is not None and written.container in inquiry.proxy.catalog.containers:
-            said = f"what a storlet makes is not written into the container {written.container}"
-            raise inquiry.refuse(_decisive_name(wanted), said)
+            text = f"a storlet cannot write into the container {written.container}"
+            raise inquiry.refusal(_decisive_name(wanted), text)
 
-    def _explicit_request(self, wanted: Wanted) -> StorletRequest | None:
-        """The client's own storlet, which runs last; ``None`` where it asks for none."""
+    def _explicit_request(self, wanted: RuleDecisions) -> StorletRequest | None:
+        """The client's own storlet, which runs last; ``None`` if it requests none."""
         inquiry = self._inquiry
         if not inquiry.operation.runs_storlet:
             return None
-        # Ordinary rules give way to the client's storlet, so these are mandatory.
+        # The client's storlet replaces those of ordinary rules, so these rules are mandatory.
         for rule in wanted.rules:
             if rule.explicit is not Explicit.AFTER:
-                said = f"{names.RUN_STORLET} is not allowed on objects that the rule is about"
-                raise inquiry.refuse(rule.name, said)
+                text = f"{names.RUN_STORLET} is not allowed on objects that the rule covers"
+                raise inquiry.refusal(rule.name, text)
         request = parse(inquiry.operation, inquiry.config)
         if request.extra or request.ranges:
             raise BadRequest(
-                f"{names.EXTRA_RESOURCES} and {names.RANGE} cannot be had where a rule's storlet runs first"
+                f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's storlet"
+                " runs first"
             )
         return request
 
@@ -141,8 +142,8 @@ class StorletRuns:
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
-            raise inquiry.refuse(
-                rule.name if rule else "", f"the rule speaks of {missing}"
+            raise inquiry.refusal(
+                rule.name if rule else "", f"a parameter of the rule needs {missing}"
             ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
         there = (
@@ -163,15 +164,15 @@ class StorletRuns:
         )
 
 
-def _decisive_name(wanted: Wanted) -> str:
-    """The rule that answers name: a mandatory one before an ordinary one."""
+def _decisive_name(wanted: RuleDecisions) -> str:
+    """The name of the rule in answers: a mandatory one before an ordinary one."""
     mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
     decisive = mandatory or wanted.read_rule or wanted.write_rule
     return decisive.name if decisive is not None else wanted.reversed_rule
 
 
-def _passing(rules: list[Rule]) -> Passes | None:
-    """What leaves under all of ``rules``; ``None`` where each of them leaves that open."""
+def _common_passes(rules: list[Rule]) -> Passes | None:
+    """The intersection of ``pass`` of all ``rules``; ``None`` if no rule limits it."""
     allowed = [
         rule.passes or Passes() for rule in rules if rule.is_mandatory or rule.passes is not None
     ]
@@ -179,7 +180,7 @@ def _passing(rules: list[Rule]) -> Passes | None:
         return None
     first, *others = allowed
     for other in others:
-        # Of two patterns of which one matches the other, the narrower is what they have in common.
+        # If one pattern matches the other, the narrower one is the intersection.
         first = Passes(
             metadata=tuple({n for n in first.metadata if other.allows_metadata(n)})
             + tuple({n for n in other.metadata if first.allows_metadata(n)}),

@@ -1,4 +1,4 @@
-"""Turns an invocation into a result; knows nothing of Swift or WSGI.
+"""Turns an invocation into a result; independent of Swift and WSGI.
 
 ``task``             the description of an invocation: inputs, parameters, deadlines, limits
 ``limits``           the four levels of limits, and the limits of one invocation

@@ -70,7 +70,7 @@ class CodeCache:
         lock_path = home / f".lock-{version.key[:16]}"
         with self._lock(lock_path):
             if final.is_dir():
-                # Another task has fetched it meanwhile.
+                # Another task fetched it meanwhile.
                 metrics.cache_hit(self._logger)
                 return
             metrics.cache_miss(self._logger)
@@ -108,14 +108,14 @@ class CodeCache:
                     f"code of {file.container}/{file.name} arrived incomplete or altered"
                 )
             out.flush()
-            os.fchmod(fd, file.mode)  # whatever the umask: the tenant's uid is "other" here
+            os.fchmod(fd, file.mode)  # for any umask: the tenant's uid is "other" here
             os.fsync(fd)
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Iterator[None]:
         """Hold an exclusive lock among the server processes and green tasks of the node.
 
-        Blocks neither.
+        Blocks no other task.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         pause = 0.005

@@ -41,7 +41,7 @@ class Connection:
         except BlockingIOError:
             raise
         except framing.ProtocolError as error:
-            # Our own daemon does not send this: the storlet got hold of the connection.
+            # Our own daemon does not send this: the storlet has obtained the connection.
             text = f"the storlet's sandbox sent an invalid event: {error}"
             raise Unprocessable(text) from error
         except ConnectionError as error:

@@ -50,7 +50,7 @@ class Feeder:
     :param drains: read the source to its end even when the storlet stops reading, so that the
         sender's checks (length, hash) happen and its connection stays usable.
     :param is_ours: no connection of a client or a server depends on the source, so a read of it may
-        be cut short.
+        be interrupted.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ States: ``start`` -> ``first`` (the first output or the end of the storlet is kn
 until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the supervisor kills
 the worker's whole process group.
 
-Everything here rests on one rule: **the end of the data stream means nothing; only ``done`` with
+The module relies on one invariant: **the end of the data stream means nothing; only ``done`` with
 outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
 
 :mod:`~storlet_middleware.engine.progress` has the deadlines.
@@ -90,11 +90,10 @@ class Invocation:
 
     # --- start ------------------------------------------------------------------------------------
 
-    def admitted(self, waited_seconds: float, release: Callable[[], None]) -> None:
-        """The node has given a slot; ``release`` is called when the run ends, or with
-        :meth:`close`.
+    def adopt_slot(self, waited_seconds: float, release: Callable[[], None]) -> None:
+        """Own a slot of the node; ``release`` is called at the end of the run or by :meth:`close`.
 
-        Waiting for the node is not the storlet's time: it counts for the queue deadline only.
+        The time in the node's queue counts for the queue deadline only.
         """
         self._progress.add_waiting(waited_seconds)
         self._release_slot = release
@@ -105,11 +104,12 @@ class Invocation:
             release()
 
     def prepare(self) -> None:
-        """Make the message for the worker before there is a connection, if that touches no source.
+        """Encode the message for the worker before the connection, if that does not start to read a
+        source.
 
-        The connection wakes the worker; when the message follows at once, it need not be woken
-        again. The message is fixed from here on, and an invocation that fails here cannot be
-        started any more.
+        The connection wakes the worker; if the message follows at once, no second wake-up is
+        needed.  The message is fixed from here on, and after a failure here the invocation cannot
+        be started.
         """
         if self._handover.message is None and not self._inputs.has_streams:
             self._handover.encode(self._describe())
@@ -163,13 +163,13 @@ class Invocation:
     def read(self, wait: float | None = None) -> bytes | None:
         """The next bytes of output; ``b""`` at its end, a success; ``None`` after ``wait`` seconds.
 
-        Any other end raises its :class:`~storlet_middleware.errors.StorletError`.
+        Every other outcome raises its :class:`~storlet_middleware.errors.StorletError`.
         """
         if self._head is not None:
             head, self._head = self._head, None
             if head:
                 return head
-            # first() has reached and verified the end: stay there.
+            # first() has reached and verified the end.
             self._head = b""
             return b""
         if self._ahead:
@@ -288,13 +288,13 @@ class Invocation:
             self.metadata = checked_metadata(event.metadata, self.task.limits.metadata)
             self._has_metadata = True
         elif isinstance(event, messages.Done) and not self._output.has_end:
-            self._take_done(event)
+            self._handle_done(event)
         else:
             text = f"the storlet's sandbox sent an event out of order: {type(event).TYPE}"
             raise Unprocessable(text)
         self._progress.begin_stage()
 
-    def _take_done(self, done: messages.Done) -> None:
+    def _handle_done(self, done: messages.Done) -> None:
         self._release()
         self._connection.finish()
         if done.usage is not None:
@@ -305,7 +305,7 @@ class Invocation:
         if done.is_ok and self._has_metadata:
             self._output.end_here()
             return
-        # A sandbox may blame its own tenant's code, never us or another tenant.
+        # A sandbox may attribute an error to its own tenant's code only.
         is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
         code = done.code if done.code and is_known else errors.STORLET_FAILED
         text = messages.one_line(done.message or "the storlet gave no reason")

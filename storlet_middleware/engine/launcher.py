@@ -34,11 +34,11 @@ Demand = tuple[StorletVersion, messages.Resources]
 
 
 class Launcher:
-    """One per server process; ``room`` is for its admission."""
+    """One per server process; ``max_runs`` is for its admission."""
 
-    def __init__(self, config: Config, logger: Any, room: int = ROOM) -> None:
+    def __init__(self, config: Config, logger: Any, max_runs: int = ROOM) -> None:
         self._config = config
-        self._admission = Admission(config, logger, room)
+        self._admission = Admission(config, logger, max_runs)
         self._client = SandboxClient(
             config.sandbox.run_dir, config.sandbox.start_deadline_seconds + _ANSWER_MARGIN_SECONDS
         )
@@ -83,12 +83,12 @@ class Launcher:
     ) -> None:
         """Hand ``invocation`` to a worker.
 
-        Waits for slot, code and sandbox.  ``slot`` as in :meth:`start_patiently`.
+        Waits for slot, code and sandbox.  ``slot`` as in :meth:`start_with_heartbeats`.
         """
-        for _ in self.start_patiently(invocation, version, fetcher, None, slot):
+        for _ in self.start_with_heartbeats(invocation, version, fetcher, None, slot):
             pass
 
-    def start_patiently(
+    def start_with_heartbeats(
         self,
         invocation: Invocation,
         version: StorletVersion,
@@ -106,7 +106,7 @@ class Launcher:
         if slot is None:
             claim = self._admission.claim(version.account, wanted.version, resources.memory_bytes)
             slot = yield from self._admission.acquire(claim, beats)
-        invocation.admitted(slot.waited_seconds, slot.release)
+        invocation.adopt_slot(slot.waited_seconds, slot.release)
         try:
             yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
         except BaseException:
@@ -114,7 +114,7 @@ class Launcher:
             slot.release()
             raise
 
-    def admit_at_once(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
+    def try_admit(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
         """A slot for an invocation of ``version``, or ``None`` if it would have to wait."""
         group = limits.group_of(version.key, resources)
         return self._admission.acquire_at_once(
@@ -123,9 +123,9 @@ class Launcher:
 
     def admit_together(self, wanted: Sequence[Demand]) -> list[Slot]:
         """Slots for invocations that run at the same time; holds none of them while it waits."""
-        return _outcome(self._admission.acquire_together(self._claims(wanted), None))
+        return _run_to_end(self._admission.acquire_together(self._claims(wanted), None))
 
-    def admit_together_at_once(self, wanted: Sequence[Demand]) -> list[Slot] | None:
+    def try_admit_together(self, wanted: Sequence[Demand]) -> list[Slot] | None:
         """The same, or ``None`` if it would have to wait."""
         return self._admission.acquire_together_at_once(self._claims(wanted))
 
@@ -155,7 +155,7 @@ class Launcher:
                 while beats is not None and pause is not None and not wait_task(starting, pause):
                     pause = beats[1]
                     yield
-                connection = _value(starting.wait())
+                connection = _connection_or_raise(starting.wait())
             except BaseException:
                 # A killed task closes what it holds; one that has just ended leaves a connection.
                 end(starting)
@@ -185,7 +185,7 @@ class Launcher:
             return self._client.connect_cold(version.account, wanted)
 
 
-def _outcome(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:
+def _run_to_end(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:
     while True:
         try:
             next(waiting)
@@ -195,10 +195,10 @@ def _outcome(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:
 
 def _close_result(starting: GreenTask) -> None:
     with contextlib.suppress(Exception, Killed):
-        _value(starting.wait()).close()
+        _connection_or_raise(starting.wait()).close()
 
 
-def _value(outcome: socket.socket | Exception) -> socket.socket:
+def _connection_or_raise(outcome: socket.socket | Exception) -> socket.socket:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

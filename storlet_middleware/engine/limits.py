@@ -77,7 +77,7 @@ def read_cpus(text: str) -> float:
 
 
 def show_size(value: float) -> str:
-    """As :func:`read_size` reads it: in the largest unit that leaves a whole number."""
+    """The inverse of :func:`read_size`, in the largest unit that gives a whole number."""
     for power, unit in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
         if value and not value % (1 << power):
             return f"{int(value) >> power}{unit}"
@@ -104,7 +104,7 @@ SIZE: Final = Form(read_size, show_size)
 COUNT: Final = Form(read_number, show_number)
 TIME: Final = Form(read_time, show_time)
 CPUS: Final = Form(read_cpus, show_number)
-#: The form in a header of what an option of this kind is in the file.
+#: The form of a header's value, by the kind of the option in the file.
 _FORMS: Final[Mapping[Kind, Form]] = {
     option.BYTES: SIZE,
     option.COUNT: COUNT,
@@ -238,10 +238,10 @@ def _read(
             values[row.name] = row.form.read(text.strip())
         except ValueError as error:
             faults.append(f"{prefix}{row.name}: {text.strip()[:_QUOTED]!r}: {error}")
-    return values, faults + too_little(values, prefix, language)
+    return values, faults + below_minimum(values, prefix, language)
 
 
-def too_little(values: Values, prefix: str, language: str) -> list[str]:
+def below_minimum(values: Values, prefix: str, language: str) -> list[str]:
     """A fault for each value that is too small for a storlet in ``language``."""
     return [
         f"{prefix}{row.name}: {row.form.show(values[row.name])} is less than"
@@ -252,7 +252,7 @@ def too_little(values: Values, prefix: str, language: str) -> list[str]:
     ]
 
 
-def too_much(
+def above_maximum(
     values: Values, prefix: str, trust_class: TrustClass, declared: Values | None = None
 ) -> list[str]:
     """A fault for each value above the trust class's, or above the one that was ``declared``."""
@@ -267,11 +267,13 @@ def too_much(
         )
         if most and values[row.name] > most:
             faults.append(
-                f"{prefix}{row.name}: {shown} is more than {row.form.show(most)}, the most allowed here"
+                f"{prefix}{row.name}: {shown} is more than {row.form.show(most)},"
+                " the most allowed here"
             )
         elif own is not None and values[row.name] > own:
             faults.append(
-                f"{prefix}{row.name}: {shown} is more than {row.form.show(own)}, which the storlet declares for itself"
+                f"{prefix}{row.name}: {shown} is more than {row.form.show(own)},"
+                " which the storlet declares for itself"
             )
     return faults
 
@@ -288,7 +290,7 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             memory_bytes=int(value["Memory"]),
             cpus=value["Cpu"],
             processes=int(value["Processes"]),
-            # The sandbox has these two already; a group has its own only where it lowers them.
+            # The sandbox has these two limits already; a group sets only a lower one.
             open_files=_if_lower(int(value["Open-Files"]), sandbox.open_files),
             scratch_bytes=_if_lower(int(value["Scratch"]), sandbox.scratch_bytes),
         ),

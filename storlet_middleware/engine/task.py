@@ -27,7 +27,7 @@ class StreamInput:
     """A source that the invocation reads and closes.
 
     ``drains``: read it to its end in any case.  ``is_ours``: no connection of a client or a server
-    depends on it, so a read may be cut short.
+    depends on it, so a read may be interrupted.
     """
 
     source: Source
@@ -38,7 +38,7 @@ class StreamInput:
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Seconds; :mod:`storlet_middleware.engine.progress` says which time counts."""
+    """Seconds; :mod:`storlet_middleware.engine.progress` defines the time that counts."""
 
     queue: float
     first_byte: float

@@ -73,7 +73,7 @@ class FramedRun:
         self._metadata = stored.metadata
         self._fds = [stored.fd]
         self._slot = slot
-        self._encoder = frames.Encoder(description.gulp)
+        self._encoder = frames.Encoder(description.chunk_bytes)
         self._ranges: list[tuple[int, int]] = []
         self._chunks = self._guarded_frames(environ)
         self._gathered: list[bytes] = []
@@ -183,7 +183,7 @@ class FramedRun:
         soon = min(heartbeat, _HEADERS_SECONDS)
         launcher, fetcher = self._context.launcher, self._context.fetcher
         intervals = (soon, heartbeat)
-        for _ in launcher.start_patiently(
+        for _ in launcher.start_with_heartbeats(
             invocation, self._description.storlet, fetcher, intervals, self._slot
         ):
             yield self._encoder.pad()

@@ -54,16 +54,16 @@ class ObjectNode:
     """The filter at an object server.
 
     :param app: the object server.
-    :param room: limit of the storlets that run or wait in this process.
+    :param max_runs: limit of the storlets that run or wait in this process.
     """
 
     #: The version of the frames that this node sends.
     frame_version: ClassVar[str] = frames.VERSION
 
-    def __init__(self, app: WSGIApp, config: Config, logger: Any, room: int = ROOM) -> None:
+    def __init__(self, app: WSGIApp, config: Config, logger: Any, max_runs: int = ROOM) -> None:
         self._app = app
         self._logger = logger
-        self._launcher = Launcher(config, logger, room)
+        self._launcher = Launcher(config, logger, max_runs)
         fetcher = CodeFetcher(config.storlet.internal_client_conf_path)
         self._context = NodeContext(config, logger, self._launcher, fetcher)
 
@@ -102,7 +102,7 @@ class ObjectNode:
     def _plain(
         self, environ: dict[str, Any], start_response: StartResponse, reason: Refusal
     ) -> Any:
-        """The object server's answer; data with the reason why they are plain."""
+        """The object server's answer; the reason is added to data."""
         status, headers, body = Request(environ).call_application(self._app)
         if status.startswith("200 "):
             headers = [*headers, (names.BACKEND_REFUSAL, reason.value)]
@@ -128,7 +128,7 @@ class ObjectNode:
             return reader
         slot, overflow = None, environ.get(_OVERFLOW_KEY)
         if overflow:
-            slot = self._slot_at_once(description)
+            slot = self._try_admit(description)
             if slot is None and overflow == overflow_modes.PROXY:
                 start_response(status, [*headers, (names.BACKEND_REFUSAL, Refusal.FULL.value)])
                 return reader
@@ -151,10 +151,10 @@ class ObjectNode:
         start_response(status, framed)
         return run.body() if complete is None else [complete]
 
-    def _slot_at_once(self, description: BackendInvocation) -> Slot | None:
+    def _try_admit(self, description: BackendInvocation) -> Slot | None:
         """A slot of this node without waiting; ``None`` if none is free."""
         resources = self._launcher.effective(description.storlet, description.limits).resources
-        return self._launcher.admit_at_once(description.storlet, resources)
+        return self._launcher.try_admit(description.storlet, resources)
 
     def _framed_headers(
         self, headers: list[tuple[str, str]], description: BackendInvocation

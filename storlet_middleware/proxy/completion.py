@@ -1,8 +1,4 @@
-"""The end of a run: what is kept of it.
-
-One log line and one set of metrics for each run, and the log object of each storlet for which a log
-was asked.
-"""
+"""The end of a run: one log line, one set of metrics, and the requested log objects."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ CLIENT_GONE = "client-gone"
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run at its end.
+    """The record of a run that has ended.
 
     :param code: ``ok``, ``refused``, ``client-gone`` or an error's code.
     :param placement: where each step ran.
@@ -58,10 +54,19 @@ class RunRecord:
             self.usage.bytes_out,
         )
         logger.info(
-            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s ms=%.1f waited_ms=%.1f %s",
-            self.id, quote(self.account), ",".join(map(quote, self.storlets)), self.method, self.placement, self.reason,
-            self.code, self.seconds * 1000, self.waited_seconds * 1000, self.usage.for_log() + self._plan_fields(),
-        )  # fmt: skip
+            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
+            " ms=%.1f waited_ms=%.1f %s",
+            self.id,
+            quote(self.account),
+            ",".join(map(quote, self.storlets)),
+            self.method,
+            self.placement,
+            self.reason,
+            self.code,
+            self.seconds * 1000,
+            self.waited_seconds * 1000,
+            self.usage.for_log() + self._plan_fields(),
+        )
 
     def _plan_fields(self) -> str:
         plan = self.plan
@@ -74,8 +79,8 @@ class RunRecord:
 class LogObjects:
     """Stores the logs of a run's storlets as objects of the tenant.
 
-    A client that may run a storlet may ask for its log: the log belongs to the account, and only
-    the account's owner can read it.
+    Every caller with access to a storlet can request its log: the log belongs to the account, and
+    only the account's owner can read it.
     """
 
     def __init__(self, proxy: Proxy, environ: dict[str, Any], invocation_id: str) -> None:
@@ -83,14 +88,14 @@ class LogObjects:
         self._environ = environ
         self._id = invocation_id
 
-    def keep(self, steps: list[Step], results: list[Result], code: str) -> None:
-        """Store each log that was asked for; a log that cannot be stored fails nothing."""
+    def store(self, steps: list[Step], results: list[Result], code: str) -> None:
+        """Store each requested log; a failure to store one does not fail the run."""
         for step, result in zip(steps, results, strict=False):
             if step.request.wants_log:
                 end = f"outcome: {code}\nusage: {result.usage.as_header()}\n"
-                self._keep(step, result.log + end.encode())
+                self._store(step, result.log + end.encode())
 
-    def _keep(self, step: Step, body: bytes) -> None:
+    def _store(self, step: Step, body: bytes) -> None:
         container = self._proxy.config.storlet.log_container
         version, account = step.request.version, step.request.account
         path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")

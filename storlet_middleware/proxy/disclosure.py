@@ -1,14 +1,15 @@
-"""What may leave with a result: the one place that decides which facts of the source, the run and
-the error a caller sees.
+"""Decides which facts of the source, the run and the error a caller sees; no other module does.
 
-========================= ======================================= ==================== ============================
-caller                    metadata and headers of the source      usage                text of the tenant's errors
-========================= ======================================= ==================== ============================
-owner of the storlets     user metadata, CORS headers             yes                  yes
-other caller              user metadata, CORS headers             yes                  no
-reads by a grant only     none but the content type               yes                  no
-under a mandatory rule    what the rule names in ``pass``         on PUT, or to owners owners only; no input errors
-========================= ======================================= ==================== ============================
+====================== ============================= =================== ==========================
+caller                 metadata and headers of the   usage               text of the tenant's
+                       source                                            errors
+====================== ============================= =================== ==========================
+owner of the storlets  user metadata, CORS headers   yes                 yes
+other caller           user metadata, CORS headers   yes                 no
+reads by a grant only  none but the content type     yes                 no
+under a mandatory rule items in the rule's ``pass``  PUT, or to owners   owners only; no input
+                                                                         errors
+====================== ============================= =================== ==========================
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.user_metadata import user_metadata_wsgi
 
-#: Codes of errors whose text may speak of the source, for example of its length.
+#: Codes of errors whose text may describe the source, for example its length.
 _SOURCE_CODES: Final = ("backend.failed", "input.incomplete")
 _CORS: Final = "access-control-"
 
@@ -28,9 +29,9 @@ _CORS: Final = "access-control-"
 class Disclosure:
     """The decisions for one run.
 
-    :param plan: what a rule wants of the run; ``None`` where the client asked for it.
-    :param used_grants: not empty when a grant decided that the source may be read; filled while the
-        source is read.
+    :param plan: a rule's requirements of the run; ``None`` if the client requested the run.
+    :param used_grants: not empty if a grant allowed to read the source; filled while the source is
+        read.
     :param reads_source: whether the run reads an object (GET, COPY).
     """
 
@@ -43,24 +44,24 @@ class Disclosure:
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether a mandatory rule demands the run."""
+        """Whether a mandatory rule requires the run."""
         return self._plan is not None and self._plan.is_mandatory
 
     @property
     def withholds(self) -> bool:
-        """Whether a rule says what of the source leaves."""
+        """Whether a rule limits the facts of the source that the caller sees."""
         return self._plan is not None and self._plan.withholds
 
     @property
     def shows_usage(self) -> bool:
-        """Bytes read, and the memory of a storlet that gathers its input, tell the length of the
-        source.
+        """Whether the caller sees the usage: bytes read, and the memory of a storlet that gathers
+        its input, reveal the length of the source.
         """
         return not (self.is_mandatory and self._reads_source and not self.is_owner)
 
     def hides_source_answer(self, status: int) -> bool:
-        """Whether Swift's answer for the source is reduced to its status; 401 and 403 say nothing
-        of the object.
+        """Whether Swift's answer for the source is reduced to its status; 401 and 403 reveal
+        nothing about the object.
         """
         return bool(self._used_grants) or (self.is_mandatory and status not in (401, 403))
 
@@ -69,7 +70,7 @@ class Disclosure:
         if self._used_grants:
             return {}
         if self._plan is not None and self._plan.withholds:
-            return self._plan.leaving(source.items())
+            return self._plan.passed_headers(source.items())
         cors = {key: value for key, value in source.items() if key.lower().startswith(_CORS)}
         return user_metadata_wsgi(source) | cors
 
@@ -79,30 +80,28 @@ class Disclosure:
             return {}
         metadata = user_metadata_wsgi(source)
         return (
-            self._plan.leaving(metadata.items())
+            self._plan.passed_headers(metadata.items())
             if self._plan is not None and self.withholds
             else metadata
         )
 
     def content_type(self, source: Mapping[str, str], default: str) -> str:
-        """The type of a result whose storlets set none; ``default`` where the source has none
-        either.
-        """
+        """The content type if the storlets set none; ``default`` if the source has none either."""
         if self._plan is not None and self._plan.withholds:
-            return self._plan.type_that_leaves(source)
+            return self._plan.content_type(source)
         return source.get("Content-Type") or default
 
     def shows_header(self, name: str) -> bool:
-        """Whether one more header of the source may leave."""
-        return self._plan is None or not self._plan.withholds or self._plan.lets_leave(name)
+        """Whether the caller may see a header of the source."""
+        return self._plan is None or not self._plan.withholds or self._plan.passes_header(name)
 
     def error(self, error: StorletError, step: str) -> StorletError:
         """``error`` as the caller may see it.
 
-        :param step: which step of a pipeline failed, as text; empty where none did.
+        :param step: the failed step of a pipeline, as text; empty if none failed.
         """
         if not self.is_owner:
-            error = error.for_strangers()
+            error = error.without_tenant_text()
             if self.is_mandatory and error.code in _SOURCE_CODES:
                 error.args = ("the storlet's input could not be read",)
         if step:

@@ -6,8 +6,8 @@ serve a request, a job or a call of one storlet by another.
 **Slots.**  Steps run at the same time.  Hold-and-wait can deadlock: a step that holds a slot and
 waits for another may wait for a run that does the same (the node that stores the object may be this
 one).  So all slots on this node are acquired at once (:meth:`Execution.acquire_slots`), and an
-object node is asked to run the first step only if it can do so without waiting; otherwise that step
-runs here as well (:meth:`Execution.acquire_all_slots`).
+object node gets the first step only if it can run it without waiting; otherwise that step runs here
+as well (:meth:`Execution.acquire_all_slots`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
 from storlet_middleware.proxy.steps import Step
 
-#: How often a storlet that is uploaded again between its resolution and the fetch of its code is
-#: resolved anew.
+#: Maximum number of repeated resolutions of a storlet that is replaced between its resolution and
+#: the fetch of its code.
 RESOLUTIONS: Final = 4
 #: Beginnings of the codes of errors that one step of several can cause.
 _STEP_CODES: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
@@ -36,7 +36,7 @@ class Execution:
     """The execution of one run.
 
     :param fetcher: fetches code that this node lacks.
-    :param resolve_anew: resolves a step's storlet again after its code was replaced.
+    :param resolve_again: resolves a step's storlet again after its code was replaced.
     """
 
     def __init__(
@@ -44,49 +44,51 @@ class Execution:
         launcher: Launcher,
         steps: list[Step],
         fetcher: Fetcher,
-        resolve_anew: Callable[[Step], None],
+        resolve_again: Callable[[Step], None],
     ) -> None:
         self._launcher = launcher
         self._steps = steps
         self._fetcher = fetcher
-        self._resolve_anew = resolve_anew
+        self._resolve_again = resolve_again
         #: The result so far; closing it ends everything that runs.
         self.result: Result | None = None
         #: Index of the step that is being started; ``None`` while none is.
         self._starting: int | None = None
-        #: How long the slots of several steps were waited for.
+        #: Time that several steps waited for their slots.
         self._slot_wait_seconds = 0.0
 
     @property
     def waited_seconds(self) -> float:
-        """How long the run waited for slots, here and on the object node."""
+        """Time that the run waited for slots, here and on the object node."""
         return self._slot_wait_seconds + (self.result.waited_seconds if self.result else 0.0)
 
     @property
     def is_pipeline(self) -> bool:
         return len(self._steps) > 1
 
-    # --- slots ---------------------------------------------------------------------------------------------------
+    # --- slots ------------------------------------------------------------------------------------
 
     def acquire_slots(self, *, is_first_elsewhere: bool) -> None:
-        """Acquire slots for the steps of a pipeline, without the first where that is to run on an
+        """Acquire slots for the steps of a pipeline, except for a first step that will run on an
         object node.
         """
         if self.is_pipeline:
             self._acquire(self._steps[1:] if is_first_elsewhere else self._steps)
 
     def acquire_all_slots(self) -> None:
-        """Acquire slots for all steps of a pipeline, of which the first was to run elsewhere."""
-        if self.is_pipeline and not self.acquire_at_once():
+        """Acquire slots for all steps of a pipeline, after its first step could not run on an
+        object node.
+        """
+        if self.is_pipeline and not self.try_acquire():
             self.release_slots()
             self._acquire(self._steps)
 
-    def acquire_at_once(self) -> bool:
-        """Whether all steps have slots, or could acquire the missing ones without waiting."""
+    def try_acquire(self) -> bool:
+        """Acquire the missing slots without waiting; return whether all steps have slots."""
         missing = [step for step in self._steps if step.slot is None]
         if not missing:
             return True
-        slots = self._launcher.admit_together_at_once([self._wanted(step) for step in missing])
+        slots = self._launcher.try_admit_together([self._demand(step) for step in missing])
         for step, slot in zip(missing, slots or (), strict=False):
             step.slot = slot
         return slots is not None
@@ -96,25 +98,25 @@ class Execution:
             step.release_slot()
 
     def _acquire(self, steps: list[Step]) -> None:
-        """Wait for slots for ``steps``, which have none."""
+        """Wait for slots for ``steps``, which have no slots yet."""
         began, self._starting = monotonic(), None
-        slots = self._launcher.admit_together([self._wanted(step) for step in steps])
+        slots = self._launcher.admit_together([self._demand(step) for step in steps])
         self._starting = 0
         self._slot_wait_seconds += monotonic() - began
         for step, slot in zip(steps, slots, strict=True):
             step.slot = slot
 
-    def _wanted(self, step: Step) -> Demand:
+    def _demand(self, step: Step) -> Demand:
         return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources
 
-    # --- running -------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def adopt(self, result: Result) -> None:
-        """The first step runs elsewhere, with ``result``."""
+        """Use ``result``, of a first step that runs on an object node."""
         self.result = result
 
-    def forget_result(self) -> None:
-        """A result that was adopted has failed; the first step is tried again."""
+    def discard_result(self) -> None:
+        """Discard an adopted result that failed; the first step is retried."""
         self.result = None
 
     def run_first(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
@@ -132,7 +134,7 @@ class Execution:
     def run_further(self, inherited: Callable[[], Mapping[str, str]]) -> Result:
         """Run the steps after the first here, each on the output of the one before.
 
-        :param inherited: metadata that the first step's output has from its source.
+        :param inherited: metadata that the first step's output inherits from its source.
         """
         for index, step in enumerate(self._steps[1:], 1):
             self._starting = index
@@ -165,7 +167,7 @@ class Execution:
             except CodeReplaced:
                 if not resolutions:
                     raise
-                self._resolve_anew(step)
+                self._resolve_again(step)
                 invocation.task = self._task(step)
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
 
@@ -176,11 +178,11 @@ class Execution:
             step.id, dict(request.parameters), effective, wants_log=request.wants_log
         )
 
-    # --- afterwards ----------------------------------------------------------------------------------------------
+    # --- after the run ----------------------------------------------------------------------------
 
     def failed_step(self, code: str) -> int | None:
-        """Index of the step of a pipeline that caused an error with ``code``; ``None`` where no
-        step did.
+        """Index of the step of a pipeline that caused an error with ``code``; ``None`` if no step
+        did.
         """
         if not self.is_pipeline or not code.startswith(_STEP_CODES):
             return None

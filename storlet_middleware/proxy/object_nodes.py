@@ -1,12 +1,13 @@
-"""Runs the first step of a run on an object node, where it can; says why where it cannot.
+"""Runs the first step of a run on an object node, or returns the reason why it has to run at the
+proxy.
 
 The GET of the source carries a description of the invocation.  An object node that can run it
 answers in frames.  Everything else falls back to the proxy, with one of the reasons in
 :class:`~.placement.Reason`; plain data is kept as the proxy's input.
 
 A node that cannot run anything at the moment (no sandboxd, no image, code that cannot be fetched,
-no slot) says so with an error and the mark that nothing has run.  Then the storlet runs at the
-proxy: one broken node must not fail a share of all requests.
+no slot) sends an error that is marked as "nothing has run".  Then the storlet runs at the proxy:
+one broken node must not fail a share of all requests.
 
 A node that dies before its first byte reached the client is replaced by another replica, which runs
 the storlet from the beginning. After the first byte nothing is repeated.
@@ -41,7 +42,7 @@ from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
-#: Codes of errors of a node that could not run anything.
+#: Codes of errors of a node that could not start the invocation.
 _NODE_CODES: Final = frozenset(
     (
         SandboxUnavailable.code,
@@ -51,19 +52,19 @@ _NODE_CODES: Final = frozenset(
         InternalError.code,
     )
 )
-#: Why a node answered with plain data.
+#: The reasons for plain data from a node.
 _WHY_PLAIN: Final[dict[str, Reason]] = {
     Refusal.FULL: Reason.OVERFLOW,
     Refusal.VERSION: Reason.NODE_VERSION,
 }
-#: How many further replicas are tried after a node died before the first byte.
+#: Maximum number of further replicas after a node failed before the first byte.
 _RERUNS: Final = 2
 
 
 class ObjectNodes:
-    """The attempt to run the first step of one run where its object is.
+    """Attempts to run the first step of one run on a node that has the object.
 
-    :param resolve_anew: resolves the step's storlet again after its code was replaced.
+    :param resolve_again: resolves the step's storlet again after its code was replaced.
     """
 
     def __init__(
@@ -72,26 +73,26 @@ class ObjectNodes:
         source: Source,
         execution: Execution,
         step: Step,
-        resolve_anew: Callable[[Step], None],
+        resolve_again: Callable[[Step], None],
     ) -> None:
         self._proxy = proxy
         self._source = source
         self._execution = execution
         self._step = step
-        self._resolve_anew = resolve_anew
+        self._resolve_again = resolve_again
 
     def run(self) -> Reason | None:
-        """Run the step; ``None`` when the execution has its result, else why it has to run at the
+        """Run the step; return ``None`` if the execution has its result, else the reason for the
         proxy.
 
         Raises when the storlet failed before its first byte.
         """
         reruns, resolutions = _RERUNS, RESOLUTIONS
         while True:
-            # Nothing of an earlier attempt may serve as input of this one.
+            # An answer of an earlier attempt must not become the input of this one.
             self._source.answer = None
-            self._execution.forget_result()
-            answer, reason = self._ask()
+            self._execution.discard_result()
+            answer, reason = self._attempt()
             if answer is None:
                 return reason
             result = RemoteResult(answer)
@@ -110,7 +111,7 @@ class ObjectNodes:
                 if not resolutions:
                     raise
                 resolutions -= 1
-                self._resolve_anew(self._step)
+                self._resolve_again(self._step)
             except StorletError as error:
                 result.close()
                 if not self._may_run_here(result, error):
@@ -119,22 +120,22 @@ class ObjectNodes:
                     "object node cannot run id=%s code=%s why=%s", self._step.id, error.code, error
                 )
                 self._source.answer = None
-                self._execution.forget_result()
+                self._execution.discard_result()
                 return Reason.NODE_UNABLE
             else:
                 return None
 
     def _may_run_here(self, result: RemoteResult, error: StorletError) -> bool:
-        """Whether the node failed before anything ran, for a reason of its own, and this node can
-        take over.
+        """Whether the node failed before it started the invocation, for a reason of the node, and
+        this node can run it.
         """
         if result.has_run or error.code not in _NODE_CODES:
             return False
-        # The invocation has waited in one queue already; it does not wait in another.
-        return error.code != NodeBusy.code or self._execution.acquire_at_once()
+        # The invocation has waited in one queue already, so it must not wait in a second one.
+        return error.code != NodeBusy.code or self._execution.try_acquire()
 
-    def _ask(self) -> tuple[Any, Reason]:
-        """A framed answer; or ``None`` and why there is none."""
+    def _attempt(self) -> tuple[Any, Reason]:
+        """A framed answer, or ``None`` with the reason."""
         description = self._description()
         if description is None:
             return None, Reason.LONG_DESCRIPTION
@@ -171,7 +172,7 @@ class ObjectNodes:
             parameters=request.parameters,
             ranges=request.ranges,
             wants_log=request.wants_log,
-            gulp=self._proxy.config.placement.chunk_bytes,
+            chunk_bytes=self._proxy.config.placement.chunk_bytes,
             limits=request.limits,
         ).to_headers()
 
@@ -186,7 +187,7 @@ class ObjectNodes:
                     self._source.path, description | {names.BACKEND_OVERFLOW: overflow}
                 )
             except SwiftRefusal as refusal:
-                # Swift gives the highest 4xx that it got, which is a full node's, or 503 when too
+                # Swift returns the highest 4xx that it received, here a full node's, or 503 if too
                 # few nodes answered.
                 is_full = refusal_of(refusal.answer.headers) is Refusal.FULL
                 if not is_full and refusal.answer.status_int != 503:
@@ -194,7 +195,7 @@ class ObjectNodes:
                 close_if_possible(refusal.answer.app_iter)
             if is_pipeline:
                 return None
-        # Nothing has run yet; the node that is asked first may queue the invocation.
+        # Nothing has run yet; the first node may queue the invocation.
         return self._source.get(self._source.path, description)
 
 

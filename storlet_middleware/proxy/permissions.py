@@ -1,5 +1,4 @@
-"""What is checked before anything of a run starts: may the caller run the storlets, and write the
-result.
+"""The checks before a run starts: the caller may run the storlets and write the result.
 
 Order: signed URLs, number of inputs, each storlet's read ACL, the target's write ACL; then each
 storlet is resolved to one version, and the request's limits are compared with what that version
@@ -32,7 +31,7 @@ from storlet_middleware.wsgi.swift_paths import object_path
 class Permissions:
     """The checks of one run.
 
-    :param plan: what a rule wants of the run; ``None`` where the client asked for it.
+    :param plan: a rule's requirements of the run; ``None`` if the client requested the run.
     """
 
     def __init__(
@@ -45,8 +44,8 @@ class Permissions:
         self._request = steps[0].request
 
     def check_access(self) -> bool:
-        """Raise unless the caller may run the storlets and write the target; whether the caller
-        owns all storlets.
+        """Raise unless the caller may run the storlets and write the target; return whether the
+        caller owns all storlets.
 
         :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
         """
@@ -59,22 +58,24 @@ class Permissions:
             )
         for step in self._steps:
             self._check_inputs(step.request)
-        # Every storlet is checked, also after one that the caller does not own.
+        # No short circuit: every storlet is checked, also after one that the caller does not own.
         are_owned = [self._check_storlet(step) for step in self._steps]
         if self._request.target is not None:
             self._check_target(self._request.target)
         return all(are_owned)
 
     def resolve(self) -> None:
-        """Resolve each storlet to one version, and raise where that forbids the request's limits."""
+        """Resolve each storlet to one version; raise if a version does not allow the request's
+        limits.
+        """
         for step in self._steps:
             step.version = self._resolve(step)
             self._check_limits(step)
 
-    def resolve_anew(self, step: Step) -> None:
-        """Resolve a step's storlet again, whatever is cached: its code was replaced meanwhile."""
+    def resolve_again(self, step: Step) -> None:
+        """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
         request = step.request
-        step.version = self._proxy.catalog.resolve_anew(
+        step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
 
@@ -82,7 +83,7 @@ class Permissions:
         return delegation.is_signed(self._environ)
 
     def _plan_of(self, step: Step) -> Plan | None:
-        """The plan that asks for ``step``; ``None`` where the client does."""
+        """The plan that requires ``step``; ``None`` if the client requested the step."""
         plan = self._plan
         return None if plan is None or (plan.explicit_last and step is self._steps[-1]) else plan
 
@@ -92,10 +93,10 @@ class Permissions:
             raise BadRequest(f"Too many extra resources. At most {most} inputs are allowed")
 
     def _check_storlet(self, step: Step) -> bool:
-        """Raise unless the caller may run the storlet; whether the caller owns it."""
+        """Raise unless the caller may run the storlet; return whether the caller owns it."""
         request, plan = step.request, self._plan_of(step)
         if plan is not None and self._is_signed():
-            return False  # the owner of the key gave away what the rules make of the object
+            return False  # the owner of the key shares the result of the rules' storlets
         try:
             place = request.source or request.target
             container = place.container if place else ""
@@ -107,28 +108,28 @@ class Permissions:
                 raise
             self._check_object()
             raise RuleRefused(
-                plan.rule, f"it runs the storlet {request.storlet}, which you may not"
+                plan.rule, f"it runs the storlet {request.storlet}, which the caller may not run"
             ) from None
 
     def _check_object(self) -> None:
-        """Raise Swift's own refusal of the request, so that callers without access learn nothing of
-        the rule.
+        """Raise Swift's own refusal of the request, so that the rule is not revealed to callers
+        without access.
         """
         source = self._request.source
         path = source or self._request.target
         if path is not None:
-            self._ask("GET" if source else "PUT", path)
+            self._require_authorized("GET" if source else "PUT", path)
 
     def _check_target(self, target: ObjectPath) -> None:
-        """Refuse before the storlet runs what Swift would refuse after it."""
-        if self._ask("PUT", target).container_status == 404:
+        """Refuse early a target that Swift would refuse after the storlet has run."""
+        if self._require_authorized("PUT", target).container_status == 404:
             raise StorletError(
                 f"there is no container {target.container}", status=404, code="target.not_found"
             )
 
-    def _ask(self, method: str, path: ObjectPath) -> authorization.Verdict:
+    def _require_authorized(self, method: str, path: ObjectPath) -> authorization.Verdict:
         where = object_path(self._request.version, self._request.account, path.container, path.name)
-        verdict = authorization.ask(self._environ, self._proxy.app, method, where)
+        verdict = authorization.authorize(self._environ, self._proxy.app, method, where)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
         return verdict
@@ -142,9 +143,9 @@ class Permissions:
         except StorletNotFound as error:
             if self._plan_of(step) is None:
                 raise
-            # A 404 would say that the object does not exist.
+            # A 404 would mean that the object does not exist.
             raise StorletError(
-                f"a rule needs what is missing: {error}", status=422, code=error.code
+                f"a rule requires a missing storlet: {error}", status=422, code=error.code
             ) from None
 
     def _check_limits(self, step: Step) -> None:
@@ -154,7 +155,7 @@ class Permissions:
         storlet = step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
         wanted = step.request.limits
-        faults = limits.too_much(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
-        faults += limits.too_little(wanted, names.LIMIT_PREFIX, storlet.language)
+        faults = limits.above_maximum(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
+        faults += limits.below_minimum(wanted, names.LIMIT_PREFIX, storlet.language)
         if faults:
             raise BadRequest("; ".join(faults))

@@ -1,4 +1,4 @@
-"""Where an invocation runs: a pure decision, and the one table of its reasons."""
+"""Decides where an invocation runs, without side effects, and lists all reasons."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Reason(enum.StrEnum):
 
     #: ``[placement] run_on``.
     DEFAULT = "default"
-    #: The request or the rule asks for it.
-    ASKED = "asked"
+    #: The request or the rule specifies it.
+    REQUESTED = "asked"
     #: A PUT: the input comes to the proxy.
     INCOMING_BODY = "incoming-body"
     #: Extra resources are on other nodes.
@@ -45,9 +45,9 @@ def decide(request: StorletRequest, default: str) -> tuple[str, Reason]:
     if request.source is None:
         return PROXY, Reason.INCOMING_BODY
     if request.run_on_proxy:
-        return PROXY, Reason.ASKED
+        return PROXY, Reason.REQUESTED
     if request.extra:
         return PROXY, Reason.SEVERAL_INPUTS
     if request.run_on_object:
-        return OBJECT, Reason.ASKED
+        return OBJECT, Reason.REQUESTED
     return default, Reason.DEFAULT

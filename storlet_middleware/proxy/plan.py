@@ -1,7 +1,8 @@
-"""What a rule wants of a run: the plan, and what of the source may leave with the result.
+"""The plan of a run: a rule's requirements, and the facts of the source that the result may carry.
 
-A run that a client asks for has no plan.  With a plan the storlets are the rule's: a signed URL for the object runs them, every answer
-names the rule, and under a mandatory rule (or one with ``pass``) metadata and headers of the source are withheld unless they are named.
+A run that a client requests has no plan.  With a plan, the storlets are the rule's: a signed URL
+for the object runs them, and every answer names the rule.  A mandatory rule, or a rule with
+``pass``, withholds metadata and headers of the source that it does not name.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ UNKNOWN_TYPE: Final = "application/octet-stream"
 
 @dataclass(frozen=True)
 class Plan:
-    """Why and how a rule has storlets run on a request.
+    """Why and how storlets of a rule run on a request.
 
     :param rule: the rule's name, which every answer carries.
-    :param passes: what of the source leaves; ``None``: nothing when the rule is mandatory, else what an unruled run passes on.
+    :param passes: the facts of the source that the result carries; ``None``: none if the rule is
+        mandatory, else the same as without a rule.
     :param further: steps after the first: each reads the output of the one before.
-    :param explicit_last: the client asked for the last step, which needs what a client's own run needs.
-    :param reverse: name of the rule that says how to undo on reading what is stored; empty: nothing has to be undone.
-    :param is_reversing: the first steps undo what a rule did when the object was stored.
+    :param explicit_last: the client requested the last step, with the checks of a client's own run.
+    :param reverse: name of the rule whose ``reverse`` applies when the stored result is read; empty
+        if none.
+    :param is_reversing: the first steps reverse the storlets that ran when the object was stored.
     """
 
     rule: str
@@ -42,11 +45,11 @@ class Plan:
 
     @property
     def withholds(self) -> bool:
-        """Whether the plan names what of the source may leave."""
+        """Whether the plan limits the facts of the source that the result carries."""
         return self.is_mandatory or self.passes is not None
 
-    def lets_leave(self, header: str) -> bool:
-        """Whether a header of the source leaves with the result of a plan that withholds."""
+    def passes_header(self, header: str) -> bool:
+        """Whether the result carries a header of the source, if the plan withholds."""
         passes, name = self.passes or _NOTHING, header.lower()
         if name.startswith(_METADATA):
             return not name.startswith(_STORLETS_OWN) and passes.allows_metadata(
@@ -54,14 +57,14 @@ class Plan:
             )
         return passes.allows_header(name)
 
-    def leaving(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """The subset of the source's headers that may leave."""
-        return {key: value for key, value in headers if self.lets_leave(key)}
+    def passed_headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """The subset of the source's headers that the result carries."""
+        return {key: value for key, value in headers if self.passes_header(key)}
 
-    def type_that_leaves(self, headers: Mapping[str, str]) -> str:
+    def content_type(self, headers: Mapping[str, str]) -> str:
         """The content type of a result whose storlets set none."""
         source_type = headers.get("Content-Type") or ""
-        return source_type if source_type and self.lets_leave("Content-Type") else UNKNOWN_TYPE
+        return source_type if source_type and self.passes_header("Content-Type") else UNKNOWN_TYPE
 
 
 _NOTHING: Final = Passes()

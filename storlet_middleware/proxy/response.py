@@ -1,4 +1,4 @@
-"""The answer to a GET: the result's headers, and its bytes as they come."""
+"""The answer to a GET: the result's headers and its stream of bytes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
 
-#: Called once with the code of how the answer ended: ``ok``, ``client-gone`` or an error's.
+#: Called once with the outcome: ``ok`` or an error code.
 OnEnd = Callable[[str], None]
 
 
 def answer_of(
-    environ: dict[str, Any], result: Result, source: Any, disclosure: Disclosure, own: dict[str, str],
+    environ: dict[str, Any],
+    result: Result,
+    source: Any,
+    disclosure: Disclosure,
+    own: dict[str, str],
     body: ResultBody,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """The client's answer, whose body is ``body``.
 
     :param source: headers of Swift's answer for the source.
-    :param own: headers that every answer of ours carries; they win.
+    :param own: headers of the run; they take precedence.
     """
     headers = HeaderKeyDict(disclosure.answer_headers(source))
     stored_headers.set_metadata(headers, result.metadata)
     headers.setdefault("Content-Type", disclosure.content_type(source, UNKNOWN_TYPE))
     if result.span and not disclosure.withholds:
         headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
-    # eventlet gathers small pieces until they are 4 KiB; a storlet's slow output is sent as it
-    # comes.
+    # eventlet buffers small pieces up to 4 KiB; a storlet's slow output is sent immediately.
     environ["eventlet.minimum_write_chunk_size"] = 0
     others = [header for header in headers.items() if header[0] not in own]
     return Answer("200 OK", [*others, *own.items()], body)

@@ -2,14 +2,16 @@
 
 ::
 
-    permissions -> source, object_nodes -> execution -> response (GET) or store (PUT, COPY) -> completion
+    permissions -> source, object_nodes -> execution
+                -> response (GET) or store (PUT, COPY) -> completion
 
-``GET`` reads the source and answers with the result; ``PUT`` runs on the client's body and stores the result; ``COPY`` reads as GET
-and stores as PUT.  Plain data is never sent to the client in place of a result.
+``GET`` reads the source and answers with the result; ``PUT`` runs on the client's body and stores
+the result; ``COPY`` reads as GET and stores as PUT.  The client never gets plain data instead of a
+result.
 
-The status line waits until the result's first bytes or its end are known, so that a storlet that fails early gives a proper error
-status.  After the first byte has been sent, the only honest failure is to break the connection; before a PUT is committed, it is to
-break the PUT.
+The status line waits until the result's first bytes or its end are known, so that a storlet that
+fails early gives a proper error status.  After the first byte has been sent, the only honest
+failure is to break the connection; before a PUT is committed, it is to break the PUT.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _counter: Final = itertools.count(1)
 
 @dataclass
 class _Times:
-    """Moments of a run (monotonic seconds); a moment that has not come is the one before it."""
+    """Timestamps of a run (monotonic seconds); a future one equals the previous one."""
 
     began: float
     authorized: float
@@ -59,22 +61,28 @@ class _Times:
 class Run:
     """See the module.
 
-    :param request: what the client, or a rule, asks for; the first storlet of the run.
-    :param plan: what else a rule wants of the run; ``None`` where the client asked for it.
-    :param source_stamp: ``X-Timestamp`` of the source that the rules were asked about; see :class:`~.source.Source`.
+    :param request: the request of the client or a rule, for the first storlet of the run.
+    :param plan: a rule's further requirements; ``None`` if the client requested the run.
+    :param source_timestamp: ``X-Timestamp`` of the source that the rules were evaluated for; see
+        :class:`~.source.Source`.
     """
 
     def __init__(
-        self, proxy: Proxy, context: RequestContext, request: StorletRequest, plan: Plan | None = None,
-        source_stamp: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        proxy: Proxy,
+        context: RequestContext,
+        request: StorletRequest,
+        plan: Plan | None = None,
+        source_timestamp: str | None = None,
+    ) -> None:
         self._proxy = proxy
         self._environ = environ = context.environ
         self._request = request
         self._plan = plan
         now = monotonic()
         self._times = _Times(now, now, now)
-        # A part of the transaction id is the client's (X-Trans-Id-Extra), and the id names the log object: no slash.
+        # The client supplies a part of the transaction id (X-Trans-Id-Extra), and the id names the
+        # log object: it must have no slash.
         self.id = f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
         self._steps = steps_of(self.id, [request, *(plan.further if plan is not None else ())])
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
@@ -83,23 +91,25 @@ class Run:
         self._permissions = Permissions(proxy, context, self._steps, plan)
         storlets = [step.request.storlet for step in self._steps]
         self._source = Source(
-            proxy, context, request, storlets, self._disclosure, used_grants, source_stamp
+            proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
         fetcher = ProxyFetcher(proxy.app, environ, request.version)
         self._execution = Execution(
-            proxy.launcher, self._steps, fetcher, self._permissions.resolve_anew
+            proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
         )
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
         self._is_usage_final = False
 
-    # --- the run -------------------------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
 
     def answer(self) -> Response | Answer:
         """The client's answer.
 
-        :raises StorletError: ours; :raises SwiftRefusal: Swift's; or Swift's ``HTTPException``.
+        :raises StorletError: the run failed.
+        :raises SwiftRefusal: Swift refused the source or target.
+        :raises HTTPException: raised by Swift.
         """
         try:
             self._proxy.acquire(self._request.account)
@@ -145,7 +155,7 @@ class Run:
             self._source,
             self._execution,
             self._steps[0],
-            self._permissions.resolve_anew,
+            self._permissions.resolve_again,
         )
         reason = nodes.run()
         if reason is None:
@@ -154,18 +164,19 @@ class Run:
         return False
 
     def _inherited_metadata(self) -> dict[str, str]:
-        """The metadata that the first step's output has from its source."""
+        """The metadata that the first step's output inherits from its source."""
         if self._source.answer is None:
             return storlet_metadata(Request(self._environ).headers)
         return storlet_metadata(self._disclosure.inherited_metadata(self._source.headers))
 
-    # --- answers -------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
         watch.pause()
         self._is_usage_final = result.has_ended()
         own = self.headers()
-        # A client that asked for a log may look for it once the answer has ended, so a length must not end it sooner.
+        # A client that requested a log may read it when the answer has ended, so no Content-Length
+        # may end the answer earlier.
         if self._is_usage_final and not any(step.request.wants_log for step in self._steps):
             own["Content-Length"] = str(result.usage.bytes_out)
         body = ResultBody(self._environ, result, watch, self._end)
@@ -174,7 +185,7 @@ class Run:
     def _store(self, result: Result) -> Response:
         request = self._request
         if request.target is None:
-            raise AssertionError("the result is not to be stored")
+            raise AssertionError("the request has no target")
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
         place = Store(self._proxy.app, self._environ, request, request.target, reverse)
@@ -186,7 +197,7 @@ class Run:
         return answer
 
     def _origin_headers(self, source: Any) -> dict[str, str]:
-        """What a copy's answer says of its source."""
+        """Headers of a copy's answer that describe its source."""
         path = self._source.path
         headers = {
             names.GENERATED_FROM_ACCOUNT: quote(self._request.account),
@@ -198,7 +209,7 @@ class Run:
         return headers
 
     def headers(self) -> dict[str, str]:
-        """What every answer carries, also a failed one."""
+        """The headers of every answer, also of a failed run."""
         result, times = self._execution.result, self._times
         sandbox = result.sandbox_seconds if result else 0.0
         waited = self._execution.waited_seconds
@@ -223,14 +234,16 @@ class Run:
         return headers
 
     def _failed_step(self, code: str) -> str:
-        """Which step of a pipeline caused an error, for its text; its storlet's name is the owner's to know."""
+        """The step of a pipeline that caused an error, for its text; only owners see the storlet's
+        name.
+        """
         index = self._execution.failed_step(code)
         if index is None:
             return ""
         name = f" ({self._steps[index].request.storlet})" if self._disclosure.is_owner else ""
         return f"step {index + 1} of {len(self._steps)}{name}"
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def _end(self, code: str) -> None:
         """Release everything, keep the logs, report the run; calls after the first do nothing."""
@@ -248,12 +261,12 @@ class Run:
                 self._source.close()
         finally:
             self._execution.release_slots()
-            # Also when a close of Swift's fails: the account gets its place in the limit back.
+            # Also if Swift's close fails: the account's run must not stay counted.
             if self._is_counted:
                 self._proxy.release(self._request.account)
         if result is not None:
             if code != CLIENT_GONE:
-                LogObjects(self._proxy, self._environ, self.id).keep(
+                LogObjects(self._proxy, self._environ, self.id).store(
                     self._steps, self._execution.results(), code
                 )
             self._record(result, code).report(self._proxy.logger)

@@ -1,6 +1,4 @@
-"""What all requests of one proxy server process share: configuration, catalog, launcher, and the
-limit of concurrent runs.
-"""
+"""Objects shared by all requests of a proxy process, and the limit of concurrent runs."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
 
-#: This fraction of a process's runs is reserved for accounts that have none in it.
+#: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
 
 
@@ -20,25 +18,30 @@ class Proxy:
     """The filter's part at a proxy server.
 
     :param app: the rest of the pipeline.
-    :param client_timeout_seconds: how long a client may send nothing.
-    :param room: how many runs this process may have at once, wherever their storlets run: each
-        holds one of its requests.
+    :param client_timeout_seconds: idle deadline of a client that sends a body.
+    :param max_runs: maximum number of concurrent runs in this process, independent of their
+        placement: each occupies one of its requests.
     """
 
     def __init__(
-        self, app: Any, config: Config, logger: Any, client_timeout_seconds: float, room: int = ROOM
+        self,
+        app: Any,
+        config: Config,
+        logger: Any,
+        client_timeout_seconds: float,
+        max_runs: int = ROOM,
     ) -> None:
         self.app = app
         self.config = config
         self.logger = logger
         self.client_timeout_seconds = client_timeout_seconds
         self.catalog = Catalog(app, config)
-        self.launcher = Launcher(config, logger, room)
-        self._room = room
+        self.launcher = Launcher(config, logger, max_runs)
+        self._max_runs = max_runs
         self._inflight: dict[str, int] = {}
 
     def acquire(self, account: str) -> None:
-        """Count a run of ``account``.
+        """Count a run of ``account`` against the limits.
 
         :raises TenantBusy: the account has its maximum of runs through this process.
         :raises NodeBusy: the process has its maximum.
@@ -47,8 +50,8 @@ class Proxy:
         own = self._inflight.get(account, 0)
         if own >= limit:
             raise TenantBusy(f"the account has {limit} storlets running through this server")
-        reserved = self._room // _RESERVED_FRACTION if own else 0
-        if sum(self._inflight.values()) >= self._room - reserved:
+        reserved = self._max_runs // _RESERVED_FRACTION if own else 0
+        if sum(self._inflight.values()) >= self._max_runs - reserved:
             raise NodeBusy("proxy storlet concurrency limit reached")
         self._inflight[account] = own + 1
 

@@ -1,9 +1,9 @@
-"""The inputs of a run, as Swift gives them to the caller.
+"""The inputs of a run, as the caller can read them from Swift.
 
 Each read is a GET down the rest of the pipeline with the caller's environment, so that Swift's
 authorization, the grants of this run and the rules apply to it.  Conditions (``If-*``) and the
 query of the request belong to the source; extra resources are read without them.  An answer without
-data is Swift's refusal, and the client gets it as far as :class:`~.disclosure.Disclosure` allows.
+data is Swift's refusal; :class:`~.disclosure.Disclosure` decides whether the client gets all of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, S
 from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
-#: Headers of the client's request that say which part of the answer it wants.
+#: Headers of the client's request that select a part of the answer.
 _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 
 
@@ -46,9 +46,10 @@ class Source:
 
     :param storlets: names of all storlets of the run: a grant for any of them allows a read,
         because the bytes pass through all.
-    :param used_grants: receives an item when a grant decided.
-    :param stamp: ``X-Timestamp`` of the object that the rules were asked about ("": there was
-        none); another one is refused. ``None``: no rule was asked about the object itself.
+    :param used_grants: receives an item when a grant allowed a read.
+    :param timestamp: ``X-Timestamp`` of the object that the rules were evaluated for ("": there was
+        none); an object with another one is refused.  ``None``: no rule was evaluated for the
+        object itself.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one run, put together in one place
@@ -59,7 +60,7 @@ class Source:
         storlets: list[str],
         disclosure: Disclosure,
         used_grants: list[bool],
-        stamp: str | None,
+        timestamp: str | None,
     ) -> None:
         self._proxy = proxy
         self._context = context
@@ -68,8 +69,8 @@ class Source:
         self._storlets = storlets
         self._disclosure = disclosure
         self._used_grants = used_grants
-        self._stamp = stamp
-        #: Swift's answer for the source, once there is one with data.
+        self._timestamp = timestamp
+        #: Swift's answer for the source, if it has data.
         self.answer: SourceAnswer | None = None
 
     @property
@@ -86,11 +87,11 @@ class Source:
         return self.answer.headers
 
     def close(self) -> None:
-        """Release the answer; for a run whose result does not own it."""
+        """Release the answer if no result owns it."""
         if self.answer is not None:
             close_if_possible(self.answer.app_iter)
 
-    # --- inputs --------------------------------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
     def inputs(self) -> tuple[list[StreamInput], tuple[int, int, int] | None]:
         """The source, or each of its ranges, and the extra resources, all fetched concurrently; and
@@ -125,11 +126,11 @@ class Source:
         )
         return StreamInput(body, storlet_metadata(answer.headers))
 
-    # --- reads ---------------------------------------------------------------------------------------------------
+    # --- reads ------------------------------------------------------------------------------------
 
     def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer]:
-        """Answers with data for all of ``wanted``, in their order; or the first fault, and nothing
-        is left open.
+        """Answers with data for all of ``wanted``, in their order; raises the first fault, and
+        leaves nothing open.
         """
         # A single read needs no green thread of its own.
         outcomes = [self._try_get(*wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
@@ -139,7 +140,7 @@ class Source:
             return answers
         for answer in answers:
             close_if_possible(answer.app_iter)
-        # A refusal by a rule is reported as the rule's, whatever Swift made of it.
+        # A refusal by a rule takes precedence over Swift's answer.
         raise (self._context.refused or faults)[0]
 
     def _try_all(
@@ -155,7 +156,7 @@ class Source:
             raise
 
     def _try_get(self, path: ObjectPath, span: ByteRange | None) -> SourceAnswer | Exception:
-        """The answer, or the exception: eventlet would print one that is raised in a green thread."""
+        """The answer, or the exception: eventlet prints exceptions that a green thread raises."""
         try:
             headers = {} if span is None else {"Range": str(_range_header(span))}
             answer = self.get(path, headers)
@@ -177,7 +178,7 @@ class Source:
 
         :raises RangeUnsatisfiable: no byte is in the range.
         :raises SwiftRefusal: Swift answered without data.
-        :raises BackendFailed: the object is not the one that the rules were asked about.
+        :raises BackendFailed: the object is not the one that the rules were evaluated for.
         """
         request = Request(self._get_environ(path))
         request.headers.update(headers)
@@ -188,11 +189,11 @@ class Source:
             raise _unsatisfiable(path)
         if answer.status_int not in (200, 206):
             raise SwiftRefusal(self._refusal(request, status, answer))
-        is_checked = path == self._request.source and self._stamp is not None
-        if is_checked and answer.headers.get("X-Timestamp", "") != self._stamp:
+        is_checked = path == self._request.source and self._timestamp is not None
+        if is_checked and answer.headers.get("X-Timestamp", "") != self._timestamp:
             close_if_possible(chunks)
             raise BackendFailed(
-                "the object was changed while its rules were asked; ask again", retry_after=1
+                "the object changed while its rules were being evaluated; retry", retry_after=1
             )
         return answer
 
@@ -211,7 +212,7 @@ class Source:
             for key in [key for key in environ if key.startswith("HTTP_IF_")]:
                 del environ[key]
         chain = self._context.chain
-        if chain.swift is not None and not self._asks_how_stored():
+        if chain.swift is not None and not self._reads_stored_form():
             user, account = user_of(self._environ), self._request.account
             readers = (Reader(user, account, storlet) for storlet in self._storlets)
             chain = chain.with_grants(
@@ -220,9 +221,9 @@ class Source:
             environ["swift.authorize"] = chain
         return environ
 
-    def _asks_how_stored(self) -> bool:
-        """Whether the client's query makes Swift read something else than the object's bytes, which
-        no grant covers.
+    def _reads_stored_form(self) -> bool:
+        """Whether the client's query selects a manifest, link, part or version: no grant covers
+        these.
         """
         operation = self._context.operation
         return operation is not None and not SWIFT_QUERIES.isdisjoint(operation.query)
@@ -238,7 +239,7 @@ class Source:
 
 
 def _require_length(environ: dict[str, Any]) -> None:
-    """Refuse a body without a known end as Swift does; eventlet would present it as an empty one."""
+    """Refuse a body without a known end, as Swift does; eventlet would present it as empty."""
     request = Request(environ)
     try:
         length = request.message_length()

@@ -21,7 +21,7 @@ from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 
-#: Headers of the client's request that say something of another body, or of a copy.
+#: Headers of the client's request that describe the client's body or a copy.
 _NOT_OF_RESULT = (
     "CONTENT_LENGTH",
     "HTTP_ETAG",
@@ -32,19 +32,17 @@ _NOT_OF_RESULT = (
 
 
 class OutputBroken(ChunkReadError):
-    """Raised into a PUT whose storlet failed: to Swift a body that broke off, so nothing is
-    committed.
-    """
+    """Raised into a PUT whose storlet failed: Swift sees a broken body and commits nothing."""
 
 
 class Store:
-    """Where the result of one run is stored.
+    """Stores the result of one run.
 
     :param app: the rest of the pipeline.
     :param environ: the client's WSGI environment.
     :param target: the object that the result becomes.
-    :param reverse: name of the rule that says how to undo on reading what is stored; empty for
-        none.
+    :param reverse: name of the rule whose ``reverse`` applies when the stored object is read; empty
+        for none.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class Store:
         if body.error is not None:
             drain_and_close(answer)
             raise body.error
-        if answer.status_int // 100 == 2 and not body.is_whole:
+        if answer.status_int // 100 == 2 and not body.is_complete:
             drain_and_close(answer)
             raise InternalError("Swift committed before the storlet's output had ended")
         return answer
@@ -103,7 +101,7 @@ class Store:
 
 
 def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: Any) -> None:
-    """The client's headers win over the source's, and the storlet's metadata over both."""
+    """The client's headers override the source's, and the storlet's metadata overrides both."""
     if source is not None:
         own = {
             key.lower()
@@ -125,16 +123,16 @@ class _OutputBody:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._rest = b""
-        self.is_whole = False
+        self.is_complete = False
         self.error: StorletError | None = None
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes; raises :class:`OutputBroken` when the storlet failed."""
         if self.error is not None:
             raise OutputBroken("the storlet failed")
-        while (size < 0 or not self._rest) and not self.is_whole:
+        while (size < 0 or not self._rest) and not self.is_complete:
             chunk = self._next()
-            self.is_whole = chunk is None
+            self.is_complete = chunk is None
             self._rest += chunk or b""
         if size < 0 or size >= len(self._rest):
             piece, self._rest = self._rest, b""
@@ -149,7 +147,7 @@ class _OutputBody:
             self.error = error
             raise OutputBroken("the storlet failed") from error
         except ChunkReadTimeout as timeout:
-            # Swift waits as long for the data of a PUT as for a client's.
+            # Swift applies its client timeout to the data of this PUT, too.
             self.error = Unprocessable(
                 f"the storlet stalled for {timeout}", code="storlet.timeout.idle"
             )

@@ -1,14 +1,17 @@
 """Headers of an object that a storlet made, checked before Swift's object servers see them.
 
-A PUT that an object server refuses while its body is on the way looks like a broken connection to Swift's proxy, which counts it
-as an error of the node.  Ten such errors in a minute and the proxy uses the node no more, for any tenant.  So the invariant is:
+A PUT that an object server refuses while its body is on the way looks like a broken connection to
+Swift's proxy, which counts it as an error of the node.  After ten such errors in a minute the proxy
+stops using the node, for all tenants.  So the invariant is:
 
-    **No PUT of ours reaches an object server unless it is known that the server accepts its headers.**
+    **No PUT of ours reaches an object server unless it is known that the server accepts its
+    headers.**
 
-Swift's proxy does not ensure that.  It checks the headers as they are in memory; the object server checks what it parsed from the
-connection, where white space around values is gone, a name outside of ASCII ends Python's header parser, and the number and the
-total size of headers are limited.  :func:`require_storable` therefore writes the request as the proxy would, reads it with the HTTP
-parser of Swift's servers, and applies the object server's own checks to what that gave.
+Swift's proxy does not ensure that.  It checks the headers in memory, but the object server checks
+the headers that it parsed from the connection.  There, white space around values is removed, a name
+outside of ASCII ends Python's header parser, and the number and the total size of headers are
+limited. :func:`require_storable` therefore writes the request as the proxy would, reads it with the
+HTTP parser of Swift's servers, and applies the object server's own checks to the parsed request.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from storlet_middleware import names
 from storlet_middleware.errors import BadRequest, Unprocessable
 from storlet_middleware.wsgi.strings import wsgi
 
-#: Space left for the headers that Swift adds on the way to an object server: its own, and with encryption at rest up to 200 bytes
-#: for each item of user metadata.
+#: Space left for the headers that Swift adds on the way to an object server: its own, and with
+#: encryption at rest up to 200 bytes for each item of user metadata.
 _SWIFTS_HEADERS: Final = {f"X-Backend-Reserved-{number}": "x" * 1000 for number in range(24)}
 #: HTTP knows no white space around a header's value.
 _WHITE_SPACE: Final = " \t"
@@ -38,9 +41,11 @@ _LIMIT: Final = "storlet.limit.metadata"
 
 
 def set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:
-    """Put a storlet's metadata into ``headers`` (WSGI strings): ``Content-Type`` is itself, any other key user metadata.
+    """Put a storlet's metadata into ``headers`` (WSGI strings): ``Content-Type`` is itself, any
+    other key user metadata.
 
-    White space around a value is removed, as HTTP does.  An empty value withholds what the source has under that key.
+    White space around a value is removed, as HTTP does.  An empty value removes the source's item
+    under that key.
     """
     for key, value in metadata.items():
         name = wsgi("Content-Type" if key.lower() == "content-type" else names.OBJECT_META + key)
@@ -55,16 +60,16 @@ def require_storable(request: Any, metadata: Mapping[str, str]) -> None:
     """Raise unless an object server accepts the headers of ``request``.
 
     :param request: the PUT (swob), with the storlet's metadata in its headers.
-    :param metadata: what the storlet said of its output.
+    :param metadata: the metadata that the storlet set for its output.
     :raises Unprocessable: the storlet's metadata is at fault; all faults at once.
-    :raises BadRequest: the client's own headers are.
+    :raises BadRequest: the client's own headers are at fault.
     """
     over, faults = _faults_of(request, metadata)
     if not over and not faults:
         refusal = _refusal_of(request)
         if refusal is None:
             return
-        if _refusal_of(_without(request, metadata)) is not None:
+        if _refusal_of(_without_metadata(request, metadata)) is not None:
             raise BadRequest(
                 f"Swift does not store an object with the headers of this request: {refusal}"
             )
@@ -77,7 +82,9 @@ def require_storable(request: Any, metadata: Mapping[str, str]) -> None:
 
 
 def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """What is over a limit of Swift's, and what else is wrong with single items of ``metadata``."""
+    """Two lists of faults: items above a limit of Swift, and other faults of single items of
+    ``metadata``.
+    """
     over, faults = [], []
     for key, value in metadata.items():
         if key.lower() == "content-type":
@@ -87,7 +94,8 @@ def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], li
         name, size = wsgi(key), len(wsgi(value.strip(_WHITE_SPACE)))
         if len(name) > constraints.MAX_META_NAME_LENGTH:
             over.append(
-                f"{key}: a name of {len(name)} bytes, {constraints.MAX_META_NAME_LENGTH} are allowed"
+                f"{key}: a name of {len(name)} bytes,"
+                f" {constraints.MAX_META_NAME_LENGTH} are allowed"
             )
         if size > constraints.MAX_META_VALUE_LENGTH:
             over.append(
@@ -105,8 +113,8 @@ def _faults_of(request: Any, metadata: Mapping[str, str]) -> tuple[list[str], li
     return over, faults
 
 
-def _without(request: Any, metadata: Mapping[str, str]) -> Any:
-    """``request`` as it would be had the storlet said nothing of its output."""
+def _without_metadata(request: Any, metadata: Mapping[str, str]) -> Any:
+    """``request`` without the storlet's metadata."""
     plain = Request(dict(request.environ))
     set_metadata(plain.headers, dict.fromkeys(metadata, ""))
     return plain
@@ -122,7 +130,7 @@ def _refusal_of(request: Any) -> str | None:
         "Referer": request.as_referer(),
         "X-Timestamp": "0000000001.00000",
     }
-    received = _over_the_wire(HeaderKeyDict(sent | _SWIFTS_HEADERS))
+    received = _sent_and_parsed(HeaderKeyDict(sent | _SWIFTS_HEADERS))
     if received is None:
         return "there are too many headers, or their names and values are too long"
     lost = [
@@ -139,8 +147,10 @@ def _refusal_of(request: Any) -> str | None:
     )
 
 
-def _over_the_wire(headers: Mapping[str, str]) -> Any:
-    """A request with ``headers`` as Swift's HTTP parser gives it to an object server; ``None`` where it refuses it."""
+def _sent_and_parsed(headers: Mapping[str, str]) -> Any:
+    """A request with ``headers`` as Swift's HTTP parser gives it to an object server; ``None``
+    where it refuses it.
+    """
     lines = b"".join(
         wsgi_to_bytes(key) + b": " + wsgi_to_bytes(value) + b"\r\n"
         for key, value in headers.items()
@@ -152,7 +162,8 @@ def _over_the_wire(headers: Mapping[str, str]) -> Any:
 class _Reader(SwiftHttpProtocol):
     """The HTTP parser of Swift's servers, reading one request from memory and answering nothing.
 
-    :attr:`received` is the environment that an application would be called with; ``None`` where the request was refused.
+    :attr:`received` is the environment that an application would be called with; ``None`` where the
+    request was refused.
     """
 
     def __init__(self, request: bytes) -> None:
@@ -175,11 +186,18 @@ class _Reader(SwiftHttpProtocol):
         """There is no connection to close."""
 
     def log_message(self, *_: Any) -> None:
-        """The caller says what is wrong."""
+        """The caller reports the fault."""
 
 
-#: What the parser looks at of the server that it belongs to.
+#: The attributes of the parser's server that it reads.
 _SERVER: Final = SimpleNamespace(
-    app=SimpleNamespace(), capitalize_response_headers=True, get_environ=dict, keepalive=True, max_http_version=None,
-    minimum_chunk_size=None, outstanding_requests=0, socket_timeout=None, url_length_limit=MAX_REQUEST_LINE,
-)  # fmt: skip
+    app=SimpleNamespace(),
+    capitalize_response_headers=True,
+    get_environ=dict,
+    keepalive=True,
+    max_http_version=None,
+    minimum_chunk_size=None,
+    outstanding_requests=0,
+    socket_timeout=None,
+    url_length_limit=MAX_REQUEST_LINE,
+)

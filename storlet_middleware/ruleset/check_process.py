@@ -12,7 +12,7 @@ encoded as text of the same code points (Latin-1), because an upload need not be
     <- {"findings": [...], ...}
 
 A separate process is necessary because a check can take seconds of CPU time, and every owner of an
-account can start one: the proxy must not block, and the kernel kills a process that exceeds its
+account can start one.  The proxy must not block, and the kernel kills a process that exceeds its
 limits of time or memory.
 """
 

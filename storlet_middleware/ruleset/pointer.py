@@ -106,7 +106,7 @@ class Pointer:
         kind = "mandatory" if self.is_mandatory else "ordinary"
         return f"{self.version} {kind} {self.time} {self.name}"
 
-    def again(self, after: Pointer) -> Self:
+    def renewed(self, after: Pointer) -> Self:
         """The same rules with a later timestamp."""
         return replace(self, time=_later_than(after))
 

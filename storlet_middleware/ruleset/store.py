@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from rules import engine, parse
 from rules.engine import Compiled
-from storlet_middleware.concurrency import GreenTask, Timeout, monotonic, off_hub, spawn
+from storlet_middleware.concurrency import GreenTask, Timeout, in_native_thread, monotonic, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
 from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
@@ -133,7 +133,7 @@ class RuleStore:
         """Returns errors, because several requests wait, and eventlet prints raised exceptions."""
         try:
             text = self._versions.text_of(environ, place, pointer)
-            loaded: Loaded = off_hub(_compiled, text, pointer.version)
+            loaded: Loaded = in_native_thread(_compiled, text, pointer.version)
             self._cache.put(loaded, len(text))
         except StorletError as error:
             return error

@@ -46,7 +46,7 @@ from storlet_middleware.ruleset.versions import RULES, Versions, is_ours
 from storlet_middleware.wsgi import authorization, caller, delegation
 from storlet_middleware.wsgi.bodies import ClientBody
 from storlet_middleware.wsgi.operation import Operation
-from storlet_middleware.wsgi.storlet_request import refuse_unknown, storlet_headers
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -217,7 +217,7 @@ class _Change:
     def _authorize(self) -> bool:
         """Raise unless the client may change rules; return whether the rules' container exists."""
         path = self._uploads.versions.path(self._place, self._name)
-        verdict = authorization.ask(self._environ, self._uploads.app, "PUT", path)
+        verdict = authorization.authorize(self._environ, self._uploads.app, "PUT", path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
         if delegation.is_signed(self._environ):
@@ -233,7 +233,7 @@ class _Change:
     def _refuse_options(self) -> None:
         """Raise for headers and parameters that are not allowed in a change of rules."""
         environ = self._environ
-        faults = refuse_unknown(
+        faults = unknown_header_faults(
             storlet_headers(environ), (names.RULES_ACCEPT_WARNINGS,), "unknown header"
         )
         if self._operation.sent_method != "DELETE":
@@ -286,7 +286,7 @@ class _Change:
         return name
 
     def _version(self, name: str) -> bytes:
-        verdict = authorization.ask(
+        verdict = authorization.authorize(
             self._environ, self._uploads.app, "GET", self._uploads.versions.path(self._place, name)
         )
         if verdict.refusal is not None:
@@ -362,7 +362,9 @@ class _Change:
         status = pointers.set(environ, *self._place, pointer)
         if status // 100 == 2:
             return
-        undo = before.again(after=pointer) if before is not None else Pointer.to_none(after=pointer)
+        undo = (
+            before.renewed(after=pointer) if before is not None else Pointer.to_none(after=pointer)
+        )
         if pointers.set(environ, *self._place, undo) // 100 != 2:
             raise BackendFailed(_UNCERTAIN)
         raise BackendFailed(

@@ -167,7 +167,7 @@ class Checker:
             given = {names.LIMIT_PREFIX + name: value for name, value in step["limits"].items()}
             values, faults = limits.requested(given)
             trust_class = self._config.class_of(account, step["storlet"])
-            faults += limits.too_much(
+            faults += limits.above_maximum(
                 values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared
             )
             for fault in faults:

@@ -1,19 +1,19 @@
-"""Requests, callers and answers: everything of HTTP that does not depend on what storlets are.
+"""Requests, callers and answers: the part of HTTP that is independent of storlets.
 
 ``operation``         one request as Swift understands it, parsed once
-``context``           what is known of a request while it is handled, and its chain of authorization
-``storlet_request``   the headers and the query that ask for a storlet, parsed into a frozen value
+``context``           the state of a request during its handling, and its chain of authorization
+``storlet_request``   a request for a storlet: headers and query, parsed into a frozen value
 ``byte_ranges``       byte ranges as HTTP writes them
-``swift_paths``       which object a path within Swift stands for
+``swift_paths``       the object that a path in Swift denotes
 ``strings``           WSGI strings and text
-``caller``            who makes the request, as the authentication middlewares say
-``delegation``        requests that a signature allows, and what the signature covers
-``authorization``     asks Swift's own authorization what the caller may do
+``caller``            the caller, as identified by the authentication middlewares
+``delegation``        requests allowed by a signature, and the extent of the signature
+``authorization``     runs Swift's own authorization for a caller
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants
-``user_metadata``     which headers are user metadata, and what of it storlets see
+``user_metadata``     the headers that are user metadata, and the subset that storlets see
 ``bodies``            inputs that come through Swift: a client's body, an object's assembled stream
 ``disconnect``        detects clients that disconnected, and breaks a connection
-``answer``            an answer that is ready to be sent
-``subrequest``        the requests that this package makes of Swift
+``answer``            an answer that is sent unchanged
+``subrequest``        sub-requests to Swift
 """

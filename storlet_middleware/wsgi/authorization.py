@@ -1,4 +1,7 @@
-"""Asks Swift's own authorization, with the container's ACL, before Swift itself would.  The filter grants no rights of its own."""
+"""Runs Swift's own authorization with the container's ACL, earlier than Swift does.
+
+The filter grants no rights of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ACL: Final = {"GET": "read_acl", "PUT": "write_acl"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """Swift's decision.
+    """Swift's decision about a caller.
 
     :param refusal: Swift's answer to a caller without access, else ``None``.
     :param is_owner: the caller owns the account.
@@ -32,15 +35,18 @@ class Verdict:
     container_status: int
 
 
-def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
-    """Whether the caller may ``GET`` or ``PUT`` the object at ``path`` (quoted).  Without an authentication middleware every caller may."""
+def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
+    """Authorize the caller's ``GET`` or ``PUT`` of the object at ``path`` (quoted).
+
+    Without an authentication middleware every caller is allowed.
+    """
     name = unquote(path.removesuffix("?"))
     asked = make_env(
         environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE
     )
     asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
     info = _container(asked, app, name)
-    # Whether Swift allows the caller is one question, what the rules say of the bytes another.
+    # Only Swift's own check: the rules are evaluated elsewhere.
     authorize = swift_authorize(environ)
     if authorize is None:
         return Verdict(None, is_owner=True, container_status=info["status"])
@@ -51,9 +57,9 @@ def ask(environ: dict[str, Any], app: Any, method: str, path: str) -> Verdict:
 
 
 def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any]:
-    """What Swift knows of the container of the object ``name``; not to be changed."""
+    """Swift's cached info of the container of the object ``name``; read-only."""
     _, _, account, container, *_ = name.split("/", 4)
-    # get_container_info would copy all that the request has cached, for three values.
+    # get_container_info would copy the whole cache of the request for three values.
     known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(
         get_cache_key(account, container)
     )

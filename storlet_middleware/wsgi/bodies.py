@@ -141,7 +141,7 @@ def read_backend(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) -> bytes:
+def read_bounded(chunks: Iterable[bytes], most_bytes: int, too_many: StorletError) -> bytes:
     """All of ``chunks``, which are then closed; raises ``too_many`` if they have more than
     ``most_bytes`` bytes."""
     pieces, size = [], 0

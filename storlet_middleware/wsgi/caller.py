@@ -1,4 +1,4 @@
-"""The caller of a request: what the authentication middlewares say of it."""
+"""The caller of a request, as identified by the authentication middlewares."""
 
 from __future__ import annotations
 
@@ -18,51 +18,59 @@ def caller_of(environ: Mapping[str, Any]) -> Caller:
     if not remote:
         return Caller(is_anonymous=True)
     if remote.startswith(".wsgi."):
-        # Swift's own request: no rule can be about it.
+        # Swift's own request: no rule applies to it.
         return Caller()
     identity = environ.get("keystone.identity")
     if identity:
         return Caller(
-            user=lenient(identity["user"][1] or identity["user"][0] or "") or None,
-            project=lenient(identity["tenant"][1] or identity["tenant"][0] or "") or None,
-            domain=lenient(_domain(environ, identity)) or None,
-            roles=frozenset(lenient(role) for role in identity.get("roles") or () if role),
+            user=lenient_text(identity["user"][1] or identity["user"][0] or "") or None,
+            project=lenient_text(identity["tenant"][1] or identity["tenant"][0] or "") or None,
+            domain=lenient_text(_domain(environ, identity)) or None,
+            roles=frozenset(lenient_text(role) for role in identity.get("roles") or () if role),
         )
-    return _of_groups(remote, user_of(environ))
+    return _caller_of_groups(remote, user_of(environ))
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_groups(groups: str, name: str) -> Caller:
-    """Of TempAuth."""
-    roles = frozenset(lenient(group.strip()) for group in groups.split(",") if group.strip())
-    user = lenient(name)
+def _caller_of_groups(groups: str, name: str) -> Caller:
+    """The caller for the groups of TempAuth."""
+    roles = frozenset(lenient_text(group.strip()) for group in groups.split(",") if group.strip())
+    user = lenient_text(name)
     return Caller(user=user or None, project=user.partition(":")[0] or None, roles=roles)
 
 
 def _domain(environ: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     _, name = identity.get("user_domain") or (None, None)
-    # The headers are the token's: Keystone's middleware drops what a client sends under these names.
+    # The headers are the token's: Keystone's middleware drops what a client sends under these
+    # names.
     return str(name or environ.get("HTTP_X_USER_DOMAIN_NAME") or "")
 
 
 def user_of(environ: Mapping[str, Any]) -> str:
-    """The caller's name: Keystone's when Keystone said it, else the group that is TempAuth's ``account:user``."""
-    # X-User-Name without Keystone's mark is a header that the client sent.
+    """The caller's name: from Keystone if it authenticated the caller, else TempAuth's group
+    ``account:user``.
+    """
+    # X-User-Name without Keystone's identity was sent by the client.
     if environ.get("keystone.identity"):
-        # Names are unique in a domain only; as in Swift's own ACLs they count in the default one, elsewhere the id does.
+        # Names are unique in a domain only.  As in Swift's own ACLs, the name identifies users of
+        # the default domain, and the id all others.
         is_default = environ.get("HTTP_X_USER_DOMAIN_ID", "default") == "default"
         return str(environ.get("HTTP_X_USER_NAME" if is_default else "HTTP_X_USER_ID") or "")
     groups = str(environ.get("REMOTE_USER") or "").split(",")
     return next((group for group in groups if ":" in group), groups[0])
 
 
-def is_swifts_own(environ: Mapping[str, Any]) -> bool:
-    """Whether one of Swift's middlewares looks something up for itself, such as a container's keys."""
+def is_from_swift(environ: Mapping[str, Any]) -> bool:
+    """Whether one of Swift's middlewares made the request for itself, for example to look up a
+    container's keys.
+    """
     return environ.get("REMOTE_USER") == PRE_AUTHORISED and not is_signed(environ)
 
 
-def lenient(value: Any) -> str:
-    """A WSGI string as text.  Bytes that are not UTF-8 become surrogates, which no operand of a rule can equal."""
+def lenient_text(value: Any) -> str:
+    """A WSGI string as text.  Bytes that are not UTF-8 become surrogates, which match no operand of
+    a rule.
+    """
     string = str(value)
     return (
         string

@@ -1,5 +1,4 @@
-"""What is known of one request while it is handled: the operation, its chain of authorization, what
-was refused.
+"""The state of one request while it is handled: operation, chain of authorization, refusals.
 
 The filter puts one :class:`RequestContext` into the environment, under :data:`CONTEXT`.
 Sub-requests that Swift derives from the environment carry the chain as ``swift.authorize``; only
@@ -8,8 +7,8 @@ the filter's own code reads the context.
 The chain, in its order::
 
     swift    the authentication middleware's own ``swift.authorize``: allows or refuses
-    grants   what it refuses is allowed where a grant names a storlet of this run (proxy reads only)
-    rules    what is allowed may still be refused by the rules of the account that is read
+    grants   allows what Swift refuses if a grant names a storlet of this run (proxy reads only)
+    rules    may refuse what is allowed, by the rules of the account that is read
 
 :class:`AuthorizationChain` is the only code that knows this order.
 """
@@ -39,26 +38,26 @@ class Grant(Protocol):
 
 
 class RulesCheck(Protocol):
-    """The rules, asked about each request that Swift makes on behalf of the client's, and about the
+    """Checks by the rules of each sub-request that Swift makes for the client's request, and of the
     answer.
     """
 
-    #: The errors with which it refused, in order.
+    #: The refusals, in order.
     refused: list[StorletError]
 
     def __call__(self, request: Any) -> Any:
         """``None``, or the answer that refuses a request that is allowed otherwise."""
 
     def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
-        """Whether an answer with these headers may tell of other objects."""
+        """Whether an answer with these headers may contain facts of other objects."""
 
     def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
-        """Raise what keeps an answer from leaving."""
+        """Raise the refusal of an answer, if there is one."""
 
-    def until_refused(
+    def break_if_refused(
         self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
     ) -> Iterable[bytes]:
-        """The answer's body, which breaks when something was refused after it had begun."""
+        """The answer's body, which raises if a read was refused after the body had begun."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class AuthorizationChain:
 class RequestContext:
     """See the module.
 
-    :param operation: ``None`` for requests that are not about what Swift stores.
+    :param operation: ``None`` for requests without a path to stored data.
     :param environ: the client's WSGI environment, which this context is in.
     """
 
@@ -105,20 +104,18 @@ class RequestContext:
 
     @property
     def refused(self) -> list[StorletError]:
-        """What the rules refused, in order; Swift answers a refusal in its own words, which the
-        filter replaces.
-        """
+        """The refusals by the rules, in order; the filter sends them in place of Swift's answer."""
         return [] if self.chain.rules is None else self.chain.rules.refused
 
     @property
     def has_rules(self) -> bool:
-        """Whether the rules are asked about further reads."""
+        """Whether the rules are evaluated for further reads."""
         return self.chain.rules is not None
 
     def require_operation(self) -> Operation:
-        """The operation; for code that runs only where there is one."""
+        """The operation; raises if there is none."""
         if self.operation is None:
-            raise ValueError("the request is about nothing that Swift stores")
+            raise ValueError("the request has no path to stored data")
         return self.operation
 
 
@@ -134,7 +131,7 @@ def install(
     """Put a context and its chain into ``environ``.
 
     A middleware to the left may send the same environment through the filter again; the chain is
-    then built anew from the authentication middleware's check, never around an earlier chain.
+    then built again from the authentication middleware's check, never around an earlier chain.
     """
     chain = AuthorizationChain(swift_authorize(environ), (), rules)
     context = RequestContext(operation, chain, environ)

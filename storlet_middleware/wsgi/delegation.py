@@ -1,27 +1,29 @@
-"""Requests that a signature allows, in place of a login or beside it: what the signature covers.
+"""Requests that a signature allows, instead of a login or in addition, and the extent of the
+signature.
 
 A header that a signature does not cover must not change what the signed request means.
 ``X-Run-Storlet`` names code, further inputs and a target; so a request whose signature does not
-cover it runs no storlet that its sender asks for.  The storlets of a rule run for every reader of
-an object, and for these as well.
+cover it cannot name a storlet.  The storlets of a rule run for every reader of an object, these
+requests included.
 
-===================================== ============== ======================= =========================================
-kind of delegated access              ``signed``     storlet of the sender   recognised by
-===================================== ============== ======================= =========================================
-TempURL, also with prefix or IP range yes            refused                 user ``.wsgi.tempurl``
-form POST                             yes            refused                 user ``.wsgi.formpost``, or pre-authorised
-                                                                             with source ``FP``
-container sync                        yes            refused                 no user, ``swift.authorize_override``
-S3, query authentication (V2, V4)     yes            refused                 ``s3api``'s request
-S3, header authentication V4          no             if all headers of ours  ``SignedHeaders``
-                                                     are signed
-S3, header authentication V2          no             refused                 V2 signs ``x-amz-*`` headers only
-S3 with ``s3_acl = yes``              no             refused                 ``s3api`` removes what it knew
-Keystone's EC2 credentials            as S3          as S3                   they sign S3 requests
-service tokens                        no             as their user           the user's token decides
-domain remap, cname lookup            no             as their user           they change the path before any check
-symlinks to other accounts            no             as their user           each read is authorized by itself
-===================================== ============== ======================= =========================================
+============================== ========== ================ ========================================
+kind of delegated access       ``signed`` own storlet      recognised by
+============================== ========== ================ ========================================
+TempURL (prefix, IP range too) yes        refused          user ``.wsgi.tempurl``
+form POST                      yes        refused          user ``.wsgi.formpost``, or
+                                                           pre-authorised with source ``FP``
+container sync                 yes        refused          no user, ``swift.authorize_override``
+S3, query signature (V2, V4)   yes        refused          ``s3api``'s request
+S3, header signature V4        no         if all headers   ``SignedHeaders``
+                                          of ours are
+                                          signed
+S3, header signature V2        no         refused          V2 signs ``x-amz-*`` headers only
+S3 with ``s3_acl = yes``       no         refused          ``s3api`` removes its state
+Keystone's EC2 credentials     as S3      as S3            they sign S3 requests
+service tokens                 no         as their user    the user's token decides
+domain remap, cname lookup     no         as their user    they change the path before any check
+symlinks to other accounts     no         as their user    each read is authorized by itself
+============================== ========== ================ ========================================
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_")
 
 
 def is_signed(environ: Mapping[str, Any]) -> bool:
-    """Whether a signature for this request, which can be handed on, takes the place of a login."""
+    """Whether a transferable signature for this request replaces a login."""
     user = environ.get("REMOTE_USER")
     if user == PRE_AUTHORISED:
         return environ.get("swift.source") == _FORMPOST
@@ -67,7 +69,7 @@ def _s3_request(environ: Mapping[str, Any]) -> Any:
     """``s3api``'s own request, which it keeps for the authentication middlewares; ``None`` where
     there is none.
 
-    Nothing else tells how a request was signed: an ``Authorization`` header may be sent beside a
+    No other field shows how a request was signed: an ``Authorization`` header may be sent beside a
     signed query, which wins.
     """
     details = environ.get("s3api.auth_details") or {}

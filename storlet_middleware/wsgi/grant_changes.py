@@ -18,7 +18,7 @@ from storlet_middleware.wsgi.swift_paths import object_path
 
 WSGIApp = Callable[..., Any]
 
-#: What a container's POST may set beside the grants.
+#: Prefixes of the headers that may accompany a grant in a POST of a container.
 _WITH_GRANTS: Final = (
     "X-Container-",
     "X-Remove-Container-",
@@ -57,7 +57,7 @@ class GrantChanges:
         grant, is_given = grants.parse_change(environ)
         path = object_path(place.version, place.account, place.container)
         self._require_owner(environ, path)
-        change = grants.stored(grant, is_given=is_given)
+        change = grants.change_headers(grant, is_given=is_given)
         post = make_subrequest(
             environ, method="POST", path=path, headers=change, swift_source=names.SWIFT_SOURCE
         )
@@ -70,8 +70,8 @@ class GrantChanges:
         return post.get_response(self._app)
 
     def _require_owner(self, environ: dict[str, Any], path: str) -> None:
-        """Swift also lets callers with an account ACL post to a container, and drops what only an
-        owner may set.
+        """Require an owner: Swift also allows a POST by callers with an account ACL, and ignores
+        owner-only headers.
         """
         authorize = environ.get("swift.authorize")
         if authorize is None:
@@ -84,8 +84,8 @@ class GrantChanges:
             raise AccessDenied("only the owner of an account may change storlet ACLs")
 
     @staticmethod
-    def shown_to_owner(app: WSGIApp) -> WSGIApp:
-        """``app``, whose answer to HEAD and GET of a container shows its owner the grants."""
+    def show_to_owner(app: WSGIApp) -> WSGIApp:
+        """``app`` with the grants added to the answers of an owner's HEAD and GET of containers."""
 
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
             def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:

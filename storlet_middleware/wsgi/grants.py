@@ -1,10 +1,11 @@
 """Access to a container's objects through one storlet only.
 
-A grant is a pair of user and storlet in the container's system metadata, which no client can write or forge; a referrer, in contrast, is
-whatever the client sends.  Each grant is an item of its own, so that giving one and revoking another concurrently cannot restore a
-revoked one.  The account's owner gives a grant with ``X-Storlet-Container-Read`` and ``X-Storlet-Name`` on a POST to the container,
-revokes it with ``X-Remove-Storlet-Container-Read`` and ``X-Storlet-Name``, and sees all grants in the answer to HEAD and GET of the
-container.
+A grant is a pair of user and storlet in the container's system metadata, which no client can write
+or forge; a referrer, in contrast, is a value that the client sends.  Each grant is a separate item,
+so that a concurrent addition and revocation cannot restore a revoked grant.  The account's owner
+adds a grant with ``X-Storlet-Container-Read`` and ``X-Storlet-Name`` on a POST to the container,
+revokes it with ``X-Remove-Storlet-Container-Read`` and ``X-Storlet-Name``, and sees all grants in
+the answer to HEAD and GET of the container.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from swift.proxy.controllers.base import get_container_info
 from storlet_middleware import names
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi.context import Authorize
-from storlet_middleware.wsgi.storlet_request import refuse_unknown, storlet_headers
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.strings import text
 
 _KNOWN: Final = (names.GRANT_USER, names.GRANT_STORLET)
 _BAD: Final = re.compile(r"[\x00-\x20\x7f,/]")
 _SYSMETA_PREFIX: Final = names.CONTAINER_GRANT.lower().removeprefix("x-container-sysmeta-")
-#: Swift's servers bound the headers of an answer; beyond this many a container of its own serves better.
+#: Swift's servers limit the headers of an answer; for more grants, use another container.
 MAX_GRANTS: Final = 32
 _MAX_VALUE: Final = 1024
 
@@ -45,8 +46,8 @@ def _key(grant: Grant) -> str:
     return hashlib.sha256(_value(grant).encode()).hexdigest()[:24]
 
 
-def stored(grant: Grant, *, is_given: bool) -> dict[str, str]:
-    """The container header that gives or revokes ``grant``."""
+def change_headers(grant: Grant, *, is_given: bool) -> dict[str, str]:
+    """The container header that adds or revokes ``grant``."""
     value = _value(grant)
     if len(value) > _MAX_VALUE:
         raise BadRequest("user and storlet are too long for a grant")
@@ -64,7 +65,9 @@ def is_granted(sysmeta: Mapping[str, str], grant: Grant) -> bool:
 
 
 def as_header(headers: Iterable[tuple[str, str]]) -> str:
-    """The grants in a container's headers as their owner sees them: ``user=storlet, ...``, each part percent-encoded."""
+    """The grants in a container's headers as their owner sees them: ``user=storlet, ...``, each
+    part percent-encoded.
+    """
     pairs = []
     for key, value in headers:
         if key.lower().startswith(names.CONTAINER_GRANT.lower()) and value:
@@ -75,11 +78,11 @@ def as_header(headers: Iterable[tuple[str, str]]) -> str:
 
 
 def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
-    """The grant that a POST names, and whether it is given (or revoked).
+    """The grant that a POST names; True if it is added, False if it is revoked.
 
     :raises BadRequest: with all faults.
     """
-    faults = refuse_unknown(storlet_headers(environ), _KNOWN, "unknown header")
+    faults = unknown_header_faults(storlet_headers(environ), _KNOWN, "unknown header")
     given = environ.get("HTTP_X_STORLET_CONTAINER_READ")
     taken = environ.get("HTTP_X_REMOVE_STORLET_CONTAINER_READ")
     storlet = environ.get("HTTP_X_STORLET_NAME")
@@ -103,7 +106,7 @@ def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
 
 @dataclass(frozen=True)
 class Reader:
-    """The user who reads, and the storlet of ``account`` that the bytes are for; all as text."""
+    """The user who reads, and the storlet of ``account`` that consumes the bytes; all as text."""
 
     user: str
     account: str
@@ -111,14 +114,15 @@ class Reader:
 
 
 class GrantedReads:
-    """The link of the authorization chain that allows reads through a storlet; a :class:`~.context.Grant`.
+    """The link of the authorization chain that allows reads through a storlet; a
+    :class:`~.context.Grant`.
 
-    A grant names a storlet of the container's own account: a storlet of the same name in another account, from which a symlink may
-    lead here, is different code.  The container of each request is looked at, so a manifest in a granted container opens no other
-    container.
+    A grant names a storlet of the container's own account: a storlet of the same name in another
+    account, from which a symlink may lead here, is different code.  The container of each request
+    is looked at, so a manifest in a granted container opens no other container.
 
     :param app: the rest of the pipeline, for the container's metadata.
-    :param used: receives an item each time that a grant decided.
+    :param used: receives an item each time that a grant allowed a read.
     """
 
     def __init__(self, reader: Reader, app: Any, used: list[bool]) -> None:
@@ -142,7 +146,8 @@ class GrantedReads:
             "REQUEST_METHOD": "HEAD",
         }
         info = get_container_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
-        # Swift's proxy asks first without the container's ACL; what the ACL allows needs no grant.
+        # Swift's proxy first authorizes without the container's ACL; if the ACL allows the request,
+        # no grant is needed.
         request.acl = info["read_acl"]
         if swift(request) is None:
             return True

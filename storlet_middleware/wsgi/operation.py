@@ -3,7 +3,7 @@
 Every module that must know what a request does reads this value: the filter's routing, the rules,
 the guard of further reads, uploads of rules and requests for storlets.  Enforcement fails closed
 only as long as all of them agree with Swift, so the parser uses Swift's own functions for what
-Swift's ``copy`` middleware parses, and an operation that Swift will refuse says so
+Swift's ``copy`` middleware parses, and an operation that Swift will refuse is marked
 (:attr:`Operation.fault`).
 
 ============================================  ========  ============  ===================
@@ -30,7 +30,7 @@ from swift.common.utils import config_true_value, split_path
 
 from storlet_middleware import names
 from storlet_middleware.wsgi.strings import text
-from storlet_middleware.wsgi.swift_paths import Read, of_path
+from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_path
 
 READS: Final = frozenset(("GET", "HEAD"))
 COPY: Final = "COPY"
@@ -44,10 +44,10 @@ class Operation:
 
     :param sent_method: the method in the request line.
     :param method: the method as Swift means it.
-    :param path: what the request's path names.
+    :param path: the account, container or object in the request's path.
     :param source: the object (or container, or account) that is read; ``None`` where nothing is, or
         where Swift refuses the copy.
-    :param target: what is written; ``None`` likewise.
+    :param target: the object, container or account that is written; ``None`` likewise.
     :param copy_header: the header that names the other object of a copy; empty for everything else.
     :param fault: why Swift refuses the copy (412); empty when it does not.
     :param environ: the WSGI environment as the client sent it; Swift changes its own copy while it
@@ -56,9 +56,9 @@ class Operation:
 
     sent_method: str
     method: str
-    path: Read
-    source: Read | None
-    target: Read | None
+    path: SwiftPath
+    source: SwiftPath | None
+    target: SwiftPath | None
     copy_header: str
     fault: str
     environ: Mapping[str, Any]
@@ -68,18 +68,20 @@ class Operation:
         return bool(self.copy_header)
 
     @property
-    def subject(self) -> Read:
-        """What the account's rules are asked about first: what is read, else what is written."""
+    def subject(self) -> SwiftPath:
+        """The first path that the account's rules are evaluated for: the one that is read, else the
+        one that is written.
+        """
         return self.source or self.target or self.path
 
     @property
     def runs_storlet(self) -> bool:
-        """Whether the client asks for a storlet."""
+        """Whether the client requests a storlet."""
         return "HTTP_X_RUN_STORLET" in self.environ
 
     @property
     def wants_explanation(self) -> bool:
-        """Whether the client asks what the rules would do, instead of doing it."""
+        """Whether the client requests an explanation of the rules instead of the operation."""
         value = self.environ.get(names.EXPLAIN_KEY)
         return value is not None and bool(config_true_value(value))
 
@@ -122,10 +124,10 @@ def parse(environ: dict[str, Any]) -> Operation | None:
     """The operation in ``environ``; ``None`` when the path names no account, container or object of
     Swift.
     """
-    path = of_path(environ["PATH_INFO"])
+    path = parse_path(environ["PATH_INFO"])
     if path is None:
         return None
-    # What is cached for the request is shared with its sub-requests.
+    # Sub-requests share this cache of the request.
     environ.setdefault("swift.infocache", {})
     method, snapshot = environ["REQUEST_METHOD"], dict(environ)
     if method in READS:
@@ -147,7 +149,9 @@ def _copy_header(method: str, environ: Mapping[str, Any]) -> str:
     return _COPY_FROM if method == "PUT" and environ.get("HTTP_X_COPY_FROM") else ""
 
 
-def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[Read | None, str]:
+def _other_object(
+    environ: Mapping[str, Any], path: SwiftPath, header: str
+) -> tuple[SwiftPath | None, str]:
     """The object that a copy's header names, or why Swift refuses the copy."""
     key = "HTTP_" + header.upper().replace("-", "_")
     account_key = (
@@ -168,10 +172,10 @@ def _other_object(environ: Mapping[str, Any], path: Read, header: str) -> tuple[
         return None, malformed
     if "\0" in container + name + account or "/" in account:
         return None, malformed
-    return Read(path.version, account, container, name), ""
+    return SwiftPath(path.version, account, container, name), ""
 
 
-def _other_account(environ: Mapping[str, Any], path: Read, key: str) -> str:
+def _other_account(environ: Mapping[str, Any], path: SwiftPath, key: str) -> str:
     """The account of a copy's other object; an empty ``X-Copy-From-Account`` means this account, as
     for Swift.
     """

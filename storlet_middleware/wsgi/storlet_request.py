@@ -1,7 +1,7 @@
 """A client's request for a storlet, parsed once at the edge into a frozen :class:`StorletRequest`.
 
-All faults of a request are reported in one answer.  An unknown ``X-Storlet-*`` header is refused by name, with the nearest known one: if it
-were ignored, the request would look as if it had worked.
+All faults of a request are reported in one answer.  An unknown ``X-Storlet-*`` header is refused by
+name, with the nearest known one: if it were ignored, the request would look as if it had worked.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from storlet_middleware.errors import AccessDenied, BadRequest, MethodNotAllowed
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
-#: Parameters of the query with which Swift reads another version, a part, the manifest or the link in place of the object.
+#: Parameters of the query with which Swift reads another version, a part, the manifest or the link
+#: in place of the object.
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
-#: Those that ask Swift to store something else than the body; a storlet's result is a plain object.
+#: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
+#: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
@@ -39,8 +41,9 @@ class ObjectPath:
 class StorletRequest:
     """One request to run a storlet.
 
-    ``source`` is what is read (GET, COPY), ``target`` what is written (PUT, COPY); all in ``account``.  ``limits`` are the
-    request's own, by the names of :data:`storlet_middleware.engine.limits.TABLE`; ``run_on_object`` is what only a rule asks for.
+    ``source`` is the object that is read (GET, COPY), ``target`` the one that is written (PUT,
+    COPY); both are in ``account``.  ``limits`` are the request's own, by the names of
+    :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
     """
 
     method: str
@@ -60,7 +63,8 @@ class StorletRequest:
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
-    # Runs for every object request, nearly all without such headers: one search in all keys is faster than one for each key.
+    # Runs for every object request, nearly all without such headers: one search in all keys is
+    # faster than one for each key.
     if "HTTP_X_STORLET_" not in "\n".join(environ):
         return []
     return [
@@ -68,7 +72,7 @@ def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
+def unknown_header_faults(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
     """A fault for each name in ``headers`` that is not in ``known``."""
     exact = [name for name in known if not name.endswith("-")]
     prefixes = tuple(name for name in known if name.endswith("-"))
@@ -82,7 +86,7 @@ def refuse_unknown(headers: Iterable[str], known: tuple[str, ...], why: str) -> 
 def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
     """The error for a request with ``X-Storlet-*`` headers and without ``X-Run-Storlet``."""
     headers = storlet_headers(environ)
-    faults = refuse_unknown(headers, names.CLIENT_HEADERS, "unknown header")
+    faults = unknown_header_faults(headers, names.CLIENT_HEADERS, "unknown header")
     known = [
         header for header in headers if not any(fault.startswith(header + ":") for fault in faults)
     ]
@@ -91,7 +95,9 @@ def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
 
 
 def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
-    """``/container/object`` (quoted, as in ``X-Copy-From``) as an :class:`ObjectPath`; raises ``ValueError``."""
+    """``/container/object`` (quoted, as in ``X-Copy-From``) as an :class:`ObjectPath`; raises
+    ``ValueError``.
+    """
     path = unquote(text(value.strip()), errors="strict")
     if needs_slash and not path.startswith("/"):
         raise ValueError("want /container/object")
@@ -132,7 +138,7 @@ class _Parser:
             self._check_copy()
         if operation.method == "PUT":
             self._faults += [
-                f"{name}: the query asks for something else than to store the body, which a storlet cannot do"
+                f"{name}: not allowed in the query of a PUT that runs a storlet"
                 for name in _STORING_QUERIES
                 if name in operation.query
             ]
@@ -152,7 +158,9 @@ class _Parser:
             limits=self._limits(storlet),
         )
         if self._given:
-            self._faults += refuse_unknown(self._given, names.CLIENT_HEADERS, "unknown header")
+            self._faults += unknown_header_faults(
+                self._given, names.CLIENT_HEADERS, "unknown header"
+            )
         if self._faults:
             raise BadRequest("; ".join(self._faults))
         return request
@@ -254,7 +262,7 @@ class _Parser:
             return {}
         values, faults = limits.requested(given)
         trust_class = self._config.class_of(self._operation.path.account, storlet)
-        self._faults += faults + limits.too_much(values, names.LIMIT_PREFIX, trust_class)
+        self._faults += faults + limits.above_maximum(values, names.LIMIT_PREFIX, trust_class)
         return values
 
     def _flag(self, name: str) -> bool:
@@ -264,5 +272,5 @@ class _Parser:
         return value in ("true", "1", "yes", "on", "t", "y")
 
 
-def _object_of(place: Read | None) -> ObjectPath | None:
+def _object_of(place: SwiftPath | None) -> ObjectPath | None:
     return None if place is None else ObjectPath(place.container or "", place.name or "")

@@ -1,4 +1,4 @@
-"""The requests that this package makes of Swift: their paths, and what a refusal of Swift becomes."""
+"""Sub-requests to Swift: their environments and paths, and the exception for Swift's refusal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _SWIFT_CODES: Final = {
 
 
 class SwiftRefusal(Exception):
-    """Swift answered the source or the target with something that the client gets as it is (404, 304, 412, ...)."""
+    """Swift's answer for the source or target has no data; the client gets it unchanged (404, 304,
+    412, ...).
+    """
 
     def __init__(self, answer: Any) -> None:
         super().__init__(answer.status)
@@ -28,12 +30,14 @@ class SwiftRefusal(Exception):
         )
 
 
-#: Headers by which the client asked for the run; nothing of them reaches the rest of the pipeline.
+#: Headers of the client's request for the run; they are not sent to the rest of the pipeline.
 _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_COPY_FROM", "HTTP_DESTINATION")
 
 
 def client_environ(environ: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the client's request without the headers that are for this filter; for a sub-request in the caller's name."""
+    """A copy of the client's environment without the headers for this filter, for a sub-request in
+    the caller's name.
+    """
     return {key: value for key, value in environ.items() if not key.startswith(_OURS)}
 
 

@@ -1,13 +1,14 @@
-"""Which object a path within Swift stands for: its own, an old version's, or an archived one's.
+"""The object that a path in Swift denotes: its own, an old version, or an archived one.
 
-==========================================  ======================================================================
-path                                        stands for
-==========================================  ======================================================================
-``c/o``                                     the object
-``\\0versions\\0c/\\0o\\0<inverted time>``      a version of the object ``o`` of ``c`` (``object_versioning``)
-``archive/003abc/1640995200.00000``         itself, and what ``abc`` was in some container (``versioned_writes``)
-``c`` (a listing)                           any object of ``c``
-==========================================  ======================================================================
+======================================  ==========================================================
+path                                    denotes
+======================================  ==========================================================
+``c/o``                                 the object
+``\\0versions\\0c/\\0o\\0<inverted time>``  a version of ``o`` in ``c`` (``object_versioning``)
+``archive/003abc/1640995200.00000``     itself, and the object ``abc`` of an unknown container
+                                        (``versioned_writes``)
+``c`` (a listing)                       any object of ``c``
+======================================  ==========================================================
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from storlet_middleware.wsgi.strings import text
 RESERVED: Final = "\0"
 #: With this header Swift answers requests for hidden versions.
 ALLOWS_RESERVED: Final = "X-Backend-Allow-Reserved-Names"
-#: Digits in which ``versioned_writes`` writes the length of a name in bytes; few clusters allow names that need four.
+#: Digits in which ``versioned_writes`` writes the length of a name in bytes; only clusters with a
+#: raised limit of names need four.
 _LENGTH_DIGITS: Final = (3, 4)
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdef")
 _TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
@@ -33,14 +35,21 @@ _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 
 def object_path(version: str, account: str, container: str, name: str = "") -> str:
-    """A quoted path with an empty query, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
+    """A quoted path with an empty query, for Swift's ``make_subrequest`` and
+    ``make_pre_authed_request``.
+    """
     path = f"/{version}/{account}/{container}" + (f"/{name}" if name else "")
-    # The question mark: without a query of its own a sub-request inherits the client's, whose parameters are the storlet's.
+    # The question mark: without a query of its own a sub-request inherits the client's, whose
+    # parameters are the storlet's.
     return quote(path) + "?"
 
 
-class Read(NamedTuple):
-    """What is read or written, as text: any object of the container where ``name`` is ``None``, of any container where ``container`` is."""
+class SwiftPath(NamedTuple):
+    """An account, container or object that is read or written, as text.
+
+    In checks by rules, ``name`` ``None`` means any object of the container, and ``container``
+    ``None`` any container.
+    """
 
     version: str
     account: str
@@ -54,99 +63,114 @@ class Read(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether only Swift itself may ask for it."""
+        """Whether only Swift itself may read it."""
         return RESERVED in f"{self.container}{self.name}"
 
-    def of(self, container: str | None, name: str | None) -> Read:
+    def sibling(self, container: str | None, name: str | None) -> SwiftPath:
         """Another container or object of the same account."""
-        return Read(self.version, self.account, container, name)
+        return SwiftPath(self.version, self.account, container, name)
 
 
 class Judge(Protocol):
-    """The rules of all accounts, asked as of one client's request; both methods raise ``StorletError`` when the rules are unavailable."""
+    """The rules of all accounts, evaluated as of one client's request.
+
+    Both methods raise ``StorletError`` when the rules are unavailable.
+    """
 
     def covers(self, account: str, container: str, name: str) -> str | None:
-        """The name of the mandatory rule that covers reading the object for the caller, or ``None``."""
+        """The name of the mandatory rule that covers reading the object for the caller, or
+        ``None``.
+        """
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-        """The same for any object where there is no name, in any container where there is none."""
+        """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
 
 
-def asked(judge: Judge, read: Read) -> str | None:
-    """The mandatory rule that covers, or may cover, what is read."""
+def covering_rule(judge: Judge, read: SwiftPath) -> str | None:
+    """The name of the mandatory rule that covers, or may cover, ``read``; ``None`` if there is
+    none.
+    """
     if read.container is None or read.name is None:
         return judge.may_cover(read.account, read.container, read.name)
     return judge.covers(read.account, read.container, read.name)
 
 
-def of_path(path: str) -> Read | None:
-    """Parse ``PATH_INFO``; ``None`` where Swift stores nothing (``/info``, ``/healthcheck``, an object without a container)."""
+def parse_path(path: str) -> SwiftPath | None:
+    """Parse ``PATH_INFO``; ``None`` for paths without stored data (``/info``, ``/healthcheck``, an
+    object without a container).
+    """
     try:
-        return _of_text(text(path))
+        return _parse(text(path))
     except UnicodeDecodeError:
         return None  # Swift refuses it
 
 
-def of_url(url: str) -> Read | None:
+def parse_url(url: str) -> SwiftPath | None:
     """Parse a quoted path, with or without a query."""
     try:
-        return _of_text(unquote(url.partition("?")[0], errors="strict"))
+        return _parse(unquote(url.partition("?")[0], errors="strict"))
     except UnicodeDecodeError:
         return None
 
 
-def _of_text(path: str) -> Read | None:
+def _parse(path: str) -> SwiftPath | None:
     parts = path.split("/", 4)
     parts += [""] * (5 - len(parts))
     root, version, account, container, name = parts
     if root or not version.startswith("v1") or not account or (name and not container):
         return None
-    return Read(version, account, container or None, name or None)
+    return SwiftPath(version, account, container or None, name or None)
 
 
-def origins(read: Read) -> Iterable[Read]:
-    """What the rules have to be asked about before the bytes of ``read`` may leave."""
+def origins(read: SwiftPath) -> Iterable[SwiftPath]:
+    """The paths whose rules must be evaluated before the bytes of ``read`` may be sent."""
     container, name = read.container, read.name
     if read.is_hidden:
-        # The metadata of this version may differ from the object's, so the rules are asked about any object of the container.
-        return (read.of(_visible(container), None),)
+        # The metadata of this version may differ from the object's, so the rules are evaluated for
+        # any object of the container.
+        return (read.sibling(_versioned_container(container), None),)
     archived = archived_name(name or "")
     if archived is not None:
-        return read, read.of(None, archived)
+        return read, read.sibling(None, archived)
     return (read,)
 
 
-def listed(read: Read, prefix: str) -> Iterable[Read]:
-    """What the rules have to be asked about before a listing of names that begin with ``prefix`` may leave."""
+def origins_of_listing(read: SwiftPath, prefix: str) -> Iterable[SwiftPath]:
+    """The paths whose rules must be evaluated before a listing of names with ``prefix`` may be
+    sent.
+    """
     if read.is_hidden:
-        return (read.of(_visible(read.container), None),)
+        return (read.sibling(_versioned_container(read.container), None),)
     if may_be_archived(prefix):
-        return read, read.of(None, None)
+        return read, read.sibling(None, None)
     return (read,)
 
 
-def visible(read: Read) -> Read | None:
-    """The object of which a hidden one is a version; ``None`` for what is not hidden, or no version."""
-    container = _visible(read.container)
+def versioned_object(read: SwiftPath) -> SwiftPath | None:
+    """The object that a hidden version belongs to; ``None`` for a path that is not hidden, or no
+    version.
+    """
+    container = _versioned_container(read.container)
     parts = split_reserved_name(read.name) if read.name and read.name.startswith(RESERVED) else []
-    return read.of(container, parts[0]) if container and len(parts) == 2 else None
+    return read.sibling(container, parts[0]) if container and len(parts) == 2 else None
 
 
-def _visible(container: str | None) -> str | None:
-    """The container whose versions are kept in a hidden one; ``None`` where that cannot be told."""
+def _versioned_container(container: str | None) -> str | None:
+    """The container that a hidden container keeps the versions of; ``None`` if unknown."""
     parts = split_reserved_name(container) if container and container.startswith(RESERVED) else []
     return parts[1] if len(parts) == 2 and parts[0] == "versions" else None
 
 
 def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str]:
-    """Container and name of a version; raises ``ValueError`` for what is no version's id."""
+    """Container and name of a version; raises ``ValueError`` for an invalid version id."""
     return get_reserved_name("versions", container), get_reserved_name(
         name, (~Timestamp(version_id)).internal
     )
 
 
 def archived_name(name: str) -> str | None:
-    """The name of the object whose archived version has this name, if it is one (``X-Versions-Location``).
+    """The name of the object whose archived version has this name, if it is one
+    (``X-Versions-Location``).
 
     The container is not part of the name: any container of the account may keep its versions there.
     """
@@ -160,7 +184,7 @@ def archived_name(name: str) -> str | None:
 
 
 def may_be_archived(prefix: str) -> bool:
-    """Whether names with this prefix could be those of archived versions."""
+    """Whether names with this prefix can belong to archived versions."""
     data = prefix.encode("utf-8", "surrogateescape")
     return any(_may_be_archived(data, digits) for digits in _LENGTH_DIGITS)
 
@@ -179,5 +203,5 @@ def _length(data: bytes, digits: int) -> int | None:
     if len(data) < digits or not _HEXADECIMAL.issuperset(data):
         return None
     length = int(data, 16)
-    # Swift writes at least three digits, and no more than it needs.
+    # Swift writes at least three digits, and no leading zeros beyond those.
     return length if f"{length:03x}".encode() == data else None

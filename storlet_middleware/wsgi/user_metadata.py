@@ -1,4 +1,4 @@
-"""User metadata of objects: the one place that knows which headers it is, and what of it storlets see."""
+"""User metadata of objects: the headers that contain it, and the subset that storlets see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from storlet_middleware import names
 
 
 def user_metadata(headers: Mapping[str, str], prefix: str = names.OBJECT_META) -> dict[str, str]:
-    """``X-Object-Meta-*`` of an answer as text, keys with the prefix; bytes that are not UTF-8 are replaced."""
+    """``X-Object-Meta-*`` of an answer as text, keys with the prefix; bytes that are not UTF-8 are
+    replaced.
+    """
     return {
         key: value.encode("latin-1").decode("utf-8", "replace")
         for key, value in headers.items()
@@ -18,7 +20,9 @@ def user_metadata(headers: Mapping[str, str], prefix: str = names.OBJECT_META) -
 
 
 def user_metadata_wsgi(headers: Any) -> dict[str, str]:
-    """The user metadata of an object as WSGI headers, without what storlets declare about themselves."""
+    """The user metadata of an object as WSGI headers, without what storlets declare about
+    themselves.
+    """
     skipped = names.STORLET_META.lower()
     return {
         key: value
@@ -28,7 +32,9 @@ def user_metadata_wsgi(headers: Any) -> dict[str, str]:
 
 
 def storlet_metadata(headers: Any) -> dict[str, str]:
-    """What a storlet sees of an object's user metadata: keys without prefix; storlets' own declarations left out."""
+    """An object's user metadata for a storlet: keys without prefix, and without storlets' own
+    declarations.
+    """
     skipped = names.STORLET_META.lower()
     return {
         _text(key[len(names.OBJECT_META) :]): _text(value)

@@ -45,7 +45,7 @@ _INVOCATION: Final = "storlet_middleware.engine.invocation"
 _STORLETS: Final = (
     Probe(_INVOCATION, "Invocation.start", "hand.in", "hand.out"),
     Probe(_INVOCATION, "Invocation.first", "", "first.out"),
-    Probe(_INVOCATION, "Invocation._take_done", "done"),
+    Probe(_INVOCATION, "Invocation._handle_done", "done"),
 )
 #: By the name of the server's script.
 PROBES: Final = {
@@ -54,7 +54,9 @@ PROBES: Final = {
         Probe("swift.common.middleware.tempauth", "TempAuth.__call__", "auth.in"),
         Probe("swift.common.middleware.staticweb", "StaticWeb.__call__", "auth.out"),
         Probe("storlet_middleware.filter", "ProxyFilter.__call__", "filter.in"),
-        Probe("storlet_middleware.enforcement.ruling", "Enforcement.rule", "rules.in", "rules.out"),
+        Probe(
+            "storlet_middleware.enforcement.ruling", "Enforcement.decide", "rules.in", "rules.out"
+        ),
         Probe("storlet_middleware.catalog.storlets", "Catalog.authorize", "", "rights.out"),
         Probe("storlet_middleware.catalog.storlets", "Catalog.resolve", "", "version.out"),
         Probe("storlet_middleware.proxy.source", "Source.get", "get.in", "get.out"),

@@ -30,7 +30,7 @@ from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.errors import StorletError
 from storlet_middleware.wsgi.context import AuthorizationChain
 from storlet_middleware.wsgi.operation import parse
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 _STORED_PREFIXES = ("x-object-sysmeta-", "x-object-meta-", "x-object-transient-sysmeta-")
 _STORED_HEADERS = ("content-type", "x-object-manifest", "x-static-large-object")
@@ -334,11 +334,11 @@ class Guarded:
         environ = request.environ
         operation = parse(environ)
         assert operation is not None
-        place = operation.subject if decided is None else Read("v1", *decided)
+        place = operation.subject if decided is None else SwiftPath("v1", *decided)
         self.guard = ReadGuard(
             operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules"
         )
-        self.guard.under = under
+        self.guard.running_rule = under
         environ["swift.authorize"] = AuthorizationChain(authorize, rules=self.guard)
         status, self.headers, chunks = request.call_application(pipeline.app)
         self.status = int(status.split()[0])
@@ -353,7 +353,7 @@ class Guarded:
             return
         pieces: list[bytes] = []
         try:
-            pieces.extend(self.guard.until_refused(self.headers, chunks))
+            pieces.extend(self.guard.break_if_refused(self.headers, chunks))
         except StorletError as error:
             self.broken = error
         self.body = b"".join(pieces)

@@ -52,7 +52,7 @@ import json
 from storlet_middleware import config, errors, metrics, names
 from storlet_middleware.catalog.manifests import ManifestError, read_storlet
 from storlet_middleware.engine import limits
-from storlet_middleware.wsgi.storlet_request import refuse_unknown
+from storlet_middleware.wsgi.storlet_request import unknown_header_faults
 
 def faults(text):
     try:
@@ -84,12 +84,12 @@ print(json.dumps({
     "declared": manifest(Bogus="64K"),
     "declared too little": manifest(Bogus="1"),
     "requested": limits.requested({"X-Storlet-Limit-Bogus": "64K"}),
-    "requested too much": limits.too_much({"Bogus": 1 << 30}, names.LIMIT_PREFIX, user),
+    "requested too much": limits.above_maximum({"Bogus": 1 << 30}, names.LIMIT_PREFIX, user),
     "in force": limits.in_force(user, {"Bogus": 1 << 16}, {})["bogus"],
     "error": [type(error).__name__, error.code, error.status, error.retry_after],
     "raised": errors.StorletError("text", code=errors.BOGUS).status,
-    "header": refuse_unknown(["X-Storlet-Bogus"], names.CLIENT_HEADERS, "unknown header"),
-    "header misspelt": refuse_unknown(["X-Storlet-Bogu"], names.CLIENT_HEADERS, "unknown header"),
+    "header": unknown_header_faults(["X-Storlet-Bogus"], names.CLIENT_HEADERS, "unknown header"),
+    "header misspelt": unknown_header_faults(["X-Storlet-Bogu"], names.CLIENT_HEADERS, "unknown header"),
     "metric": metrics.TABLE["storlet.bogus.<verb>"].named(verb="GET"),
 }))
 """

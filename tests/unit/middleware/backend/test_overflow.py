@@ -326,13 +326,13 @@ def test_an_invocation_releases_its_slot_once_and_queueing_does_not_count_as_its
     task = Task("id", {}, Deadlines(10.0, 1.0, 1.0, 5.0), Limits(0, 4096, 0))
     invocation = Invocation(task, [])
     began = invocation._progress.began
-    invocation.admitted(4.0, lambda: left.append(None))
+    invocation.adopt_slot(4.0, lambda: left.append(None))
     assert invocation._progress.began == began + 4
     assert invocation._progress.queue_seconds() == 6.0
     invocation.close()
     invocation.close()
     assert len(left) == 1
-    invocation.admitted(9.0, lambda: left.append(None))
+    invocation.adopt_slot(9.0, lambda: left.append(None))
     assert invocation._progress.queue_seconds() == 1.0, "the minimum"
 
 

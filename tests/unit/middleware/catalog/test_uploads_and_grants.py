@@ -398,7 +398,7 @@ class Info:
         self._path = path
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        headers = grants.stored(("test:bob", "up.py"), is_given=True)
+        headers = grants.change_headers(("test:bob", "up.py"), is_given=True)
         is_granted = environ["PATH_INFO"] == self._path
         return Response(status=204, headers=headers if is_granted else {})(environ, start_response)
 
@@ -509,7 +509,7 @@ def test_grants_of_a_container_are_limited(proxy: Proxy) -> None:
 
 def test_grant_larger_than_a_header_is_refused() -> None:
     with pytest.raises(BadRequest):
-        grants.stored(("u" * 4000, "s"), is_given=True)
+        grants.change_headers(("u" * 4000, "s"), is_given=True)
 
 
 @pytest.mark.parametrize(
@@ -517,7 +517,7 @@ def test_grant_larger_than_a_header_is_refused() -> None:
 )
 def test_malformed_or_different_stored_value_grants_nothing(value: str) -> None:
     grant = ("test:bob", "up.py")
-    (header,) = grants.stored(grant, is_given=True)
+    (header,) = grants.change_headers(grant, is_given=True)
     key = header.lower().removeprefix("x-container-sysmeta-")
     assert grants.is_granted({key: '["test:bob", "up.py"]'}, grant)
     assert not grants.is_granted({key: value}, grant)

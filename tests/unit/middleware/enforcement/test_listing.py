@@ -30,7 +30,7 @@ from swift.common.middleware.s3api.s3api import ListingEtagMiddleware, S3ApiMidd
 from swift.common.swob import Request, Response
 
 from storlet_middleware.enforcement import listing
-from storlet_middleware.enforcement.listing import Entry, filtered
+from storlet_middleware.enforcement.listing import Entry, hide_covered
 from storlet_middleware.errors import BackendFailed, NodeBusy
 from tests.unit.middleware.support import Body
 
@@ -107,7 +107,7 @@ def listing_filter(app: Any, hides: Callable[[Entry], bool]) -> Any:
         parts = environ["PATH_INFO"].split("/")
         if len(parts) != 4 or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return app(environ, start_response)
-        return filtered(app, environ, hides)(environ, start_response)
+        return hide_covered(app, environ, hides)(environ, start_response)
 
     return call
 
@@ -229,13 +229,13 @@ def test_link_entry_has_its_target_and_loses_it_when_hidden() -> None:
     near = f"{EMPTY}; symlink_target=c/o"
     target = "symlink_target=faraway/secret%20%C3%BC; symlink_target_account=b"
     far = f"{EMPTY}; {target}; symlink_target_etag={SECRET}; symlink_target_bytes=4711"
-    hides = RecordingHides(lambda entry: entry.leads_to == ("b", "faraway", "secret \u00fc"))
+    hides = RecordingHides(lambda entry: entry.link_target == ("b", "faraway", "secret \u00fc"))
     hidden, shown = filtered_listing(
         [entry("l", hash=far, bytes=0), entry("m", hash=near, bytes=0)], hides
     )
     assert hidden == {"name": "l", "last_modified": DATE, **NEUTRAL}
     assert shown["symlink_path"] == "/v1/a/c/o"
-    assert hides.entries[1].leads_to == ("a", "c", "o")
+    assert hides.entries[1].link_target == ("a", "c", "o")
     assert hides.entries[0].unknown == {"metadata", "size", "content-type"}
 
 
@@ -319,7 +319,7 @@ def test_current_version_of_a_versioned_object_is_not_a_link() -> None:
     first, second, _ = json.loads(send(listing_filter(swift_middlewares(versioned()), hides)).body)
     assert first["version_symlink"]
     assert second == {"name": "secret", "last_modified": DATE, **NEUTRAL}
-    assert [(each.leads_to, each.size_bytes) for each in hides.entries] == [(None, 4711)] * 3
+    assert [(each.link_target, each.size_bytes) for each in hides.entries] == [(None, 4711)] * 3
 
 
 def test_only_versions_keep_the_content_type_of_a_delete_marker() -> None:
@@ -615,7 +615,7 @@ def test_full_page_is_filtered_within_a_second() -> None:
     swift = Containers(c=body)
     request = Request.blank("/v1/a/c")
     began = time.process_time()
-    answer = filtered(swift, request.environ, lambda entry: entry.name.endswith("gz"))
+    answer = hide_covered(swift, request.environ, lambda entry: entry.name.endswith("gz"))
     seconds = time.process_time() - began
     assert SECRET.encode() not in b"".join(answer.chunks)
     print(f"10,000 entries in {seconds * 1000:.0f} ms")

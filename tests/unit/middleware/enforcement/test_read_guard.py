@@ -15,16 +15,16 @@ from swift.common.middleware.versioned_writes.legacy import VersionedWritesConte
 from swift.common.swob import Request, Response
 
 from storlet_middleware.enforcement import request_facts, segments
-from storlet_middleware.enforcement.read_guard import moves_bytes
-from storlet_middleware.enforcement.segments import own_request
+from storlet_middleware.enforcement.read_guard import moving_header
+from storlet_middleware.enforcement.segments import send_preauthorised
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
 from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.swift_paths import (
-    Read,
+    SwiftPath,
     archived_name,
     may_be_archived,
-    of_path,
-    of_url,
+    parse_path,
+    parse_url,
 )
 from tests.unit.middleware.rules_pipeline import Judge, Pipeline, allows_but
 
@@ -433,7 +433,7 @@ def test_unread_body_is_closed(swift: Pipeline) -> None:
             closed.append(True)
 
     guard = swift.guarded(Judge(), "GET", "open/o").guard
-    body: Any = guard.until_refused([("X-Static-Large-Object", "True")], Body())
+    body: Any = guard.break_if_refused([("X-Static-Large-Object", "True")], Body())
     body.close()
     assert closed == [True]
 
@@ -713,7 +713,7 @@ def test_headers_that_let_swift_move_objects_are_found(header: str) -> None:
             Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ
         )
         assert operation is not None
-        return moves_bytes(operation)
+        return moving_header(operation)
 
     assert found("POST", "there") == header
     assert found("PUT", "there") == header
@@ -734,8 +734,8 @@ def test_lookups_open_expired_objects_if_the_client_does(headers: dict[str, str]
         return Response(status=404)(environ, start_response)
 
     environ = Request.blank("/v1/AUTH_a/closed/o", headers=headers).environ
-    request_facts.head(app, environ, "/v1/AUTH_a/closed/o?")
-    own_request(app, environ, "GET", "/v1/AUTH_a/closed/o?")
+    request_facts.look_up_object(app, environ, "/v1/AUTH_a/closed/o?")
+    send_preauthorised(app, environ, "GET", "/v1/AUTH_a/closed/o?")
     assert seen == [headers.get("X-Open-Expired")] * 2
 
 
@@ -743,10 +743,10 @@ def test_lookups_open_expired_objects_if_the_client_does(headers: dict[str, str]
 
 
 def test_paths_are_decoded_to_text() -> None:
-    assert of_path("/v1/AUTH_a/c/d/\u00c3\u00a9") == Read("v1", "AUTH_a", "c", "d/é")
-    assert of_path("/v1/AUTH_a/c") == Read("v1", "AUTH_a", "c")
-    assert of_url("/v1/AUTH_a/c/%C3%A9%3F?version-id=1") == Read("v1", "AUTH_a", "c", "é?")
+    assert parse_path("/v1/AUTH_a/c/d/\u00c3\u00a9") == SwiftPath("v1", "AUTH_a", "c", "d/é")
+    assert parse_path("/v1/AUTH_a/c") == SwiftPath("v1", "AUTH_a", "c")
+    assert parse_url("/v1/AUTH_a/c/%C3%A9%3F?version-id=1") == SwiftPath("v1", "AUTH_a", "c", "é?")
     for path in ("/info", "", "/v1", "/v1/", "/v1/AUTH_a//o", "/auth/v1.0", "/v1/AUTH_a/c/\u00c3"):
-        assert of_path(path) is None
+        assert parse_path(path) is None
     for url in ("", "/v1/AUTH_a/c/%C3"):
-        assert of_url(url) is None
+        assert parse_url(url) is None

@@ -21,7 +21,7 @@ from rules.conditions import TABLE
 from rules.facts import UNKNOWN, Caller, ObjectFacts
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.wsgi.caller import caller_of, is_swifts_own
+from storlet_middleware.wsgi.caller import caller_of, is_from_swift
 from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
@@ -239,7 +239,7 @@ def test_signed_form_caller_is_signed() -> None:
     app = formpost.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     assert send(app, seen, headers, folder, method="POST", body=body) == Caller(is_signed=True)
-    incoming = request_facts.incoming(seen.environ)
+    incoming = request_facts.incoming_facts(seen.environ)
     assert (incoming.content_type, incoming.size_bytes) == ("text/csv", None)
 
 
@@ -275,7 +275,7 @@ def test_container_sync_caller_is_signed_and_its_signature_is_hidden(tmp_path: A
 def test_signed_requests_and_requests_of_swift_itself_are_recognised(
     environ: dict[str, Any], is_signed: bool, is_own: bool
 ) -> None:
-    assert (is_signed_request(environ), is_swifts_own(environ)) == (is_signed, is_own)
+    assert (is_signed_request(environ), is_from_swift(environ)) == (is_signed, is_own)
     caller = caller_of(environ)
     assert caller.is_signed == is_signed
     if is_own:
@@ -372,7 +372,7 @@ def incoming(
     request = Request.blank(path, method="PUT", headers=headers)
     if body is not None:
         request.body = body
-    return request_facts.incoming(request.environ)
+    return request_facts.incoming_facts(request.environ)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_size_and_metadata_of_an_upload() -> None:
 def test_upload_of_unknown_length_has_no_size(length: str) -> None:
     request = Request.blank(PATH, method="PUT")
     request.environ["CONTENT_LENGTH"] = length
-    assert request_facts.incoming(request.environ).size_bytes is None
+    assert request_facts.incoming_facts(request.environ).size_bytes is None
 
 
 SOURCE = ObjectFacts(
@@ -450,7 +450,7 @@ def test_facts_of_a_copy_combine_source_and_request(
     headers: dict[str, str], content_type: str, metadata: dict[str, str]
 ) -> None:
     request = Request.blank(PATH, method="PUT", headers=headers)
-    made = request_facts.copied(request.environ, SOURCE, "o.html")
+    made = request_facts.copied_facts(request.environ, SOURCE, "o.html")
     assert (made.content_type, made.size_bytes, made.metadata) == (content_type, 9, metadata)
 
 
@@ -465,12 +465,12 @@ def test_object_lookup_is_pre_authorised() -> None:
         X_Object_Sysmeta_A="b",
     )
     request = Request.blank(PATH, environ={"swift.authorize": lambda _: Response(status=403)})
-    stored = request_facts.head(swift, request.environ, PATH + "?")
+    stored = request_facts.look_up_object(swift, request.environ, PATH + "?")
     assert stored.facts == ObjectFacts(
         exists=True, content_type="Text/CSV; charset=utf-8", size_bytes=4, metadata={"study": "7"}
     )
-    assert stored.stamp == "1640995200.00000"
-    assert request_facts.head(swift, request.environ, PATH + "2?").facts == ObjectFacts()
+    assert stored.timestamp == "1640995200.00000"
+    assert request_facts.look_up_object(swift, request.environ, PATH + "2?").facts == ObjectFacts()
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
@@ -478,7 +478,7 @@ def test_object_lookup_fails_unless_swift_says_whether_the_object_exists(status:
     swift = FakeSwift()
     swift.hooks["HEAD", PATH] = lambda request: Response(status=status, request=request)
     with pytest.raises(BackendFailed):
-        request_facts.head(swift, Request.blank(PATH).environ, PATH + "?")
+        request_facts.look_up_object(swift, Request.blank(PATH).environ, PATH + "?")
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])

@@ -468,7 +468,7 @@ class HandedOn:
         self.started.append((status, headers))
 
     def body(self) -> bytes:
-        chunks: Any = passing.checked_unheld(self.guard, self.app, self.environ, self.start)
+        chunks: Any = passing.stream_checked(self.guard, self.app, self.environ, self.start)
         try:
             return b"".join(chunks)
         finally:

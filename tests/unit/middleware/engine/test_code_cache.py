@@ -253,7 +253,7 @@ def test_who_waits_for_a_cold_start_may_say_so_and_may_leave(node: Node, short_d
         launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), []
     )
     before = open_descriptors()
-    waiting = launcher.start_patiently(invocation, version(), Fetcher(pause=5), (0.05, 0.05))
+    waiting = launcher.start_with_heartbeats(invocation, version(), Fetcher(pause=5), (0.05, 0.05))
     next(waiting)
     next(waiting)
     waiting.close()  # type: ignore[attr-defined]

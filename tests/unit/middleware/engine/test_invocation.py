@@ -203,8 +203,8 @@ def test_what_is_written_after_the_end_is_no_output(
         has_come.set()
         assert has_written.wait(5)
 
-    original = Invocation._take_done
-    monkeypatch.setattr(Invocation, "_take_done", take_done)
+    original = Invocation._handle_done
+    monkeypatch.setattr(Invocation, "_handle_done", take_done)
     workers.script = script
     assert run(make(), workers) == b"all"
 

@@ -137,17 +137,17 @@ def test_less_than_the_least_is_refused_with_the_least_named(row: Row) -> None:
 @ROWS
 def test_more_than_the_most_is_refused_with_the_most_named(row: Row) -> None:
     most = row.most(USER)
-    assert limits.too_much({row.name: most}, META, USER) == []
-    (fault,) = limits.too_much({row.name: most + 1}, META, USER)
+    assert limits.above_maximum({row.name: most}, META, USER) == []
+    (fault,) = limits.above_maximum({row.name: most + 1}, META, USER)
     assert fault.startswith(META + row.name)
     assert f"more than {row.form.show(most)}" in fault
-    (fault,) = limits.too_much({row.name: most}, ASK, USER, {row.name: most - 1})
+    (fault,) = limits.above_maximum({row.name: most}, ASK, USER, {row.name: most - 1})
     assert f"more than {row.form.show(most - 1)}, which the storlet declares" in fault
 
 
 def test_where_the_operator_sets_no_maximum_anything_goes() -> None:
     free = parse("").classes["user"]
-    assert limits.too_much({"Cpu": 1000, "Output": 1 << 50}, ASK, free) == []
+    assert limits.above_maximum({"Cpu": 1000, "Output": 1 << 50}, ASK, free) == []
     held = limits.effective(free, {}, {})
     assert (held.resources.cpus, held.limits.output) == (0, 0)
     held = limits.effective(free, {"Output": 100}, {"Cpu": 0.5})

@@ -382,7 +382,7 @@ def test_an_answer_that_fails_to_be_closed_keeps_no_place(
 def test_a_process_keeps_room_for_plain_requests_and_a_little_for_other_accounts(
     swift: FakeSwift,
 ) -> None:
-    proxy = SharedProxy(swift, parse(""), Logger(), 60, room=16)
+    proxy = SharedProxy(swift, parse(""), Logger(), 60, max_runs=16)
     for _ in range(14):
         proxy.acquire("a")
     with pytest.raises(NodeBusy):

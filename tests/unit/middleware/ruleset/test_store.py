@@ -67,7 +67,7 @@ def test_later_pointers_are_later_whatever_the_clocks_say() -> None:
     ahead = Pointer("", False, "", "20990101T000000.999999Z")
     following = Pointer.to(SHA, is_mandatory=False, after=ahead)
     assert following.time == "20990101T000001.000000Z"
-    assert ahead.time < following.time < following.again(after=following).time
+    assert ahead.time < following.time < following.renewed(after=following).time
 
 
 @pytest.mark.parametrize(

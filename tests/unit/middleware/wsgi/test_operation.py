@@ -13,9 +13,9 @@ from swift.common.utils import FileLikeIter
 
 from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.strings import text, wsgi
-from storlet_middleware.wsgi.swift_paths import Read
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
-HERE = Read("v1", "AUTH_a", "c", "o")
+HERE = SwiftPath("v1", "AUTH_a", "c", "o")
 
 
 def operation(
@@ -49,31 +49,31 @@ def test_a_write_has_a_target_only(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "headers", "source", "target"),
     [
-        ("COPY", {"Destination": "d/x"}, HERE, Read("v1", "AUTH_a", "d", "x")),
-        ("COPY", {"Destination": "/d/x%20y/z"}, HERE, Read("v1", "AUTH_a", "d", "x y/z")),
+        ("COPY", {"Destination": "d/x"}, HERE, SwiftPath("v1", "AUTH_a", "d", "x")),
+        ("COPY", {"Destination": "/d/x%20y/z"}, HERE, SwiftPath("v1", "AUTH_a", "d", "x y/z")),
         (
             "COPY",
             {"Destination": "d/x", "Destination-Account": "AUTH_b"},
             HERE,
-            Read("v1", "AUTH_b", "d", "x"),
+            SwiftPath("v1", "AUTH_b", "d", "x"),
         ),
-        ("PUT", {"X-Copy-From": "d/x"}, Read("v1", "AUTH_a", "d", "x"), HERE),
+        ("PUT", {"X-Copy-From": "d/x"}, SwiftPath("v1", "AUTH_a", "d", "x"), HERE),
         (
             "PUT",
             {"X-Copy-From": "d/x", "X-Copy-From-Account": "AUTH_b"},
-            Read("v1", "AUTH_b", "d", "x"),
+            SwiftPath("v1", "AUTH_b", "d", "x"),
             HERE,
         ),
         (
             "PUT",
             {"X-Copy-From": "d/x", "X-Copy-From-Account": ""},
-            Read("v1", "AUTH_a", "d", "x"),
+            SwiftPath("v1", "AUTH_a", "d", "x"),
             HERE,
         ),
     ],
 )
 def test_both_forms_of_a_copy_are_one_operation(
-    method: str, headers: dict[str, str], source: Read, target: Read
+    method: str, headers: dict[str, str], source: SwiftPath, target: SwiftPath
 ) -> None:
     parsed = operation(method, headers)
     assert (parsed.method, parsed.sent_method, parsed.is_copy) == ("COPY", method, True)
@@ -187,5 +187,5 @@ def test_every_copy_is_what_swifts_copy_middleware_makes_of_it(
         assert (reads, writes) == ([], [_path(parsed.target)])
 
 
-def _path(place: Read) -> str:
+def _path(place: SwiftPath) -> str:
     return f"/{place.version}/{place.account}/{place.container}/{place.name}"
