@@ -73,7 +73,7 @@ def other_cluster() -> Iterator[Cluster]:
 
 @contextmanager
 def _attached(home: Path) -> Iterator[Cluster]:
-    """A cluster that is up already, and stays up."""
+    """A running cluster, which is left running."""
     yield attach(home)
 
 
@@ -101,7 +101,7 @@ def users(description: dict[str, Any]) -> dict[str, Client]:
 
 @pytest.fixture(scope="session")
 def admin(users: dict[str, Client]) -> Client:
-    """``admin:admin``, who has every permission in every account."""
+    """``admin:admin`` has every permission in every account."""
     return users["admin:admin"]
 
 

@@ -1,15 +1,17 @@
-"""``make attack``: every attack of the table against a cluster of its own, while a neighbour works;
-a report; exit 1 when one got through.
+"""``make attack``: run every attack of the table against a separate cluster under a neighbour's
+load.
 
-``--list`` shows the table, ``--only WORD,...`` runs the attacks whose names have one of these words
-in them, ``--html FILE`` writes the report as a page too.
+Prints a report; exit status 1 if an attack succeeded.
 
-The neighbour's times under attack are compared with its own calm before and after, in the same run:
-at the 99th percentile at most 3 times as long for a storlet, 1.5 times for a plain GET.  An attack
-that is over soon is repeated, a few times a second, until there are enough samples: how many
-requests a tenant may send is the business of Swift's ``ratelimit``, what one of them does to others
-is ours.  A machine has hiccups of its own, so what is too slow is tried again, and the best of the
-tries counts.
+``--list`` shows the table, ``--only WORD,...`` runs the attacks whose names contain one of these
+words, ``--html FILE`` also writes the report as a page.
+
+The neighbour's latency under attack is compared with its latency without attack before and after,
+in the same run. At the 99th percentile the ratio is at most 3 for a storlet and 1.5 for a plain
+GET.  A short attack is repeated a few times a second until there are enough samples: the number of
+requests of a tenant is limited by Swift's ``ratelimit``; this suite measures the effect of one
+request on other tenants.  Single delays of the machine are noise, so an attack that is too slow is
+repeated, and the best try counts.
 """
 
 from __future__ import annotations
@@ -38,8 +40,7 @@ from tests.support.cluster import Cluster, bring_up
 NEIGHBOUR: Final = "test2:tester2"
 STORLET_RATIO: Final = 3.0
 PLAIN_RATIO: Final = 1.5
-#: So long is the neighbour left in peace between two attacks, and so long does an attack last at
-#: least.
+#: The time without attack between two attacks, and the minimum length of an attack.
 CALM_SECONDS: Final = 3.0
 ATTACK_SECONDS: Final = 5.0
 #: From the end of a short attack to its repetition.
@@ -73,7 +74,8 @@ class Row:
 
     @property
     def is_slow(self) -> bool:
-        # What stops servers stops the neighbour's, too: there only its answers are judged.
+        # An attack that stops servers delays the neighbour too: there only its responses are
+        # judged.
         is_judged = not self.attack.alone and not self.attack.flood
         return is_judged and (self.storlet_ratio > STORLET_RATIO or self.plain_ratio > PLAIN_RATIO)
 
@@ -105,12 +107,12 @@ class Row:
 
 
 class Battle:
-    """The run: attacks between stretches of calm."""
+    """Runs attacks, with windows without attack in between."""
 
     def __init__(self, arena: Arena, neighbour: Neighbour) -> None:
         self._arena = arena
         self._neighbour = neighbour
-        #: The calm after an attack is the calm before the next.
+        #: The window after an attack is also the reference for the next attack.
         self._last_calm = Window([])
 
     def fight(self, attack: Attack, language: str) -> Row:
@@ -136,7 +138,7 @@ class Battle:
                 time.sleep(PAUSE_SECONDS)
                 if not row.attack.once:
                     row.attack.run(attacker)
-        except Exception as error:  # noqa: BLE001  whatever goes wrong is a line of the report
+        except Exception as error:  # noqa: BLE001  every failure is a line of the report
             row.seen = row.seen or "see below"
             row.faults.append(f"{type(error).__name__}: {error}")
         end = time.monotonic()
@@ -144,8 +146,8 @@ class Battle:
         self._last_calm = self._calm()
         calm += self._last_calm
         attacked = self._neighbour.between(begin, end)
-        # A killed proxy or engine is no fault of isolation; the attack itself judges what may be
-        # answered then.
+        # A killed proxy or Docker engine is not a failure of isolation; the attack itself judges
+        # the responses.
         row.errors += [] if row.attack.alone else attacked.faults
         row.storlet_ratio = min(row.storlet_ratio, ratio(attacked, calm, "storlet"))
         row.plain_ratio = min(row.plain_ratio, ratio(attacked, calm, "plain"))
@@ -158,8 +160,10 @@ class Battle:
 
 @contextlib.contextmanager
 def cluster_of_its_own() -> Iterator[Cluster]:
-    """Brought up for the length of a block; ``STORLETS_TEST_HOME`` names one that is up and stays
-    up."""
+    """Run a cluster for the duration of a block.
+
+    ``STORLETS_TEST_HOME`` names a running cluster that is used instead and left running.
+    """
     given = os.environ.get("STORLETS_TEST_HOME")
     if given:
         yield Cluster(Path(given), {**os.environ, "STORLETS_HOME": given})
@@ -173,7 +177,7 @@ def cluster_of_its_own() -> Iterator[Cluster]:
 
 
 def chosen(words: str) -> list[tuple[Attack, str]]:
-    """The attacks in the table's order, each language apart."""
+    """The attacks in the table's order, one entry per language."""
     wanted = [word.strip().lower() for word in words.split(",") if word.strip()]
     return [
         (attack, language)
@@ -184,7 +188,7 @@ def chosen(words: str) -> list[tuple[Attack, str]]:
 
 
 def table(rows: list[Row]) -> str:
-    """The report as text; long cells are cut, the details below are whole."""
+    """The report as text; long cells are cut, the details below are complete."""
     widths = (44, 8, 38, 44, 11, 6, 7, 7, 4)
     lines = ["  ".join(name.ljust(width) for name, width in zip(COLUMNS, widths, strict=True))]
     lines.append("  ".join("-" * width for width in widths))
@@ -213,7 +217,7 @@ def page(rows: list[Row], summary: str) -> str:
 
 
 def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[str]]:
-    """Every chosen attack; rows, and what the auditor found damaged."""
+    """Run the chosen attacks; return the rows and the objects that the auditor found damaged."""
     rows = []
     with cluster_of_its_own() as cluster, arena_on(cluster) as arena:
         user = arena.users[NEIGHBOUR]
@@ -230,7 +234,7 @@ def run(pairs: list[tuple[Attack, str]], folder: Path) -> tuple[list[Row], list[
                     f"{rows[-1].verdict} {time.monotonic() - began:.1f} s: {rows[-1].seen[:100]}",
                     flush=True,
                 )
-                # At once: a run that is broken off has said what it found until then.
+                # Printed at once, so that an interrupted run has shown its findings.
                 for detail in rows[-1].details():
                     print(f"    {detail[:1000]}", flush=True)
         damaged = escape.audit(arena.attacker("python"))
@@ -243,14 +247,17 @@ def main() -> int:
         prog="tests.attack", description=__doc__.split("\n\n", maxsplit=1)[0]
     )
     parser.add_argument(
-        "--only", default="", metavar="WORD,...", help="attacks with one of these in their names"
+        "--only",
+        default="",
+        metavar="WORD,...",
+        help="only attacks whose names contain one of these words",
     )
-    parser.add_argument("--list", action="store_true", help="show the table and end")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, too")
+    parser.add_argument("--list", action="store_true", help="print the table and exit")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
     options = parser.parse_args()
     pairs = chosen(options.only)
     if not pairs:
-        parser.error(f"no attack has {options.only!r} in its name; see --list")
+        parser.error(f"no attack name contains {options.only!r}; see --list")
     if options.list:
         for attack, language in pairs:
             print(f"{attack.name:<56} {language:<7} {attack.expected}")

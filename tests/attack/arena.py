@@ -1,5 +1,4 @@
-"""Where attacks happen: the cluster with small limits, the hostile storlets in both languages, and
-the accounts that use them."""
+"""The environment of attacks: a cluster with small limits, hostile storlets, and their accounts."""
 
 from __future__ import annotations
 
@@ -31,35 +30,33 @@ OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
 METADATA_BYTES: Final = 4096
-#: Small, so that an attack reaches them soon; what a storlet may have at most is less than its
-#: sandbox.
+#: Small, so that an attack reaches them soon; a storlet's limits are below those of its sandbox.
 LIMITS: Final = {
     "storlet.conf:limits": {
         "memory_bytes": "384M", "storlet_memory_bytes": "160M", "pids": 128, "storlet_processes": 64, "scratch_bytes": SCRATCH_BYTES,
         "open_files": 128, "output_bytes": OUTPUT_BYTES, "log_bytes": LOG_BYTES,
     },
-    # The auditor looks at twenty files a second, lest it disturb: too few to wait for.
+    # By default the auditor reads twenty files a second to spare the disks: too slow for a test.
     **{f"object-server-{n}.conf:object-auditor": {"files_per_second": 0, "bytes_per_second": 0, "zero_byte_files_per_second": 0} for n in (1, 2)},
 }  # fmt: skip
 
 
-#: Of the hostile storlets only: a machine that stands still for some seconds ends nobody else's
-#: run.
+#: Only for the hostile storlets: a machine that stalls for seconds must not end other invocations.
 DEADLINES: Final = {"Timeout_First_Byte": "3s", "Timeout_Idle": "2s", "Timeout_Total": "5s"}
 
 
 class GotThrough(AssertionError):
-    """An attack that did not end as it must; its text is what was seen."""
+    """An attack did not end as required; the text is the observed outcome."""
 
 
 def must(condition: object, seen: object) -> None:
-    """Raise unless the attack ended as it must."""
+    """Raise GotThrough unless the attack ended as required."""
     if not condition:
         raise GotThrough(str(seen)[:2000])
 
 
 def outcome(answer: Answer) -> str:
-    """An answer in a few words: status, error code, whether it broke off."""
+    """A response in a few words: status, error code, whether the body broke off."""
     return " ".join(
         filter(None, [str(answer.status), answer.error or "", "broken" if answer.is_broken else ""])
     )
@@ -86,7 +83,7 @@ class Arena:
         return JavaClasses(self.cluster.java_api_jar, [], STORLETS / "java")
 
     def tenant(self, account: str = "") -> Tenant:
-        """A new account with the hostile storlets of both languages, warmed up by nothing."""
+        """A new account with the hostile storlets of both languages; no storlet has run in it."""
         tenant = make_tenant(self.users["admin:admin"], quote(account))
         answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
         must(answer.status == 201, answer)
@@ -104,18 +101,17 @@ class Arena:
         return tenant
 
     def attacker(self, language: str) -> Attacker:
-        """The attacker of a language, whose sandbox survives what the table says it survives."""
+        """The shared attacker of a language, for attacks that its sandbox survives."""
         if language not in self._settled:
             self._settled[language] = self.tenant()
         return Attacker(self, self._settled[language], language)
 
     @contextlib.contextmanager
     def prepared(self, attack: Attack, language: str) -> Iterator[Attacker]:
-        """The attacker of an attack, warm: its storlet is loaded, and so is the honest one of its
-        account.
+        """A warm attacker: its hostile storlet and the honest storlet of its account are loaded.
 
-        An account of its own loses its sandbox at the end: a hundred idle ones would be a load of
-        their own.
+        The sandbox of a separate account is removed at the end: a hundred idle sandboxes would be a
+        load themselves.
         """
         tenant = self.tenant() if attack.fresh else self.attacker(language).tenant
         attacker = Attacker(self, tenant, language, attack.placement)
@@ -129,7 +125,8 @@ class Arena:
                     self.host.docker("rm", "-f", sandbox.container)
 
     def python(self, program: str, *arguments: str) -> str:
-        """The output of a program in the cluster's Python environment, which has Swift in it."""
+        """Run a program in the cluster's Python environment, which contains Swift; return its
+        output."""
         done = subprocess.run(
             [str(self.cluster.venv / "bin" / "python3"), "-W", "ignore", "-c", program, *arguments],
             capture_output=True, text=True, timeout=120, check=False, cwd="/",
@@ -171,19 +168,19 @@ class Attacker:
         return self.tool.get(self.path, do, **parameters)
 
     def report(self, do: str, **parameters: str) -> dict[str, Any]:
-        """What a run that tries many things found."""
+        """The report of a run that makes many tries."""
         answer = self.shoot(do, **parameters)
         must((answer.status, answer.is_broken) == (200, False), answer)
         found: dict[str, Any] = json.loads(answer.body)
         return found
 
     def is_well(self) -> bool:
-        """Whether a harmless run of the hostile storlet gives the right bytes."""
+        """Return True if a harmless run of the hostile storlet returns the right bytes."""
         answer = self.shoot("identity")
         return answer.status == 200 and answer.body == self.tenant.content and not answer.is_broken
 
     def recovers(self, seconds: float = 15) -> None:
-        """The next run works, soon."""
+        """Wait until a run works again."""
         try:
             wait_for(self.is_well, seconds, "the next run to work")
         except AssertionError:
@@ -194,7 +191,7 @@ class Attacker:
 
 @contextlib.contextmanager
 def arena_on(cluster: Cluster) -> Iterator[Arena]:
-    """The cluster with small limits for the length of a block."""
+    """Apply the small limits to the cluster for the duration of a block."""
     with cluster.configured(LIMITS):
         arena = Arena(cluster)
         try:

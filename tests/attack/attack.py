@@ -11,20 +11,20 @@ from tests.attack.arena import Attacker
 BOTH: Final = ("python", "java")
 PYTHON: Final = ("python",)
 JAVA: Final = ("java",)
-#: It is our own client that attacks, not a storlet.
+#: The HTTP client attacks, not a storlet.
 HTTP: Final = ("python",)
 
 
 @dataclass(frozen=True)
 class Attack:
-    """``run`` does it and returns what was seen; it raises when the attack got through.
+    """``run`` performs the attack and returns the outcome; it raises if the attack succeeded.
 
-    ``fresh``: in an account of its own, because it ends its sandbox.  ``alone``: for ``make
-    attack`` only, because it stops servers that other tests share, and a probe of its own does the
-    same in ``make test``.  ``flood``: the weapon is many requests at once; how many a tenant may
-    send is the business of Swift's ratelimit, so answers and leftovers are judged and times only
-    shown.  ``once``: each run makes worker groups that stay until they are idle, so ``make attack``
-    does not repeat it.
+    ``fresh``: uses a separate account, because the attack ends its sandbox.  ``alone``: for ``make
+    attack`` only, because it stops servers that other tests share; a separate probe does the same
+    in ``make test``.  ``flood``: sends many requests at once. The number of requests of a tenant is
+    limited by Swift's ratelimit, so responses and leftovers are judged and times only shown.
+    ``once``: each run creates worker groups that stay until they are idle, so ``make attack`` does
+    not repeat it.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Out of the sandbox: other processes, the host, the network, the object's own file, other storlets
-of the tenant."""
+"""Escapes from the sandbox: to processes, host, network, the object's file, the tenant's
+storlets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.host import check_numbered, new_key
 from tests.support.storlets import Tool
 from tests.support.waiting import wait_for
 
-#: swift-object-auditor, with the cluster's swift.conf; it becomes Swift's user by itself.
+#: swift-object-auditor, with the cluster's swift.conf; it switches to Swift's user itself.
 AUDITOR: Final = (
     "import os, sys; from swift.common import utils; utils.set_swift_dir(os.path.dirname(sys.argv[1]));"
     " from swift.obj.auditor import main; main()"
 )
-#: How the kernel refuses by policy; other errors are those of a call that was let in.
+#: The kernel's errors for a refusal by policy; any other error means that the call was admitted.
 REFUSALS: Final = (
     "Operation not permitted",
     "Function not implemented",
@@ -34,7 +34,7 @@ REFUSALS: Final = (
 
 
 def all_refused(do: str, but: Iterable[str] = (), **parameters: str) -> Callable[[Attacker], str]:
-    """Every try of a report came to nothing, but those that are said to be harmless."""
+    """Every try of a report failed, except those declared harmless."""
     spared = frozenset(but)
 
     def run(attacker: Attacker) -> str:
@@ -58,7 +58,8 @@ def all_refused(do: str, but: Iterable[str] = (), **parameters: str) -> Callable
 
 
 def calls(attacker: Attacker) -> str:
-    """Refused by policy, not for their arguments: with better ones they would not work either."""
+    """Every call is refused by policy and not for its arguments: better arguments would fail
+    too."""
     found = attacker.report("calls")
     wrong = {
         key: value
@@ -70,7 +71,7 @@ def calls(attacker: Attacker) -> str:
 
 
 def donated(attacker: Attacker) -> str:
-    """Nothing works on the donated file but reading it; on disk each replica is what it was."""
+    """The donated file can only be read; each replica on disk is unchanged."""
     before = leftovers.objects_of(attacker.host, attacker.tenant.account)
     must(before, "no replica was found")
     found = attacker.report("donated")
@@ -78,7 +79,7 @@ def donated(attacker: Attacker) -> str:
     got = {key: value for key, value in found.items() if str(value).startswith("got")}
     must(not got, got)
     after = leftovers.objects_of(attacker.host, attacker.tenant.account)
-    # (One that Swift had not finished writing may be there besides.)
+    # (A replica that Swift had not finished writing may have appeared meanwhile.)
     changed = {
         path: (was, after.get(path)) for path, was in before.items() if after.get(path) != was
     }
@@ -91,18 +92,17 @@ def donated(attacker: Attacker) -> str:
 
 
 def donated_pipe(attacker: Attacker) -> str:
-    """At the proxy the input is a pipe, and nothing of an object's is there at all."""
+    """At the proxy the input is a pipe, and the sandbox has no access to the object."""
     found = attacker.report("donated")
     must(found["kind"] == "pipe", found)
     got = {key: value for key, value in found.items() if str(value).startswith("got")}
-    # On the reading end of our own pipe these are our own business.
+    # On the reading end of its own pipe the storlet may change these.
     must(set(got) <= {"mode", "mode by name", "times", "times now", "owner"}, got)
-    return f"a pipe; {len(found) - len(got)} tries came to nothing"
+    return f"a pipe; {len(found) - len(got)} tries failed"
 
 
 def locks(attacker: Attacker) -> str:
-    """A lock that is held on the object's file does not stop Swift: read, replaced, deleted and
-    audited all the same."""
+    """A lock on the object's file does not stop Swift's reads, writes, deletes and audits."""
     tenant, key = attacker.tenant, new_key()
     path = f"data/{unique('locked')}"
     must(tenant.client.put(path, tenant.content).status == 201, "upload")
@@ -120,7 +120,7 @@ def locks(attacker: Attacker) -> str:
         must(seen == wanted, f"{name}: {seen}")
     must(max(took for name, took in times.items() if name != "audit") < 2, times)
     answer = going.result(30)
-    # It is never told to go on: the deadline ends it.
+    # It never receives the signal to continue: the deadline ends it.
     must(outcome(answer) in ("200 broken", "422 storlet.timeout.first_byte"), answer)
     held = answer.body.decode().strip() or "nothing"
     return f"held {held}; " + ", ".join(
@@ -129,7 +129,7 @@ def locks(attacker: Attacker) -> str:
 
 
 def audit(attacker: Attacker) -> list[str]:
-    """Swift's object auditor, once over all disks; what it has put aside."""
+    """Run Swift's object auditor once over all disks; return the quarantined objects."""
     for server in ("object-1", "object-2"):
         config = attacker.arena.cluster.process(server).config
         must(config, server)
@@ -138,7 +138,7 @@ def audit(attacker: Attacker) -> list[str]:
 
 
 def facts(attacker: Attacker) -> str:
-    """Who it is, and that it holds what the invocation brought and nothing else."""
+    """The storlet's process has no privileges and only the descriptors of its invocation."""
     if attacker.language == "java":
         return java_facts(attacker)
     found = attacker.report("identity_facts")
@@ -171,8 +171,8 @@ def java_facts(attacker: Attacker) -> str:
 
 
 def check_descriptors(links: list[str], attacker: Attacker) -> str:
-    """Of objects exactly one; pipes, sockets and memory files of the invocation; the runtime's own
-    files besides."""
+    """Check that the links name exactly one object, the invocation's pipes, sockets and memory
+    files, and files of the language runtime."""
     objects = [link for link in links if "/disks/" in link]
     must(len(objects) == 1, links)
     strange = [
@@ -187,8 +187,8 @@ def check_descriptors(links: list[str], attacker: Attacker) -> str:
 
 
 def kill_siblings(attacker: Attacker) -> str:
-    """Another storlet of the same tenant is killed half-way: an error for its client, never a short
-    result."""
+    """The attacker kills another storlet of the same tenant: its client receives an error, never a
+    short result."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
     slow = attacker.arena.pool.submit(
         victim.get, attacker.path, "numbered", key=key, lines="5000", pause="1.5"
@@ -220,10 +220,10 @@ def kill_one(do: str) -> Callable[[Attacker], str]:
 
 
 def ends_early(attacker: Attacker) -> str:
-    """exit(0) in the middle of the body is no success."""
+    """exit(0) in the middle of the body is not a success."""
     do, how = ("end", {"how": "exit"}) if attacker.language == "python" else ("halt", {})
-    # An answer has begun when there is more than is held back; a copy begins with less, and what it
-    # writes is Swift's work.
+    # The response begins once the output exceeds the held-back bytes; a COPY begins with less
+    # output.
     answer = attacker.shoot(do, **how, lines="40000")
     must(outcome(answer) == "200 broken", answer)
     path = f"data/{unique('early')}"
@@ -234,8 +234,8 @@ def ends_early(attacker: Attacker) -> str:
     return f"GET {outcome(answer)}; COPY {outcome(stored)}"
 
 
-def hoarded_input(attacker: Attacker) -> str:
-    """A descriptor that was kept from a run gives nothing in the next one with another object."""
+def keeps_input(attacker: Attacker) -> str:
+    """A descriptor kept from a run gives no access to the object of the next run."""
     secret = f"data/{unique('secret')}"
     must(attacker.client.put(secret, b"a secret of another object").status == 201, "upload")
     first = attacker.tool.get(secret, "hoard_input")
@@ -245,19 +245,19 @@ def hoarded_input(attacker: Attacker) -> str:
     return f"{outcome(first)}, then {outcome(seen)} {seen.body[:20]!r}"
 
 
-def moved_offset(attacker: Attacker) -> str:
-    """The offset is the run's own: a plain GET at the same time, and the next run, see the object
-    from its start."""
+def moves_offset(attacker: Attacker) -> str:
+    """The file offset is private to a run: a simultaneous plain GET and the next run read from the
+    start."""
     answer = attacker.shoot("input_offset")
     must((outcome(answer), answer.body) == ("200", b"moved"), answer)
     must(attacker.client.get(attacker.path).body == attacker.tenant.content, "plain GET")
     attacker.recovers()
-    return "200, nobody else is moved"
+    return "200, other offsets unchanged"
 
 
 def leak_is_its_own(attacker: Attacker) -> str:
-    """Memory is a storlet's: one that leaks ends, another of the same tenant, at work meanwhile,
-    does not."""
+    """The memory limit is per storlet: a leaking storlet ends, another of the same tenant
+    continues."""
     victim, key = Tool(attacker.client, "gremlin.py"), new_key()
     going = attacker.arena.pool.submit(
         victim.get, attacker.path, "numbered", key=key, before="1.5", lines="10"
@@ -270,7 +270,7 @@ def leak_is_its_own(attacker: Attacker) -> str:
     return f"the leak: {outcome(answer)}; the other: {outcome(seen)}"
 
 
-def alike(attacker: Attacker) -> str:
+def share_name_prefix(attacker: Attacker) -> str:
     """Two accounts whose names share sixty characters."""
     stem = "AUTH_" + unique("alike").ljust(55, "x")
     must(len(stem) == 60, stem)
@@ -302,8 +302,8 @@ def _uids(pid: int) -> str:
 
 
 def impersonates(attacker: Attacker) -> str:
-    """A worker takes the connections that wait for another run of its own storlet; those of other
-    storlets it cannot see."""
+    """A worker takes connections that wait for its own storlet; it cannot see those of other
+    storlets."""
     honest = attacker.tenant.upload("honest.py", b"class Honest:\n def __init__(self, l): pass\n"
                                     b" def __call__(self, i, o, p): o[0].write(i[0].read())\n", "Honest")  # fmt: skip
     tool = Tool(attacker.client, honest)
@@ -316,8 +316,8 @@ def impersonates(attacker: Attacker) -> str:
     for _ in range(6):
         answer = attacker.shoot("identity")
         if answer.status == 200 and not answer.is_broken and answer.body != attacker.tenant.content:
-            # Its own storlet's runs are its own business, but a success must not be shorter than
-            # what it says.
+            # A storlet may falsify its own runs, but the body must not be shorter than its success
+            # event states.
             must(answer.body == b"", answer)
         seen[outcome(answer)] = seen.get(outcome(answer), 0) + 1
     for one in lying:
@@ -327,29 +327,29 @@ def impersonates(attacker: Attacker) -> str:
     return f"20 of 20 honest runs right; its own: {seen}"
 
 
-#: Files that any process may open; that they are there is Docker's and the kernel's doing, and
-#: nothing of others is in them.
+#: Files of the kernel and Docker that any process may open; they contain nothing of other
+#: processes.
 HARMLESS: Final = ("read /proc/timer_list", "read /proc/sched_debug")
 
 ROWS: Final = (
     Attack("exit(0) half-way", "200 broken; 422 failed, nothing stored", ends_early, BOTH),
     Attack("kill -9 1 and -1", "200, 422 or 503; the next run works", kill_one("kill_all"), PYTHON, fresh=True),
     Attack("kill -9 1 and -1 by a shell", "200, 422 or 503; the next run works", kill_one("signals"), ("java",), fresh=True),
-    Attack("every signal to the supervisor", "none matters", all_refused("signal_supervisor"), PYTHON),
+    Attack("every signal to the supervisor", "no effect", all_refused("signal_supervisor"), PYTHON),
     Attack("kills the tenant's other storlets", "their clients see an error or all of it", kill_siblings, PYTHON, fresh=True),
     Attack("leaks while another storlet works", "422 memory for it, 200 for the other", leak_is_its_own, BOTH),
     Attack("writes other storlets' code, traces their workers", "refused", all_refused("siblings"), BOTH),
     Attack("connects to every Unix socket", "refused", all_refused("sockets"), BOTH),
     Attack("files of host, kernel and process 1; devices", "refused", all_refused("places", HARMLESS), BOTH),
-    Attack("links in the scratch", "lead nowhere", all_refused("links"), PYTHON),
+    Attack("links in the scratch directory", "lead nowhere", all_refused("links"), PYTHON),
     Attack("dangerous system calls", "EPERM or ENOSYS", calls, PYTHON),
     Attack("network", "unreachable", all_refused("network", port="{port}"), BOTH),
-    Attack("who it is and what it holds", "nobody, nothing but the invocation's", facts, BOTH),
-    Attack("donated descriptor", "read-only in every way, disk unchanged", donated, BOTH),
+    Attack("identity, capabilities and descriptors", "unprivileged; the invocation's descriptors only", facts, BOTH),
+    Attack("donated descriptor", "read-only, disk unchanged", donated, BOTH),
     Attack("donated pipe", "nothing of an object", donated_pipe, PYTHON, placement="proxy"),
-    Attack("locks on the donated file", "Swift is not held up", locks, PYTHON),
-    Attack("moves the donated descriptor's offset", "its own business", moved_offset, PYTHON),
-    Attack("keeps the last run's input", "gone in the next run", hoarded_input, PYTHON),
+    Attack("locks on the donated file", "Swift's requests are not delayed", locks, PYTHON),
+    Attack("moves the donated descriptor's offset", "no effect on other readers", moves_offset, PYTHON),
+    Attack("keeps the last run's input", "no access in the next run", keeps_input, PYTHON),
     Attack("answers for another invocation", "never another storlet's", impersonates, PYTHON, fresh=True),
-    Attack("accounts that share sixty characters", "two sandboxes, nothing shared", alike, PYTHON),
+    Attack("accounts that share sixty characters", "two sandboxes, nothing shared", share_name_prefix, PYTHON),
 )  # fmt: skip

@@ -1,5 +1,4 @@
-"""Too much of everything: processes, memory, files, time, output, metadata, log; and hostile input
-of honest parsers."""
+"""Resource exhaustion: processes, memory, files, time, output, metadata, log, parser bombs."""
 
 from __future__ import annotations
 
@@ -31,23 +30,23 @@ PROCESSES: Final = "422 storlet.limit.processes"
 FAILED: Final = "422 storlet.failed"
 FIRST_BYTE: Final = "422 storlet.timeout.first_byte"
 BROKEN: Final = "200 broken"
-#: The bytes themselves weigh on others as any client's do: a plain PUT and GET of 8 MiB, five times
-#: a second, doubles the
-#: neighbour's times on two cores.  What is asked here is what an endless output does beyond that.
+#: The bytes themselves load the machine as any client's do: a plain PUT and GET of 8 MiB, five
+#: times a second, doubles the neighbour's times on two cores.  These attacks measure the additional
+#: effect of an endless output.
 LITTLE: Final = {"X-Storlet-Limit-Output": "1M"}
 
 
 def ends(
     do: str, *allowed: str, headers: Mapping[str, str] | None = None, **parameters: str
 ) -> Callable[[Attacker], str]:
-    """A GET ends in one of the allowed ways, all of its processes end, and the next run works."""
+    """A GET ends with an allowed outcome, all of its processes end, and the next run works."""
 
     def run(attacker: Attacker) -> str:
         key = new_key()
         answer = attacker.tool.get(attacker.path, do, headers, key=key, **parameters)
         must(outcome(answer) in allowed, answer)
         must(len(answer.body) <= OUTPUT_BYTES, f"{len(answer.body)} bytes came")
-        if outcome(answer) != "200":  # a worker that did well works on
+        if outcome(answer) != "200":  # a worker that succeeded keeps running
             wait_for(lambda: not attacker.host.runs_named(key), 10, "its processes to end")
         attacker.recovers()
         return outcome(answer)
@@ -58,7 +57,7 @@ def ends(
 def stores_nothing(
     do: str, *allowed: str, headers: Mapping[str, str] | None = None, **parameters: str
 ) -> Callable[[Attacker], str]:
-    """A COPY ends in one of the allowed ways, and nothing has been stored."""
+    """A COPY ends with an allowed outcome, and no object is stored."""
 
     def run(attacker: Attacker) -> str:
         path = f"data/{unique('attack')}"
@@ -72,7 +71,7 @@ def stores_nothing(
 
 
 def both(*steps: Callable[[Attacker], str]) -> Callable[[Attacker], str]:
-    """One after the other."""
+    """Run both attacks in sequence."""
     return lambda attacker: "; ".join(step(attacker) for step in steps)
 
 
@@ -109,7 +108,7 @@ def fill_inodes(attacker: Attacker) -> str:
 
 
 def kernel_objects(attacker: Attacker) -> str:
-    """Whatever is left when a process ends must not be had at all; the rest must have an end."""
+    """Kernel objects that outlive their process must be refused; all others must be bounded."""
     answer = attacker.shoot("timers")
     must(outcome(answer) in ("200", MEMORY, FIRST_BYTE), answer)
     attacker.recovers()
@@ -132,14 +131,14 @@ def pipes(attacker: Attacker) -> str:
 
 
 def never_reads(attacker: Attacker) -> str:
-    """A PUT whose body nobody wants: stored is what the storlet wrote, and the client is not held
-    for ever."""
+    """A PUT whose body the storlet never reads: the output is stored and the client does not
+    hang."""
     path, body = f"data/{unique('unread')}", b"x" * (20 << 20)
     answer = attacker.tool.put(path, body, "ignore")
     must(answer.status == 201, answer)
     must(attacker.client.get(path).body == b"ignored", "something else was stored")
     key = new_key()
-    stalled = attacker.tool.put(path + "-2", body, "deaf_sleep", key=key)
+    stalled = attacker.tool.put(path + "-2", body, "uninterruptible_sleep", key=key)
     must(stalled.status == 422 and (stalled.error or "").startswith("storlet.timeout."), stalled)
     must(attacker.client.get(path + "-2").status == 404, "something was stored")
     wait_for(lambda: not attacker.host.runs_named(key), 10, "its process to end")
@@ -147,7 +146,7 @@ def never_reads(attacker: Attacker) -> str:
 
 
 def reader_leaves(attacker: Attacker) -> str:
-    """A terabyte for a client that reads little and then goes."""
+    """The client reads little of a terabyte and then disconnects."""
     key = new_key()
     with raw_connection(attacker.client) as client:
         client.send_head(
@@ -166,11 +165,11 @@ def reader_leaves(attacker: Attacker) -> str:
 
 
 def cancel_storm(attacker: Attacker) -> str:
-    """Invocations that are cancelled at every moment of their lives."""
+    """Cancel invocations in each of their states."""
 
     def cancel(number: int) -> None:
         with raw_connection(attacker.client) as client:
-            do = ("deaf_sleep", "flood", "identity")[number % 3]
+            do = ("uninterruptible_sleep", "flood", "identity")[number % 3]
             client.send_head("GET", attacker.path, attacker.tool.headers(), {"do": do})
             time.sleep(0.002 * (number % 50))
             client.reset()
@@ -181,7 +180,8 @@ def cancel_storm(attacker: Attacker) -> str:
 
 
 def crowd(attacker: Attacker) -> str:
-    """Far more at a time than one tenant's share: each is served or told to come back."""
+    """Send far more than one tenant's share of slots at once: each is served or receives
+    Retry-After."""
     answers: list[Answer] = list(
         attacker.arena.pool.map(
             lambda _: attacker.shoot("numbered", before="0.2", lines="1"), range(300)
@@ -202,8 +202,10 @@ def crowd(attacker: Attacker) -> str:
 # --- metadata and log -----------------------------------------------------------------------------
 
 
-def said(attacker: Attacker, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Headers and parameters that make the hostile storlet say ``given`` of its output."""
+def sets_metadata(
+    attacker: Attacker, given: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Headers and parameters that make the hostile storlet set the metadata ``given``."""
     if attacker.language == "python":
         return {"X-Storlet-Parameter-1": quote(f"metadata:{json.dumps(given)}")}, {}
     keys = {f"key{n}": key for n, key in enumerate(given)}
@@ -211,17 +213,17 @@ def said(attacker: Attacker, given: dict[str, str]) -> tuple[dict[str, str], dic
 
 
 def metadata(attacker: Attacker, given: dict[str, str]) -> Answer:
-    headers, parameters = said(attacker, given)
+    headers, parameters = sets_metadata(attacker, given)
     return attacker.tool.get(attacker.path, "metadata", headers, **parameters)
 
 
 def large_metadata(attacker: Attacker) -> str:
-    """As JSON ``{"a":"..."}`` takes eight bytes more than its value."""
+    """The JSON text ``{"a":"..."}`` is eight bytes longer than the value."""
     allowed = metadata(attacker, {"a": "x" * (METADATA_BYTES - 8)})
     refused = metadata(attacker, {"a": "x" * (METADATA_BYTES - 7)})
     must(outcome(refused) == "422 storlet.limit.metadata", refused)
-    # Swift's own limit for one value is far below: what fits into ours may still be refused, but
-    # never half taken.
+    # Swift's own limit for one value is far lower: metadata within the storlet's limit may be
+    # refused, but is never stored in part.
     must(outcome(allowed) in ("200", "422 storlet.limit.metadata", FAILED), allowed)
     return f"4096 bytes: {outcome(allowed)}; 4097 bytes: {outcome(refused)}"
 
@@ -233,7 +235,7 @@ FORGERIES: Final = (
 )  # fmt: skip
 
 
-#: Each is one that an object server refuses before it has read the body.
+#: An object server refuses each of them before it has read the body.
 UNSTORABLE: Final = (
     {"Content-Type": " "},
     {"Content-Type": "a/b; swift_bytes=1"},
@@ -243,10 +245,10 @@ UNSTORABLE: Final = (
 
 
 def unstorable_metadata(attacker: Attacker) -> str:
-    """Swift's proxy counts no error of a node, so plain requests go on."""
+    """Swift's proxy counts no error against a node, so plain requests continue to work."""
     seen: dict[str, int] = {}
     for given in UNSTORABLE:
-        headers, parameters = said(attacker, given)
+        headers, parameters = sets_metadata(attacker, given)
         for number in range(20):
             path = f"data/unstorable-{number}"
             answer = attacker.tool.put(path, b"x" * 300_000, "metadata", headers, **parameters)
@@ -258,7 +260,7 @@ def unstorable_metadata(attacker: Attacker) -> str:
 
 
 def forged_metadata(attacker: Attacker) -> str:
-    """No key and no value becomes a header of another name, ends the head early or changes its
+    """No key or value becomes another header, ends the response head early or changes its
     framing."""
     seen = set()
     for given in FORGERIES:
@@ -274,8 +276,8 @@ def forged_metadata(attacker: Attacker) -> str:
 
 
 def check_wide_key(attacker: Attacker) -> None:
-    """A key beyond ASCII goes out as Swift sends its own, which Python's client cannot read: looked
-    at as bytes."""
+    """A non-ASCII key is sent as Swift sends its own, which Python's client cannot parse: compare
+    bytes."""
     query = "do=metadata" + ("" if attacker.language == "python" else "&key0=%E4%B8%AD&value0=b")
     headers = [b"X-Run-Storlet: " + attacker.tool.storlet.encode()]
     if attacker.language == "python":
@@ -298,8 +300,8 @@ def log_flood(attacker: Attacker) -> str:
 
 
 def log_escapes(attacker: Attacker) -> str:
-    """The tenant's log is the tenant's; the operator's stays clean, which is looked for after every
-    attack."""
+    """Escapes appear only in the tenant's log; every attack checks the operator's log
+    afterwards."""
     answer = attacker.tool.get(
         attacker.path, "escapes", {"X-Storlet-Generate-Log": "True"}, lines="10000"
     )
@@ -328,7 +330,7 @@ def log_size(attacker: Attacker, answer: Answer) -> int:
 def parses(
     do: str, content: bytes, *allowed: str, headers: Mapping[str, str] | None = None
 ) -> Callable[[Attacker], str]:
-    """The storlet is honest, its input is not."""
+    """A bomb in the input of an honest storlet."""
 
     def run(attacker: Attacker) -> str:
         path = f"data/{unique('bomb')}"
@@ -365,16 +367,16 @@ ROWS: Final = (
     Attack("kernel memory by sockets", "200 or 422, and it ends", pipes, PYTHON),
     Attack("kernel objects", "refused or bounded, none stays", kernel_objects, PYTHON),
     Attack("descriptor exhaustion", FAILED, ends("descriptors", FAILED), BOTH),
-    Attack("disk filler in every mount", "room in the scratch only, no more than it has", fill_mounts, BOTH),
+    Attack("disk filler in every mount", "only the scratch takes files, up to its limit", fill_mounts, BOTH),
     Attack("inode filler", "ENOSPC after at most 8192", fill_inodes, PYTHON),
-    Attack("endless loop, deaf to signals", FIRST_BYTE, ends("busy", FIRST_BYTE), BOTH),
+    Attack("endless loop that ignores signals", FIRST_BYTE, ends("busy", FIRST_BYTE), BOTH),
     Attack("endless loop on every core", BROKEN, ends("busy_threads", BROKEN, lines="1"), BOTH),
-    Attack("neither reads nor writes nor heeds", FIRST_BYTE, ends("deaf_sleep", FIRST_BYTE), BOTH),
-    Attack("never reads its input", "201 with what it wrote; 422 first byte", never_reads, BOTH),
+    Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE), BOTH),
+    Attack("never reads its input", "201 with its output; 422 first byte", never_reads, BOTH),
     Attack("one byte at a time", "200 broken at the total deadline", ends("trickle", BROKEN), BOTH),
     Attack("a terabyte of output", "200 broken; 422 output, nothing stored",
            both(ends("flood", BROKEN, headers=LITTLE), stores_nothing("flood", "422 storlet.limit.output", headers=LITTLE)), BOTH),
-    Attack("a terabyte for a client that leaves", "its process ends", reader_leaves, BOTH),
+    Attack("a terabyte for a client that disconnects", "its process ends", reader_leaves, BOTH),
     Attack("200 invocations cancelled", "nothing is left", cancel_storm, BOTH, flood=True),
     Attack("300 invocations at once", "200, 429 with Retry-After", crowd, PYTHON, flood=True),
     Attack("metadata that no node stores", "201 or 422, no node blamed", unstorable_metadata, BOTH),
@@ -384,7 +386,7 @@ ROWS: Final = (
     Attack("log flood", "200, the log bounded", log_flood, BOTH),
     Attack("10,000 log lines with terminal escapes", "200 and 422, no escape in the operator's log", log_escapes, BOTH),
     Attack("a traceback of 8 MiB", FAILED, ends("huge_traceback", FAILED), PYTHON),
-    Attack("zip bomb, parsed carelessly", MEMORY, parses("unzip", ZIP_BOMB, MEMORY), BOTH),
+    Attack("zip bomb, parsed in memory", MEMORY, parses("unzip", ZIP_BOMB, MEMORY), BOTH),
     Attack("zip bomb, parsed as a stream", BROKEN, parses("unzip_stream", ZIP_BOMB, BROKEN, headers=LITTLE), BOTH),
     Attack("XML bomb", "422 failed or memory", parses("parse_xml", LAUGHS, FAILED, MEMORY, FIRST_BYTE), BOTH),
     Attack("XML that reads files", "nothing of process 1", parses("parse_xml", OUTSIDE, FAILED), BOTH),

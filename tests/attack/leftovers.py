@@ -1,5 +1,5 @@
-"""What an attack leaves behind: processes, mounts, descriptors, control groups, files, escapes in
-logs, changed objects.
+"""Leftovers of an attack: processes, mounts, descriptors, control groups, files, terminal escapes
+in logs, changed objects.
 
 :func:`take` before, :func:`left` after; both look from the host, with nothing of ours asked.
 """
@@ -22,25 +22,24 @@ from tests.support.host import Host, Sandbox, links_of
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
 LOGS: Final = (*DAEMONS, "account-1", "container-1")
-#: Terminal escapes, and the one-character forms of them; the rest of the control characters but
-#: line ends.
+#: Terminal escapes in both forms, and all other control characters except line ends.
 ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-#: The engine's clients keep ten connections each at hand, the more the more containers came and
-#: went at a time, and each
-#: server keeps its own to sandboxd: only more than so many is a leak.
+#: Docker's client library keeps up to ten connections each, depending on how many Docker containers
+#: were created at a time, and each server keeps connections to sandboxd: only more connections than
+#: this are a leak.
 KEPT_CONNECTIONS: Final = 40
-#: Sockets of a supervisor besides two for each worker: listening ones, its control connection.
+#: A supervisor's sockets besides two for each worker: listening sockets, the control connection.
 ALLOWED_SOCKETS: Final = 8
-#: What a supervisor has of its own.
+#: A supervisor's own sockets.
 AT_REST: Final = Counter({"object or pipe": 2})
-#: Runs that sign themselves leave a page each there on purpose; what fills a scratch is far beyond.
+#: Runs with a key intentionally leave one page each; an attack on the scratch leaves far more.
 SCRATCH_SLACK: Final = 1 << 20
 _METADATA: Final = "user.swift.metadata"
 
 
 @dataclass(frozen=True)
 class State:
-    """A look at the host."""
+    """A snapshot of the host."""
 
     pids: dict[str, int | None]
     descriptors: dict[str, Counter[str]]
@@ -53,7 +52,7 @@ class State:
 
 
 def take(host: Host) -> State:
-    """The state now."""
+    """Take a snapshot."""
     sandboxes = host.sandboxes()
     return State(
         pids={name: host.cluster.process(name).pid for name in DAEMONS},
@@ -68,8 +67,8 @@ def take(host: Host) -> State:
 
 
 def left(host: Host, before: State, seconds: float = 60) -> list[str]:
-    """What is there that was not; waits until there is nothing, or for ``seconds``: a neighbour's
-    requests come and go meanwhile."""
+    """New resources since ``before``. Waits up to ``seconds`` until none is left: a neighbour's
+    requests use resources meanwhile."""
     deadline = time.monotonic() + seconds
     while True:
         found = list(_differences(host, before))
@@ -106,7 +105,7 @@ def _differences(host: Host, before: State) -> Iterator[str]:
 
 def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
     """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and
-    to the engine."""
+    to the Docker engine."""
     counts = host.descriptors(name)
     if name == "sandboxd":
         counts["socket"] = max(0, counts["socket"] - sandboxes - KEPT_CONNECTIONS)
@@ -114,17 +113,17 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
 
 
 def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
-    """What process 1 of a sandbox holds of invocations: their pipes and connections, memory files,
+    """The invocations' descriptors in process 1 of a sandbox: pipes, connections, memory files,
     objects.
 
-    A worker at rest has one channel to it and a memory file of what was printed; each group one
-    listening socket.
+    An idle worker has one channel to the supervisor and a memory file of printed text; each worker
+    group has one listening socket.
     """
     links = links_of(sandbox.pid)
     workers = sum(process.parent == sandbox.pid for process in host.inside(sandbox))
     objects = sum("/disks/" in link or link.startswith("pipe:") for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
-    # Listening sockets, the control connection and what workers may have: beyond that there is a
+    # More than the listening sockets, the control connection and the workers' descriptors is a
     # leak.
     return +Counter(
         {"object or pipe": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)}
@@ -132,8 +131,8 @@ def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
 
 
 def strays(host: Host) -> list[str]:
-    """What in the sandboxes is not a worker at rest: strays, who computes, and who shares a pipe
-    with a server."""
+    """Processes in the sandboxes that are not idle workers: strays, processes that compute, and
+    processes that share a pipe with a server."""
     served = {
         link
         for name in DAEMONS
@@ -151,8 +150,8 @@ def strays(host: Host) -> list[str]:
 
 
 def stale_groups(host: Host, sandboxes: list[Sandbox]) -> set[str]:
-    """Control groups below the cluster's own that belong to no running sandbox, and groups of
-    storlets without a process."""
+    """Control groups of the cluster without a running sandbox, and groups of storlets without a
+    process."""
     running = {one.container for one in sandboxes}
     found = set()
     for group in _groups(host.node_id):
@@ -172,7 +171,7 @@ def _groups(node_id: str) -> Iterator[Path]:
 
 
 def scratch_bytes(sandbox: Sandbox) -> int:
-    """How much of a sandbox's /tmp is in use."""
+    """The bytes in use in a sandbox's /tmp."""
     with contextlib.suppress(OSError):
         usage = os.statvfs(f"/proc/{sandbox.pid}/root/tmp")
         return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
@@ -180,7 +179,7 @@ def scratch_bytes(sandbox: Sandbox) -> int:
 
 
 def _host_scratch() -> list[str]:
-    """Files of sandboxes' making in the host's own /tmp: there is no way to put one there."""
+    """Files created by sandboxes in the host's /tmp: a sandbox must not be able to create one."""
     return [str(path) for stem in ("filler-*", "hard", "linked", "donated", "go-*", "count-*") for path in Path("/tmp").glob(stem)]  # fmt: skip
 
 
@@ -205,8 +204,8 @@ def objects_of(host: Host, account: str) -> dict[str, dict[str, Any]]:
     """Every replica of an account's data on disk: bytes, attributes, mode, owner and times, by
     path.
 
-    The mode without what it gives to others: the object filter takes that away before it donates a
-    file.
+    The mode without the permission bits of others: the object filter removes them before it donates
+    a file.
     """
     found = {}
     for path in Path(host.cluster.home, "disks").rglob("*.data"):
@@ -223,5 +222,5 @@ def objects_of(host: Host, account: str) -> dict[str, dict[str, Any]]:
 
 
 def quarantined(host: Host) -> list[str]:
-    """What Swift's auditor has put aside as damaged."""
+    """The objects that Swift's auditor has quarantined."""
     return [str(path) for path in Path(host.cluster.home, "disks").rglob("quarantined/*/*")]

@@ -1,5 +1,4 @@
-"""Lies to the supervisor and to the filter: garbage, events at the wrong time, success that was
-none."""
+"""False messages to supervisor and filter: garbage, events at the wrong time, false success."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tests.support.storlets import Tool
 
 FAILED: Final = "422 storlet.failed"
 
-#: What a sandbox may send in the place of an event. None may become a success, a 500 or another
+#: Garbage that a sandbox may send instead of an event. None may become a success, a 500 or another
 #: error's code.
 TO_FILTER: Final = (
     b"\x00\xff", b"", b"[]", b"{}", b"null", b'"' + b"x" * 60000 + b'"', b'{"type":"nonsense"}', b'{"type":"started"}', b'{"type":"done"}',
@@ -36,8 +35,7 @@ TO_SUPERVISOR: Final = (
 
 
 def to_filter(attacker: Attacker) -> str:
-    """Each piece of garbage ends its own run, and no other, with an error that says whose fault it
-    was."""
+    """Each piece of garbage ends only its own run, with an error code that states the cause."""
     seen: dict[str, int] = {}
     for message in TO_FILTER:
         answer = attacker.shoot("forge_garbage", packed=zlib.compress(message).hex())
@@ -51,7 +49,7 @@ def to_filter(attacker: Attacker) -> str:
 
 
 def to_supervisor(attacker: Attacker) -> str:
-    """Each piece ends the liar at most: 200 with all of its lines, or an error; other storlets'
+    """Each piece affects only the sender: 200 with all of its lines, or an error; other storlets'
     runs are right."""
     honest, seen = Tool(attacker.client, "gremlin.py"), dict[str, int]()
     for message in TO_SUPERVISOR:
@@ -72,8 +70,8 @@ def to_supervisor(attacker: Attacker) -> str:
 def lie(
     do: str, *allowed: str, lines: int | None = None, **parameters: str
 ) -> Callable[[Attacker], str]:
-    """One lie: it ends as allowed, a success has ``lines`` lines; meanwhile and afterwards others'
-    runs are right."""
+    """A false message: the run ends with an allowed outcome, a success has ``lines`` lines; other
+    storlets' runs are right during and after it."""
 
     def run(attacker: Attacker) -> str:
         honest = Tool(attacker.client, "gremlin.py")
@@ -91,9 +89,9 @@ def lie(
     return run
 
 
-def held(attacker: Attacker) -> str:
-    """Who holds all descriptors that may be under way in messages delays the account's other
-    storlets, and fails none."""
+def holds_descriptors_in_flight(attacker: Attacker) -> str:
+    """A storlet that holds all descriptors in flight delays the account's other storlets; none
+    fails."""
     holder = Tool(attacker.client, NAMES["python"])
     holding = attacker.arena.pool.submit(holder.get, attacker.path, "hold_descriptors")
     honest = [
@@ -115,7 +113,7 @@ def held(attacker: Attacker) -> str:
 
 
 def forked(attacker: Attacker) -> str:
-    """A copy of the worker that returns does not speak for the original, which fails."""
+    """A forked copy of the worker that returns does not count as the original, which fails."""
     path = f"data/{unique('forked')}"
     answer = attacker.tool.copy(attacker.path, path, "forked_return")
     must(outcome(answer) == FAILED, answer)
@@ -125,8 +123,8 @@ def forked(attacker: Attacker) -> str:
 
 
 def partial(attacker: Attacker) -> str:
-    """``done: ok`` and then death: what is stored or sent is what the pipe held when it was closed,
-    or nothing at all."""
+    """``done: ok`` and then exit: the complete content of the pipe is stored or sent, or
+    nothing."""
     path = f"data/{unique('partial')}"
     answer = attacker.tool.copy(attacker.path, path, "partial_lie")
     stored = attacker.client.get(path)
@@ -151,15 +149,15 @@ ANY: Final = (
 ROWS: Final = (
     Attack("garbage to the filter", "422 or 503 of its own run", to_filter, PYTHON),
     Attack("garbage to the filter at the proxy", "422 or 503 of its own run", to_filter, PYTHON, placement="proxy"),
-    Attack("garbage to the supervisor", "the liar's error at most", to_supervisor, PYTHON),
+    Attack("garbage to the supervisor", "at most an error of the sender", to_supervisor, PYTHON),
     Attack("forged done while the output is open", "an error or all of it", lie("forge_done", *ANY, lines=10), PYTHON),
     Attack("forged end", "an error or all of it", lie("forge_end", *ANY, lines=10), PYTHON),
     Attack("forged begin with descriptors", "an error or all of it", lie("forge_begin", *ANY, lines=10), PYTHON),
     Attack("3,000 descriptors for the supervisor", "an error or 200", lie("forge_many_descriptors", *ANY, "503 sandbox.unavailable"), PYTHON),
-    Attack("holds all descriptors that may be under way", "others wait, none fails", held, BOTH),
+    Attack("holds all descriptors in flight", "other storlets wait, none fails", holds_descriptors_in_flight, BOTH),
     Attack("flood for the supervisor", "an error or 200", lie("forge_reports", *ANY), PYTHON),
     Attack("closes the supervisor's channel", "an error or all of it", lie("channel_close", *ANY, lines=10), PYTHON),
-    Attack("done and then death", "all of it or nothing", partial, PYTHON),
+    Attack("done and then exit", "all of it or nothing", partial, PYTHON),
     Attack("a forked copy that returns", FAILED, forked, PYTHON),
     Attack("output by a child that outlives the run", "an error, or what was there", lie("flip_output", *ANY), PYTHON),
     Attack("another pipe in the output's place", "an error or nothing", lie("drop_output", *ANY), PYTHON),

@@ -1,5 +1,4 @@
-"""Names and metadata that would be paths, options, header lines or terminal commands, sent by
-hand."""
+"""Requests whose names and metadata look like paths, options, header lines or terminal commands."""
 
 from __future__ import annotations
 
@@ -15,16 +14,14 @@ from tests.support.storlets import Tool, declaration
 from tests.support.tenant import Tenant
 
 HONEST: Final = b"class Honest:\n def __init__(self, logger): pass\n def __call__(self, i, o, p): o[0].write(i[0].read())\n"
-#: Percent-encoded as they would be by an attacker: some decode to a path, some only after a second
-#: decoding.
+#: Percent-encoded as an attacker would: some decode to a path, some only after a second decoding.
 UPLOADS: Final = (
     "../evil.py", "..%2fevil.py", "%2e%2e%2fevil.py", "..%252fevil.py", "a/../../evil.py", "/evil.py", "a/b.py", ".", "..", "%00.py", "evil%00.py",
     "-rf.py", "--opt.py", ".hidden.py", ".tmp-0123456789abcdef", ".lock-x", "cr%0d%0aX-Forged:%20yes.py", "esc%1b%5b2J.py", "del%7f.py", "a,b.py",
     "a:b.py", quote("\u00e9" * 512 + ".py"), "x" * 1021 + ".py", "x" * 1022 + ".py", quote("\U0001f600.py"), "bad%ff%fe.py", "%ed%a0%80.py",
     "evil.py%2f..%2f..", "con%5c..%5cevil.py", "a%20b.py", "$(id).py", "`id`.py", "a;id.py", "%25s%25n.py", "{0.__class__}.py",
 )  # fmt: skip
-#: Names that are as good as any other, and must simply work: letters outside of ASCII, four bytes
-#: in UTF-8.
+#: Valid names that must work: non-ASCII letters, four bytes in UTF-8.
 GOOD: Final = ("\u00e9t\u00e9", "\u4e2d\u6587", "\U00010400\U00010428")
 INVOKED: Final = (
     b"../evil.py", b"/etc/passwd", b"..", b".", b"", b" ", b"-rf.py", b"a/b.py", b"evil\x00.py", b"esc\x1b[2J.py", b"\xff\xfe.py", b"\xed\xa0\x80.py",
@@ -42,7 +39,7 @@ VALUES: Final = {
 def raw(
     attacker: Attacker, method: str, target: str, headers: list[bytes], body: bytes = b""
 ) -> tuple[int, dict[str, str], bytes]:
-    """One request, byte for byte; status 0 when the connection was closed without an answer."""
+    """Send one request byte for byte; status 0 if the connection closed without a response."""
     client = attacker.client
     head = [f"{method} {target} HTTP/1.1".encode(), f"Host: {client.version_url.host}".encode(), b"X-Auth-Token: " + client.token.encode(),
             b"Content-Length: %d" % len(body), b"Connection: close", *headers]  # fmt: skip
@@ -60,7 +57,7 @@ def raw(
 def declared(
     changes: Mapping[str, bytes] | None = None, main: str = "honest.Honest"
 ) -> list[bytes]:
-    """The metadata of a Python storlet as header lines, some of it exchanged."""
+    """The metadata of a Python storlet as header lines, with some values replaced."""
     lines = {name: value.encode() for name, value in declaration("python", main).items()}
     for name, value in (changes or {}).items():
         lines[f"X-Object-Meta-Storlet-{name}"] = value
@@ -68,16 +65,15 @@ def declared(
 
 
 def check(what: object, status: int, headers: Mapping[str, str]) -> None:
-    """Refused or taken, but never our defect, and nothing of the request among the answer's
-    headers."""
+    """The request succeeds or is refused, never with a 500, and no response header echoes it."""
     must(status // 100 in (2, 4), f"{what!r}: {status} {headers}")
     must("x-forged" not in headers, f"{what!r}: {headers}")
     must(headers.get("x-storlet-error") != "internal", f"{what!r}: {headers}")
 
 
 def uploads(attacker: Attacker) -> str:
-    """To the storlet and to the dependency container; what is taken is invoked, too. No file comes
-    to be outside of its folder."""
+    """Upload to the storlet and dependency containers and invoke the accepted storlets. No file may
+    appear outside of its folder."""
     before = {str(path) for path in attacker.arena.cluster.state_dir.rglob("*evil*")}
     counts: dict[int, int] = {}
     for container in ("storlet", "dependency"):
@@ -98,7 +94,7 @@ def uploads(attacker: Attacker) -> str:
 
 
 def invocations(attacker: Attacker) -> str:
-    """In the header, where bytes go as they are."""
+    """Names in the header, which is sent byte for byte."""
     counts: dict[int, int] = {}
     target = attacker.client.target(attacker.path)
     for name in INVOKED:
@@ -110,7 +106,7 @@ def invocations(attacker: Attacker) -> str:
 
 
 def good_names(attacker: Attacker) -> str:
-    """Strange but honest: taken, run, logged."""
+    """Unusual but valid names are accepted, run and logged."""
     for stem in GOOD:
         name = f"{stem}.py"
         path = f"{attacker.client.version_url.path}/storlet/{quote(name)}"
@@ -124,8 +120,7 @@ def good_names(attacker: Attacker) -> str:
 
 
 def manifests(attacker: Attacker) -> str:
-    """Metadata of storlets: what is not a declaration is refused at upload, with all that is wrong
-    with it."""
+    """An invalid manifest is refused at upload, with all of its errors."""
     counts: dict[int, int] = {}
     path = f"{attacker.client.version_url.path}/storlet/honest.py"
     for name, values in VALUES.items():
@@ -133,8 +128,7 @@ def manifests(attacker: Attacker) -> str:
             status, headers, _ = raw(attacker, "PUT", path, declared({name: value}), HONEST)
             check((name, value), status, headers)
             if status == 201:
-                # Bytes that are no text are a name that nothing has: harmless, and told when it is
-                # used.
+                # Bytes that are not text name no existing object: harmless, and reported when used.
                 answer = Tool(attacker.client, "honest.py").get(attacker.path)
                 taken = outcome(answer) in (
                     "422 storlet.load",
@@ -145,8 +139,7 @@ def manifests(attacker: Attacker) -> str:
                     f"{name}: {value!r}: {answer}",
                 )
             counts[status] = counts.get(status, 0) + 1
-    # CR/LF in a value is the end of the line: what follows is another header of the client's own,
-    # and no more than that.
+    # CR/LF in a value ends the line: the rest is only another header of the same client.
     status, headers, _ = raw(
         attacker,
         "PUT",
@@ -159,7 +152,7 @@ def manifests(attacker: Attacker) -> str:
 
 
 def backend_headers(attacker: Attacker) -> str:
-    """A client cannot speak to the object node, nor forge what only the filter writes."""
+    """A client cannot send backend headers, nor forge headers that only the filter writes."""
     forged = {
         "X-Backend-Storlet-Invocation": '{"v":1}', "X-Backend-Storlet-Run": "1", "X-Backend-Storlet-Full": "1", "X-Backend-Storlet-Overflow": "proxy",
     }  # fmt: skip
@@ -203,7 +196,7 @@ def raised_limits(attacker: Attacker) -> str:
 
 
 def account_names(attacker: Attacker) -> str:
-    """Accounts are named by strangers, too."""
+    """Account names are also chosen by users."""
     for stem in (
         "-opt",
         "\U0001f600",

@@ -1,10 +1,9 @@
-"""A tenant next door with a steady load: a storlet and plain GETs, each request's time and outcome
-kept.
+"""A neighbour tenant with a steady load of storlet and plain GETs; records time and outcome of
+each.
 
-It runs in a process of its own, so that what the attacking client does in this one (reading a
-flood, for instance) is not taken for a slow server; ``python3 -m tests.attack.neighbour`` is that
-process.  Requests are sent at fixed times, whether or not the last one has been answered by then: a
-load that waits for slow answers would hide them.
+It runs in a separate process (``python3 -m tests.attack.neighbour``), so that work of the attacking
+client, such as reading a flood, is not mistaken for a slow server.  Requests are sent at fixed
+times, even if earlier ones are unanswered: a load that waits for slow responses would hide them.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from tests.support.tenant import CONTENT, DATA
 from tests.support.waiting import wait_for
 
 KINDS: Final = ("storlet", "plain")
-#: Requests a second of each kind: a part of one core, so that a machine of two has room for Swift's
-#: own work.
+#: Requests a second of each kind: a part of one core, so that a two-core machine has CPU time left
+#: for Swift.
 RATE: Final = 25
-#: Threads of a kind: how many requests may be under way before the next is late.
+#: Threads of a kind: the maximum number of requests in flight.
 THREADS: Final = 2
 IDENTITY: Final = b"""
 class Neighbour:
@@ -49,8 +48,8 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Sample:
-    """One request: when it was due, how long after that its answer was whole, and what was wrong
-    with it."""
+    """One request: its due time, the time from then to the complete response, and its fault if
+    any."""
 
     kind: str
     due: float
@@ -60,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Window:
-    """The samples of some time."""
+    """The samples of a period."""
 
     samples: list[Sample]
 
@@ -76,8 +75,8 @@ class Window:
 
 
 def p99(times: list[float]) -> float:
-    """The 99th percentile: of fewer than a hundred samples the largest but one, so that one hiccup
-    is no verdict."""
+    """The 99th percentile; of fewer than a hundred samples the second largest, so that one outlier
+    does not decide."""
     ordered = sorted(times)
     if not ordered:
         return math.nan
@@ -85,7 +84,7 @@ def p99(times: list[float]) -> float:
 
 
 def ratio(attacked: Window, calm: Window, kind: str) -> float:
-    """How many times longer the slowest hundredth took under attack."""
+    """The ratio of the 99th percentile under attack to that without."""
     return p99(attacked.times(kind)) / p99(calm.times(kind))
 
 
@@ -109,13 +108,13 @@ class Neighbour:
             self._process.wait(60)
 
     def is_served(self) -> bool:
-        """Whether requests of each kind have been answered as they must."""
+        """Return True if requests of each kind have had the right response."""
         return {one.kind for one in self.between(0, math.inf).samples if not one.fault} == set(
             KINDS
         )
 
     def between(self, begin: float, end: float) -> Window:
-        """What was due in that time (of ``time.monotonic``); asked for when it is over."""
+        """The requests due in a past period, in seconds of ``time.monotonic``."""
         with self.file.open(encoding="utf-8") as lines:
             lines.seek(self._read)
             while (line := lines.readline()).endswith("\n"):
@@ -126,11 +125,11 @@ class Neighbour:
 
 @contextlib.contextmanager
 def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
-    """A neighbour at work for the length of a block."""
+    """Run a neighbour's load for the duration of a block."""
     neighbour = Neighbour(file)
     neighbour.start(url, token)
     try:
-        # Its sandbox has a start, which no attack is to blame for; and a load that does not run
+        # Exclude the start of its sandbox from the samples, and fail if the load does not run: it
         # would have no faults.
         wait_for(neighbour.is_served, 60, "the neighbour's first runs")
         yield neighbour
@@ -138,11 +137,11 @@ def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
         neighbour.stop()
 
 
-# --- the process of its own -----------------------------------------------------------------------
+# --- the separate process -------------------------------------------------------------------------
 
 
 class _Load:
-    """What the process does until its standard input ends."""
+    """The separate process: sends the load until its standard input ends."""
 
     def __init__(self, client: Client, target: TextIO) -> None:
         self._client = client
@@ -201,8 +200,8 @@ class _Load:
             due = max(due + period, now - 1)
 
     def _connect(self) -> http.client.HTTPConnection:
-        # Kept between requests, as clients of a steady load do: a sample is the request, not the
-        # connection.
+        # The connection is kept alive, as under a steady load: a sample is the request without the
+        # connect.
         url = self._client.version_url
         return http.client.HTTPConnection(url.host, url.port, timeout=60)
 
@@ -217,8 +216,8 @@ class _Load:
 
 def main() -> None:
     url, token, file = sys.argv[1:]
-    # It stands for a client on another machine: a sample must not include the wait of this process
-    # for a core.
+    # It represents a client on another machine: a sample must not include this process's wait for a
+    # core.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
     with Path(file).open("a", encoding="utf-8") as target:

@@ -13,8 +13,8 @@ from tests.support.tenant import SOURCE
 
 
 def full_code_cache(attacker: Attacker) -> str:
-    """New code does not fit: told with 503 and Retry-After, nothing half-written stays, plain GETs
-    work; then it passes."""
+    """A code cache that is full: 503 with Retry-After, no partial files, plain GETs work; later it
+    recovers."""
     attacker.recovers()
     code_dir = attacker.host.code_dir(attacker.tenant.account)
     attacker.tenant.upload("gremlin.py", SOURCE.read_bytes() + b"#" * 1_000_000)
@@ -31,8 +31,8 @@ def full_code_cache(attacker: Attacker) -> str:
 
 
 def full_state(attacker: Attacker) -> str:
-    """No room for identities and code of anybody: a new tenant is told to come back, an old one
-    goes on."""
+    """A full state directory: a new tenant receives 503 with Retry-After, an existing one
+    continues."""
     attacker.recovers()
     state = attacker.arena.cluster.state_dir
     newcomer = attacker.arena.tenant()
@@ -51,7 +51,7 @@ def full_state(attacker: Attacker) -> str:
 
 
 def full_log_container(attacker: Attacker) -> str:
-    """The tenant's log does not fit into its container: the result is there all the same."""
+    """The invocation log does not fit into its container: the result is returned nevertheless."""
     tenant = attacker.tenant
     must(
         tenant.client.post("storletlog", {"X-Container-Meta-Quota-Bytes": "1"}).status == 204,
@@ -71,10 +71,10 @@ def full_log_container(attacker: Attacker) -> str:
 
 
 def full_operator_logs(attacker: Attacker) -> str:
-    """No room for the servers' own logs: who cannot write a line goes on serving."""
+    """The disk of the servers' logs is full: servers that cannot log continue to serve requests."""
     attacker.recovers()
     cluster = attacker.arena.cluster
-    # The proxy comes last and goes first: one that finds no object server asks it no more for a
+    # The proxy starts last and stops first: a proxy that reaches no object server avoids it for a
     # minute.
     names = ("object-1", "object-2", "sandboxd", "proxy")
     logs = cluster.process("proxy").log.parent
@@ -110,7 +110,7 @@ def full_operator_logs(attacker: Attacker) -> str:
 
 
 def killed(daemon: str) -> Callable[[Attacker], str]:
-    """A daemon is killed under load: every answer is right or an honest 503; soon all are right."""
+    """A daemon is killed under load: every response is right or a 503; soon all are right."""
 
     def run(attacker: Attacker) -> str:
         attacker.recovers()
@@ -120,7 +120,7 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
         until = time.monotonic() + 5
         seen: dict[str, int] = {}
 
-        def ask() -> None:
+        def request_one() -> None:
             while time.monotonic() < until:
                 answer = attacker.shoot("identity")
                 good = outcome(answer) == "200" and answer.body == attacker.tenant.content
@@ -129,7 +129,7 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
                 )
                 seen[outcome(answer)] = seen.get(outcome(answer), 0) + 1
 
-        going = [attacker.arena.pool.submit(ask) for _ in range(4)]
+        going = [attacker.arena.pool.submit(request_one) for _ in range(4)]
         time.sleep(0.5)
         pid = host.kill_daemon(daemon)
         newcomer = attacker.arena.tenant()

@@ -1,11 +1,11 @@
 """``python3 -m tests.attack.syscalls``: which system calls a sandbox of class ``user`` refuses, as
 a golden file.
 
-Each number of x86-64 is tried in a child process with arguments that mean nothing: ``EPERM``,
-``ENOSYS`` and (for extended attributes) ``ENOTSUP`` are a refusal by policy or by the kernel,
-anything else got as far as its arguments. ``tests/attack/syscalls.golden`` is what is expected;
-``--write`` makes it anew, after a change of the profile that was meant. A call that is allowed with
-some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is looked at by the attack
+Each number of x86-64 is tried in a child process with meaningless arguments. ``EPERM``, ``ENOSYS``
+and (for extended attributes) ``ENOTSUP`` are a refusal by policy or by the kernel; any other result
+means that the call was admitted. ``tests/attack/syscalls.golden`` holds the expected outcomes;
+``--write`` writes it again after an intended change of the profile. A call that is allowed with
+some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is checked by the attack
 "dangerous system calls".
 """
 
@@ -23,11 +23,11 @@ from tests.attack.arena import Attacker, arena_on
 GOLDEN: Final = Path(__file__).parent / "syscalls.golden"
 FIRST: Final = 0
 LAST: Final = 462
-#: Not tried: they end or stop the child whatever their arguments, or wait for ever (rt_sigreturn,
-#: pause, exit, rt_sigsuspend,
-#: exit_group), or newer kernels answer them before any filter does (uretprobe, uprobe).
+#: Not tried: they end or stop the child with any arguments, or wait without a time limit
+#: (rt_sigreturn, pause, exit, rt_sigsuspend, exit_group), or newer kernels answer them before any
+#: filter does (uretprobe, uprobe).
 SPARED: Final = (15, 34, 60, 130, 231, 335, 336)
-#: Newer than the headers of the oldest system that we build on.
+#: Newer than the headers of the oldest supported build system.
 _NEW: Final = {
     451: "cachestat", 452: "fchmodat2", 453: "map_shadow_stack", 454: "futex_wake", 455: "futex_wait", 456: "futex_requeue",
     457: "statmount", 458: "listmount", 459: "lsm_get_self_attr", 460: "lsm_set_self_attr", 461: "lsm_list_modules", 462: "mseal",
@@ -42,7 +42,8 @@ def look(attacker: Attacker) -> dict[int, str]:
     """By number: ``refused``, ``allowed`` or ``spared``."""
     spare = ",".join(map(str, SPARED))
     found: dict[int, str] = {}
-    # A child for each takes a millisecond or two, and the deadline of an invocation is short here.
+    # In batches: a child per call takes a millisecond or two, and the invocation deadline is short
+    # here.
     for first in range(FIRST, LAST + 1, 25):
         last = min(first + 24, LAST)
         answer = attacker.report("table_of_calls", first=str(first), last=str(last), spare=spare)
@@ -51,7 +52,7 @@ def look(attacker: Attacker) -> dict[int, str]:
 
 
 def compare(attacker: Attacker) -> list[str]:
-    """Where the sandbox and the golden file differ."""
+    """The differences between the sandbox and the golden file."""
     golden = read()
     found = look(attacker)
     return [

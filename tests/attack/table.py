@@ -1,4 +1,4 @@
-"""The ordered table: cheap and close first, what stops servers last."""
+"""The ordered table of attacks: cheap ones first, those that stop servers last."""
 
 from __future__ import annotations
 

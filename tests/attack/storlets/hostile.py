@@ -1,6 +1,8 @@
-"""A storlet that attacks: the parameter ``do`` names the way. What ``gremlin.py`` (its dependency) can do already is not repeated.
+"""A storlet that attacks: the parameter ``do`` names the attack.
 
-Ways that try many things give a report as JSON: for each try ``no: <refusal>`` or ``got <what>``.
+The attacks of ``gremlin.py``, its dependency, are not repeated here.
+
+Attacks with many tries return a report as JSON: for each try ``no: <refusal>`` or ``got <what>``.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Hostile(Gremlin):
     def _report(self, attempts: dict[str, Any], **facts: Any) -> None:
         found: dict[str, Any] = dict(facts)
         for name, attempt in attempts.items():
-            # Blanks before the JSON: a long list on a slow machine is no silence.
+            # Blanks before the JSON, so that a long list on a slow machine does not exceed the idle
+            # deadline.
             self.out.write(b" ")
             self.out.flush()
             try:
@@ -73,33 +76,33 @@ class Hostile(Gremlin):
                 found[name] = f"no: {error}"
             else:
                 found[name] = f"got {got!r}"[:200]
-                self._let_go(got)
+                self._close_opened(got)
         self.out.write(json.dumps(found).encode())
 
     @staticmethod
-    def _let_go(got: Any) -> None:
-        """What was opened is closed: the next run in this process would find it among its descriptors."""
+    def _close_opened(got: Any) -> None:
+        """Close opened descriptors: the next run in this process would find them."""
         for one in got if isinstance(got, list) else [got]:
             if isinstance(one, int) and not isinstance(one, bool) and one > 2 and os.path.lexists(f"/proc/self/fd/{one}"):
                 os.close(one)
 
-    # --- too much ---------------------------------------------------------------------------------------------------
+    # --- too much ------------------------
 
     def native_memory(self) -> None:
-        """Memory that no interpreter counts."""
+        """Memory outside of the interpreter's allocator."""
         libc.malloc.restype = ctypes.c_void_p
         while True:
             block = libc.malloc(ctypes.c_size_t(16 << 20))
             ctypes.memset(block, 1, 16 << 20)
 
     def memory_files(self) -> None:
-        """Files in no file system."""
+        """Anonymous memory files (memfd)."""
         while True:
             fd = os.memfd_create("hostile")
             os.write(fd, b"x" * (16 << 20))
 
     def page_cache(self) -> None:
-        """Pull every file that can be seen into the page cache, over and over, by mmap."""
+        """Map every visible file repeatedly, to fill the page cache."""
         until = time.monotonic() + self._float("seconds", "1.5")
         while time.monotonic() < until:
             for folder in ("/usr/lib", "/usr/bin", "/var/lib/storlets"):
@@ -120,7 +123,7 @@ class Hostile(Gremlin):
             pass
 
     def fill_mounts(self) -> None:
-        """Fill every place that takes a file: what could be written where, and the error that ended it."""
+        """Fill every writable mount; report the bytes written to each and the final error."""
         found: dict[str, Any] = {}
         points = [line.split()[4] for line in open("/proc/self/mountinfo")]
         for point in sorted({*points, "/", "/tmp", "/var/tmp", "/run", "/dev/shm", "/home", os.environ.get("HOME", "/")}):
@@ -140,7 +143,7 @@ class Hostile(Gremlin):
         self.out.write(json.dumps(found).encode())
 
     def fill_inodes(self) -> None:
-        """Files without content until there can be no more."""
+        """Create empty files until creation fails."""
         folder = pathlib.Path(f"/tmp/inodes-{os.getpid()}")
         folder.mkdir()
         count, reason = 0, ""
@@ -156,7 +159,7 @@ class Hostile(Gremlin):
         self.out.write(json.dumps([reason, count]).encode())
 
     def pipes(self) -> None:
-        """Kernel memory: pipes and sockets filled to the brim."""
+        """Kernel memory: fill pipes and sockets."""
         held: list[Any] = []
         try:
             while True:
@@ -173,7 +176,7 @@ class Hostile(Gremlin):
             self.out.write(json.dumps([errno.errorcode[error.errno or 0], len(held)]).encode())
 
     def timers(self) -> None:
-        """Kernel objects that are no descriptors: timers, locks, message queues."""
+        """Kernel objects without descriptors: timers, locks, message queues."""
         counts = {}
         for name, make in (("timer", self._timer), ("queue", lambda: call(240, b"/x", 0o102, 0o600, None)),
                            ("msgget", lambda: call(68, 0, 0o1600)), ("semget", lambda: call(64, 0, 100, 0o1600)),
@@ -194,15 +197,15 @@ class Hostile(Gremlin):
         made = ctypes.c_int()
         call(222, 1, None, ctypes.byref(made))
 
-    def deaf_sleep(self) -> None:
-        """Neither read nor write nor listen to anybody."""
+    def uninterruptible_sleep(self) -> None:
+        """Sleep without reads, writes or reaction to signals."""
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_IGN)
         while True:
             time.sleep(3600)
 
     def busy_threads(self) -> None:
-        """Compute on every core and never end, after some output."""
+        """After some output, compute on every core without end."""
         self._lines(int(self.params.get("lines", "0")))
         for _ in range(4):
             if os.fork() == 0:
@@ -212,14 +215,14 @@ class Hostile(Gremlin):
             pass
 
     def trickle(self) -> None:
-        """A byte each time before somebody might lose patience."""
+        """Write one byte each time before the idle deadline would pass."""
         while True:
             self.out.write(b"x")
             self.out.flush()
             time.sleep(self._float("every", "0.5"))
 
     def escapes(self) -> None:
-        """Lines that would take over the terminal of who reads them."""
+        """Log lines with escapes that would control the reader's terminal."""
         for number in range(int(self.params["lines"])):
             self.logger.info("\x1b]0;owned\x07\x1b[2J\x1b[31m%d\x9b5n\r\n\x00 forged ERROR line", number)
         for fd in (1, 2):
@@ -232,18 +235,18 @@ class Hostile(Gremlin):
         self.out.write(b"logged")
 
     def huge_traceback(self) -> None:
-        """An error that is larger than anything that carries it."""
+        """An error text that exceeds every message limit."""
         raise RuntimeError("x" * (8 << 20))
 
-    # --- honest parsers of hostile input ------------------------------------------------------------------------------
+    # --- honest parsers of hostile input ------------------------
 
     def unzip(self) -> None:
-        """What careless people write: the whole content at once."""
+        """Decompress the whole content in memory."""
         data = gzip.GzipFile(fileobj=io.BytesIO(self.ins[0].read())).read()
         self.out.write(str(len(data)).encode())
 
     def unzip_stream(self) -> None:
-        """What careful people write: its output is bounded by the sandbox alone."""
+        """Decompress as a stream: only the sandbox limits the output."""
         source = gzip.GzipFile(fileobj=self.ins[0])
         while chunk := source.read(CHUNK):
             self.out.write(chunk)
@@ -251,10 +254,10 @@ class Hostile(Gremlin):
     def parse_xml(self) -> None:
         self.out.write(str(len(xml.etree.ElementTree.fromstring(self.ins[0].read()).text or "")).encode())
 
-    # --- signals ----------------------------------------------------------------------------------------------------
+    # --- signals ------------------------
 
     def kill_others(self) -> None:
-        """Kill every process in sight but this one and process 1."""
+        """Kill every visible process except this one and process 1."""
         mine = os.getpid()
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) not in (1, mine):
@@ -265,7 +268,7 @@ class Hostile(Gremlin):
         self.out.write(b"?")
 
     def signal_supervisor(self) -> None:
-        """Every signal to process 1, and every way to it."""
+        """Send every signal to process 1, by every call."""
         self._report({
             **{f"signal {number}": lambda number=number: self._must_matter(number) for number in (0,)},
             "ptrace": lambda: call(101, 16, 1, 0, 0), "pidfd_getfd": self._steal, "memory": lambda: os.open("/proc/1/mem", os.O_RDWR),
@@ -290,7 +293,7 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _must_matter(number: int) -> str:
-        """A signal that may be sent to process 1 and changes nothing is no success."""
+        """A signal to process 1 without effect is not a success."""
         for each in signal.Signals:
             try:
                 os.kill(1, each)
@@ -312,7 +315,7 @@ class Hostile(Gremlin):
         vector = struct.pack("QQ", ctypes.addressof(buffer), 8)
         return call(310, pid, vector, 1, vector, 1, 0)
 
-    # --- other storlets of the same tenant --------------------------------------------------------------------------
+    # --- other storlets of the same tenant ------------------------
 
     def siblings(self) -> None:
         """Code, processes and sockets of the tenant's other storlets."""
@@ -351,10 +354,10 @@ class Hostile(Gremlin):
     def _name_of(pid: int) -> None:
         raise OSError(open(f"/proc/{pid}/comm").read().strip() + " of " + open(f"/proc/{pid}/stat").read().rpartition(")")[2][:20])
 
-    # --- out of the sandbox -------------------------------------------------------------------------------------------
+    # --- out of the sandbox ------------------------
 
     def sockets(self) -> None:
-        """Connect to every Unix socket that can be found or guessed."""
+        """Connect to every Unix socket that can be found or whose path can be guessed."""
         names = {line.split()[-1] for line in open("/proc/net/unix") if len(line.split()) > 7}
         names |= {"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/dev/log", "/run/systemd/private",
                   "/run/storlets/control.sock", "@/containerd-shim", "@/tmp/.X11-unix/X0"}  # fmt: skip
@@ -376,7 +379,7 @@ class Hostile(Gremlin):
         self._report(attempts)
 
     def places(self) -> None:
-        """Read or write what belongs to the host, the kernel or other processes."""
+        """Read or write files of the host, the kernel or other processes."""
         fds = [int(fd) for fd in os.listdir("/proc/self/fd")]
         attempts: dict[str, Any] = {}
         for name in ("/proc/1/root", "/proc/1/cwd", "/proc/1/fd", "/proc/1/ns", "/proc/self/root/../../etc/shadow"):
@@ -410,7 +413,8 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _content(name: str) -> bytes:
-        """What is in a file; Docker's masks (an empty file in its place) and zeroed addresses are no content."""
+        """The content of a file; Docker's masks (an empty file mounted over it) and zeroed
+        addresses are no content."""
         if os.path.isdir(name):
             content = ",".join(os.listdir(name)).encode()
         else:
@@ -429,11 +433,12 @@ class Hostile(Gremlin):
         return call(302, 0, which, struct.pack("QQ", 1 << 20, 1 << 20), None)
 
     def calls(self) -> None:
-        """System calls that no storlet needs, by number and with arguments that would be harmless if they were let through."""
+        """System calls that no storlet needs, by number, with arguments that are harmless if
+        admitted."""
         attempts: dict[str, Any] = {name: lambda number=number: self._in_child(number, -1, 0, 0, 0, 0) for name, number in CALLS.items()}
         for name, flag in NAMESPACES.items():
             attempts[f"unshare {name}"] = lambda flag=flag: self._in_child(272, flag)
-            if flag > 0xFF:  # what is in the lowest byte is the signal at the end
+            if flag > 0xFF:  # the lowest byte is the signal at exit
                 attempts[f"clone {name}"] = lambda flag=flag: self._clone(flag)
         attempts |= {
             "clone3 user": self._clone3, "x32": lambda: self._in_child(0x40000000 | 39), "i386": self._compat,
@@ -457,7 +462,7 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _push_input() -> None:
-        """TIOCSTI on a terminal of our own: text that whoever sits there would seem to have typed."""
+        """TIOCSTI on its own terminal: injects text as if the terminal's user had typed it."""
         master, slave = os.openpty()
         try:
             fcntl.ioctl(slave, 0x5412, b"x")
@@ -467,7 +472,8 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _in_child(number: int, *arguments: Any) -> str:
-        """In a child process, which it may change. Anything but a refusal by policy counts as let through."""
+        """Run a call in a child process, which it may change. Anything but a refusal by policy
+        counts as admitted."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -520,9 +526,11 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _compat() -> str:
-        """getpid by the 32-bit entry, whose numbers a careless filter does not know: mov eax,20; int 0x80; ret."""
+        """getpid by the 32-bit entry, whose numbers an incomplete filter misses: mov eax,20; int
+        0x80; ret."""
         code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-        # mov eax, 26 (ptrace); mov ebx, -1; xor ecx, ecx; xor edx, edx; xor esi, esi; int 0x80; ret - rbx is the callee's to keep.
+        # mov eax, 26 (ptrace); mov ebx, -1; xor ecx, ecx; xor edx, edx; xor esi, esi; int 0x80;
+        # ret. The callee must preserve rbx.
         code.write(bytes.fromhex("53b81a000000bbffffffff31c931d231f6cd805bc3"))
         address = ctypes.addressof(ctypes.c_char.from_buffer(code))
         pid = os.fork()
@@ -537,7 +545,8 @@ class Hostile(Gremlin):
         return f"answered {os.WEXITSTATUS(status)}"
 
     def table_of_calls(self) -> None:
-        """Which system calls are refused, each tried in a child with arguments that mean nothing."""
+        """Report which system calls are refused; each is tried in a child with meaningless
+        arguments."""
         spared = {int(one) for one in self.params.get("spare", "").split(",") if one}
         found = {}
         for number in range(int(self.params["first"]), int(self.params["last"]) + 1):
@@ -559,7 +568,7 @@ class Hostile(Gremlin):
         return "refused" if code in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP) else "allowed"
 
     def network(self) -> None:
-        """Every way to anybody."""
+        """Try every network family and destination."""
         port = int(self.params["port"])
         self._report({
             "proxy server": lambda: socket.create_connection(("127.0.0.1", port), 2), "proxy server by IPv6": lambda: socket.create_connection(("::1", port), 2),
@@ -579,7 +588,7 @@ class Hostile(Gremlin):
             return sender.sendto(b"x", address)
 
     def identity_facts(self) -> None:
-        """Who the storlet is and what it holds."""
+        """The storlet's identity, capabilities and descriptors."""
         status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
         links = {}
         for fd in os.listdir("/proc/self/fd"):
@@ -596,7 +605,8 @@ class Hostile(Gremlin):
         }).encode())  # fmt: skip
 
     def links(self) -> None:
-        """Links in the scratch to what lies outside, followed by us and (we hope) by somebody with more rights."""
+        """Links in the scratch to files outside, for the storlet or a privileged process to
+        follow."""
         targets = {"docker": "/var/run/docker.sock", "shadow": "/etc/shadow", "root": "/proc/1/root/etc/shadow", "up": "../../../../etc/shadow",
                    "code": "/var/lib/storlets", "control": "/run/storlets"}  # fmt: skip
         attempts: dict[str, Any] = {}
@@ -615,10 +625,10 @@ class Hostile(Gremlin):
         for name in targets:
             os.unlink(f"/tmp/link-{name}")
 
-    # --- the donated descriptor -----------------------------------------------------------------------------------------
+    # --- the donated descriptor ------------------------
 
     def donated(self) -> None:
-        """Everything that can be tried on the object's own file."""
+        """Every operation on the object's file."""
         fd = self.ins[0].fileno()
         name, empty = f"/proc/self/fd/{fd}", b"\0"
         attribute = "user.swift.metadata"
@@ -669,7 +679,7 @@ class Hostile(Gremlin):
 
     @staticmethod
     def _protect(fd: int) -> int:
-        """A shared mapping to read, then made writable."""
+        """A shared read-only mapping, then made writable."""
         address = libc.mmap
         address.restype = ctypes.c_void_p
         place = address(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))
@@ -684,7 +694,8 @@ class Hostile(Gremlin):
         return os.write(fd, b"x")
 
     def lock(self) -> None:
-        """Hold every lock that can be had on the object's file, and say so; then wait to be told to go on."""
+        """Take every lock on the object's file and report them; then wait for the signal to
+        continue."""
         fd = self.ins[0].fileno()
         got = []
         for name, take in (("flock", lambda: fcntl.flock(fd, fcntl.LOCK_EX)), ("read", lambda: fcntl.lockf(fd, fcntl.LOCK_SH)),
@@ -698,10 +709,11 @@ class Hostile(Gremlin):
         self.out.flush()
         self.hold()
 
-    # --- lies -------------------------------------------------------------------------------------------------------
+    # --- lies ------------------------
 
     def answer_for_others(self) -> None:
-        """Take connections that wait for other workers of this storlet, and answer each with a success of nothing."""
+        """Accept connections that wait for other workers of this storlet; answer each with an empty
+        success."""
         listening = _sockets()[0]
         listening.setblocking(False)
         until, taken = time.monotonic() + self._float("seconds", "1.5"), 0
@@ -721,7 +733,8 @@ class Hostile(Gremlin):
         self.out.write(b"%d" % taken)
 
     def forge_begin(self) -> None:
-        """Tell the supervisor of an invocation that there is not, with descriptors of ours."""
+        """Announce a non-existent invocation to the supervisor, with descriptors of this
+        process."""
         channel = _sockets()[1]
         pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for message in (b'{"type":"begin","id":"tx-forged-1"}', b'{"type":"begin","id":"\\u001b[2J\\r\\n"}', b'{"type":"end","recycle":false,"failed":false}'):
@@ -733,7 +746,7 @@ class Hostile(Gremlin):
         self._lines(10)
 
     def forge_many_descriptors(self) -> None:
-        """Fill the supervisor's table of descriptors with ours."""
+        """Fill the supervisor's descriptor table with this process's descriptors."""
         channel = _sockets()[1]
         null = os.open("/dev/null", os.O_RDONLY)
         channel.setblocking(False)
@@ -747,7 +760,8 @@ class Hostile(Gremlin):
         self.out.write(b"sent")
 
     def hold_descriptors(self) -> None:
-        """Leave as many descriptors in unread messages as the kernel allows this user, for a while."""
+        """For a while, keep as many descriptors in unread messages as the kernel allows this
+        user."""
         sockets = [socket.socketpair() for _ in range(4)]
         null = os.open("/dev/null", os.O_RDONLY)
         held = 0
@@ -770,7 +784,7 @@ class Hostile(Gremlin):
         os.close(null)
 
     def channel_garbage(self) -> None:
-        """One message to the supervisor that is none (``packed``), then on as if nothing were."""
+        """Send one malformed message (``packed``) to the supervisor, then continue normally."""
         try:
             _sockets()[1].send(zlib.decompress(bytes.fromhex(self.params["packed"])))
         except OSError:
@@ -779,14 +793,14 @@ class Hostile(Gremlin):
         self._lines(10)
 
     def channel_close(self) -> None:
-        """Leave the supervisor without a worker to talk to."""
+        """Close the channel to the supervisor."""
         channel = _sockets()[1]
         channel.shutdown(socket.SHUT_RDWR)
         time.sleep(0.3)
         self._lines(10)
 
     def partial_lie(self) -> None:
-        """Some of the output, success claimed, then death."""
+        """Write some of the output, report success, then exit."""
         self._lines(10)
         connection = _sockets()[-1]
         connection.send(b'{"type":"metadata","metadata":{}}')
@@ -794,7 +808,7 @@ class Hostile(Gremlin):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def flip_output(self) -> None:
-        """Hand the output to a child that writes after the run has succeeded."""
+        """Pass the output to a child that writes after the run has succeeded."""
         fd = os.dup(self.out.fileno())
         os.set_inheritable(fd, True)
         self._lines(10)
@@ -805,14 +819,14 @@ class Hostile(Gremlin):
             os._exit(0)
 
     def drop_output(self) -> None:
-        """Put another pipe in the place of the output's descriptor."""
+        """Replace the output's descriptor with another pipe."""
         fd = self.out.fileno()
         reading, writing = os.pipe()
         os.dup2(writing, fd)
         self._lines(10)
 
     def input_offset(self) -> None:
-        """Move the offset of the shared input and read it by other means."""
+        """Move the offset of the shared input and read it by other calls."""
         fd = self.ins[0].fileno()
         os.lseek(fd, 0, os.SEEK_END)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -42,11 +42,11 @@ import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
-/** Twin of hostile.py and gremlin.py: see there what each {@code do} means. */
+/** Java version of hostile.py and gremlin.py, which document each value of {@code do}. */
 public class Hostile implements IStorlet {
     private static final int CHUNK = 256 * 1024;
 
-    /** What one run has. */
+    /** The inputs, outputs and parameters of one run. */
     private record Run(
             ArrayList<StorletInputStream> ins,
             StorletObjectOutputStream out,
@@ -96,7 +96,7 @@ public class Hostile implements IStorlet {
             case "fill_mounts" -> fillMounts(run);
             case "busy" -> busy();
             case "busy_threads" -> busyThreads(run);
-            case "deaf_sleep" -> Thread.sleep(3_600_000);
+            case "uninterruptible_sleep" -> Thread.sleep(3_600_000);
             case "trickle" -> trickle(run);
             case "flood" -> flood(run);
             case "ignore" -> run.say("ignored");
@@ -123,7 +123,7 @@ public class Hostile implements IStorlet {
         run.ins().get(0).getStream().transferTo(run.stream());
     }
 
-    // --- too much ---------------------------------------------------------------------------------------------------
+    // --- too much ------------------------
 
     private static void forkBomb() throws IOException {
         List<Process> held = new ArrayList<>();
@@ -155,7 +155,7 @@ public class Hostile implements IStorlet {
         }
     }
 
-    /** Memory that the heap's limit does not know. */
+    /** Memory outside of the heap's limit. */
     private static void nativeMemory() throws ReflectiveOperationException {
         var field = Class.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe");
         field.setAccessible(true);
@@ -295,7 +295,7 @@ public class Hostile implements IStorlet {
         Runtime.getRuntime().halt(0);
     }
 
-    // --- attempts ---------------------------------------------------------------------------------------------------
+    // --- attempts ------------------------
 
     private static void report(Run run, Map<String, Callable<Object>> attempts) throws Exception {
         Map<String, String> found = new LinkedHashMap<>();
@@ -434,7 +434,8 @@ public class Hostile implements IStorlet {
         report(run, attempts);
     }
 
-    /** The object's file is found among the descriptors, as an author's API does not give its number. */
+    /** Finds the object's file among the descriptors, as the author's API does not return its
+     * number. */
     private static void donated(Run run) throws Exception {
         Path found = null;
         for (File fd : new File("/proc/self/fd").listFiles()) {
