@@ -5,8 +5,8 @@ Each number of x86-64 is tried in a child process with meaningless arguments. ``
 and (for extended attributes) ``ENOTSUP`` are a refusal by policy or by the kernel; any other result
 means that the call was admitted. ``tests/attack/syscalls.golden`` holds the expected outcomes;
 ``--write`` writes it again after an intended change of the profile. A call that is allowed with
-some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``) is checked by the attack
-"dangerous system calls".
+some arguments only (``clone``, ``socket``, ``ioctl``, ``personality``, and ``sendmsg`` and others
+without ``MSG_OOB``) is checked by the attack "dangerous system calls" and by the self-test.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack import escape, exhaustion, lies, names, nodes
+from tests.attack import escape, exhaustion, lies, names, nodes, sharing
 from tests.attack.attack import Attack
 
 TABLE: Final[tuple[Attack, ...]] = (
@@ -12,5 +12,6 @@ TABLE: Final[tuple[Attack, ...]] = (
     *names.ROWS,
     *lies.ROWS,
     *exhaustion.ROWS,
+    *sharing.ROWS,
     *nodes.ROWS,
 )

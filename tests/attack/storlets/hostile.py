@@ -28,7 +28,7 @@ import xml.etree.ElementTree
 import zlib
 from typing import Any
 
-from gremlin import CHUNK, Gremlin, _connect, _sockets
+from gremlin import CHUNK, Gremlin, _connect, _invocation_connection, _sockets
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -783,6 +783,51 @@ class Hostile(Gremlin):
                 end.close()
         os.close(null)
 
+    def byte_flood(self) -> None:
+        """Write single bytes as fast as possible, as packets if the output can be a packet pipe."""
+        fd = self.out.fileno()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT)
+        while True:
+            os.write(fd, b"x")
+
+    def cold_output(self) -> None:
+        """Write from a mapping of the input whose pages are on the disk."""
+        source, target = self.ins[0].fileno(), self.out.fileno()
+        size = os.fstat(source).st_size
+        while True:
+            os.posix_fadvise(source, 0, 0, os.POSIX_FADV_DONTNEED)
+            with mmap.mmap(source, size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+                mapped.madvise(mmap.MADV_RANDOM)
+                for offset in range(0, size, 1 << 20):
+                    os.write(target, view[offset : offset + (1 << 18)])
+
+    def cold_input(self) -> None:
+        """Read the input from the disk, over and over, with one call for all of it."""
+        source = self.ins[0].fileno()
+        buffers = [bytearray(1 << 20) for _ in range(6)]
+        while True:
+            os.posix_fadvise(source, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.lseek(source, 0, os.SEEK_SET)
+            os.readv(source, buffers)
+
+    def slow_descriptors(self) -> None:
+        """Send inotify descriptors, each of which takes milliseconds to close, to Swift."""
+        inotify = int(libc.inotify_init1(os.O_CLOEXEC))
+        libc.inotify_add_watch(inotify, b"/tmp", 2)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [inotify] * 8))]
+        output = socket.socket(fileno=os.dup(self.out.fileno()))
+        connection = _invocation_connection()
+        with output:
+            self._report(
+                {
+                    "output": lambda: output.sendmsg([b" "], rights),
+                    "connection": lambda: connection.sendmsg([b"{}"], rights),
+                    "urgent data": lambda: output.send(b"!", socket.MSG_OOB),
+                }
+            )
+        os.close(inotify)
+
     def channel_garbage(self) -> None:
         """Send one malformed message (``packed``) to the supervisor, then continue normally."""
         try:
@@ -802,7 +847,7 @@ class Hostile(Gremlin):
     def partial_lie(self) -> None:
         """Write some of the output, report success, then exit."""
         self._lines(10)
-        connection = _sockets()[-1]
+        connection = _invocation_connection()
         connection.send(b'{"type":"metadata","metadata":{}}')
         connection.send(b'{"type":"done","outcome":"ok","usage":null}')
         os.kill(os.getpid(), signal.SIGKILL)

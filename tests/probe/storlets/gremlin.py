@@ -438,4 +438,17 @@ def _sockets() -> list[socket.socket]:
 
 
 def _invocation_connection() -> socket.socket:
-    return _sockets()[-1]
+    """The accepted connection: it has the name of the listening socket, and a peer."""
+    return next(
+        one
+        for one in _sockets()[1:]
+        if one.type == socket.SOCK_SEQPACKET and one.getsockname() and _has_peer(one)
+    )
+
+
+def _has_peer(one: socket.socket) -> bool:
+    try:
+        one.getpeername()
+    except OSError:
+        return False
+    return True
