@@ -8,9 +8,10 @@ from typing import Any
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.utils import close_if_possible
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import stored_headers
+from storlet_middleware.proxy.completion import OK
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.result import Result
@@ -62,23 +63,23 @@ class ResultBody:
 
     def close(self) -> None:
         close_if_possible(self._chunks)
-        self._on_end("client-gone")
+        self._on_end(errors.CLIENT_GONE)
 
     def _read(self, result: Result) -> Iterator[bytes]:
-        code = "client-gone"
+        code = errors.CLIENT_GONE
         try:
             yield from self._watch.guard(result.chunks())
-            code = "ok"
+            code = OK
         except StorletError as error:
             code = error.code
             break_connection(self._environ)
             raise
         except ClientGone:
             raise StorletError(
-                "the client closed its connection", status=499, code="client.gone"
+                "the client closed its connection", code=errors.CLIENT_GONE
             ) from None
         except Exception:
-            code = "internal"
+            code = errors.INTERNAL
             break_connection(self._environ)
             raise
         finally:
