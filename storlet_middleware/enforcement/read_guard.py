@@ -108,6 +108,8 @@ class ReadGuard:
     ) -> None:
         #: The refusals, in order.
         self.refused: list[StorletError] = []
+        #: Called with the first refusal.
+        self.on_refusal: Callable[[StorletError], None] = _ignore
         #: The mandatory rule whose storlet reads; the storlet may also read other objects of the
         #: account that this rule covers.
         self.running_rule: str | None = None
@@ -150,6 +152,8 @@ class ReadGuard:
                 self._require(read, request.method)
             return self._check_links_of_version(request)
         except StorletError as error:
+            if not self.refused:
+                self.on_refusal(error)
             if error not in self.refused:
                 self.refused.append(error)
             return _refusal_response(error, request)
@@ -284,10 +288,15 @@ class ReadGuard:
         if self.refused:
             raise self.refused[0]
         given = {key.lower(): value for key, value in headers}
-        if not _LINK.isdisjoint(given):
-            self._check_link(given)
-        if self._method in READS and config_true_value(given.get("x-static-large-object", "false")):
-            self._check_manifest(given)
+        is_manifest = config_true_value(given.get("x-static-large-object", "false"))
+        try:
+            if not _LINK.isdisjoint(given):
+                self._check_link(given)
+            if self._method in READS and is_manifest:
+                self._check_manifest(given)
+        except StorletError as error:
+            self.on_refusal(error)
+            raise
 
     def _check_link(self, headers: Mapping[str, str]) -> None:
         """Check a static link: it shows its target's ETag and length in the answer to a read of the
@@ -355,6 +364,10 @@ class _UntilRefused:
 
     def close(self) -> None:
         close_if_possible(self._chunks)
+
+
+def _ignore(_: StorletError) -> None:
+    """The default of :attr:`ReadGuard.on_refusal`."""
 
 
 def moving_header(operation: Operation) -> str | None:
