@@ -56,6 +56,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement.segments import Manifests, end_of_links
 from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
 from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.context import Authorize
 from storlet_middleware.wsgi.operation import READS, Operation, query_of
 from storlet_middleware.wsgi.swift_paths import (
@@ -345,25 +346,17 @@ class ReadGuard:
         client would take that for the end of the object.
         """
         is_large = self._method == "GET" and any(key.lower() in _LARGE for key, _ in headers)
-        return _UntilRefused(chunks, self.refused) if is_large else chunks
+        if not is_large:
+            return chunks
+        checked = _raise_if_refused(chunks, self.refused)
+        return ClosingIterator(checked, lambda: close_if_possible(chunks))
 
 
-class _UntilRefused:
-    """A body that raises at its end when something was refused; closing it closes what it reads,
-    also when it was not read.
-    """
-
-    def __init__(self, chunks: Iterable[bytes], refused: list[StorletError]) -> None:
-        self._chunks = chunks
-        self._refused = refused
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._chunks
-        if self._refused:
-            raise self._refused[0]
-
-    def close(self) -> None:
-        close_if_possible(self._chunks)
+def _raise_if_refused(chunks: Iterable[bytes], refused: list[StorletError]) -> Iterator[bytes]:
+    """Yield ``chunks``; raise at their end if a read was refused."""
+    yield from chunks
+    if refused:
+        raise refused[0]
 
 
 def _ignore(_: StorletError) -> None:
