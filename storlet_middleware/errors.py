@@ -84,6 +84,7 @@ class ErrorCode:
     ``legacy_status``. ``has_tenant_text``: the text may quote what the storlet has read; only its
     owner may see it. ``has_source_text``: the text may describe the source, for example its length.
     ``is_of_step``: one storlet of a pipeline can be the cause; the answer then names it.
+    ``is_of_node``: the cause can be the node that failed, so another node can run the invocation.
     ``statuses``: documentation of the status where it is Swift's and not fixed here."""
 
     code: str
@@ -97,6 +98,7 @@ class ErrorCode:
     has_tenant_text: bool = False
     has_source_text: bool = False
     is_of_step: bool = False
+    is_of_node: bool = False
     statuses: str = ""
 
 
@@ -211,23 +213,23 @@ CLIENT_GONE: Final = _code(
     "client.gone", 499, Blame.CLIENT, Retry.YES,
     help="the client closed its connection")
 INTERNAL: Final = _code(
-    "internal", 500, Blame.US, Retry.YES,
+    "internal", 500, Blame.US, Retry.YES, is_of_node=True,
     help="a defect of this software")
 NODE_BUSY: Final = _later(
-    "node.busy", 503, Blame.OPERATOR, 5, is_of_step=True,
+    "node.busy", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
     help="the node has no capacity left, for another sandbox or another invocation, and none was"
          " freed in time")
 RULES_UNAVAILABLE: Final = _later(
     "rules.unavailable", 503, Blame.OPERATOR, 5,
     help="the account's rules cannot be read, and some of them may be mandatory; nothing was done")
 SANDBOX_UNAVAILABLE: Final = _later(
-    "sandbox.unavailable", 503, Blame.OPERATOR, 5, is_of_step=True,
+    "sandbox.unavailable", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
     help="no sandbox can be started: Docker does not answer, or the image is missing")
 CODE_MISSING: Final = _later(
-    "code.missing", 503, Blame.OPERATOR, 5, is_of_step=True,
+    "code.missing", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
     help="the node's copy of the storlet's code was evicted twice while the request needed it")
 BACKEND_FAILED: Final = _later(
-    "backend.failed", 503, Blame.OPERATOR, 5, has_source_text=True,
+    "backend.failed", 503, Blame.OPERATOR, 5, has_source_text=True, is_of_node=True,
     help="Swift could not deliver: storage nodes failed during the request")
 CODE_REPLACED: Final = _later(
     "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,

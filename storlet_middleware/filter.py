@@ -270,7 +270,6 @@ def _publish_info(config: Config) -> None:
     """Register the section of ``/info``; the first three names are those of OpenStack Storlets, the
     limits are the maxima of class user.
     """
-    user = config.classes[USER_CLASS]
     register_swift_info(
         "storlet_handler",
         storlet_container=config.storlet.storlet_container,
@@ -283,13 +282,7 @@ def _publish_info(config: Config) -> None:
         protocol_version=messages.VERSION,
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
-        limits={
-            "memory_bytes": user.limits.memory_bytes,
-            "cpus": user.limits.cpus,
-            "pids": user.limits.pids,
-            "inputs": config.limits.inputs,
-            **limits.published(user),
-        },
+        limits=limits.published(config.classes[USER_CLASS]),
     )
 
 

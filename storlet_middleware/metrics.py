@@ -174,29 +174,30 @@ def cache_fetched(logger: Stats, seconds: float) -> None:
 
 # fmt: off
 _RULES_ALLOW = _counter(
-    "storlet.rules.allow", "enforcement", "requests of accounts with rules that no rule refused")
+    "storlet.rules.allow", "enforcement", "operations on accounts with rules that no rule refused")
 _RULES_DENY = _counter(
-    "storlet.rules.deny", "enforcement", "requests that a rule refused")
+    "storlet.rules.deny", "enforcement",
+    "operations that a rule refused, at once or at a later read, such as that of a segment")
 _RULES_ERROR = _counter(
     "storlet.rules.errors", "enforcement",
-    "requests that failed because rules or the facts they need were not available")
+    "operations that failed because rules or the facts they need were not available")
 _RULES_LOAD = _timer(
     "storlet.rules.load.timing", "ruleset", "reading and compiling the rules of an account")
 # fmt: on
 
 
 def rules_allowed(logger: Stats) -> None:
-    """Count a request that passed the rules."""
+    """Count an operation that the rules allowed."""
     logger.increment(_RULES_ALLOW.name)
 
 
 def rules_denied(logger: Stats) -> None:
-    """Count a request that a rule refused."""
+    """Count an operation that a rule refused."""
     logger.increment(_RULES_DENY.name)
 
 
 def rules_failed(logger: Stats) -> None:
-    """Count a request that was refused because no decision was possible."""
+    """Count an operation that was refused because no decision was possible."""
     logger.increment(_RULES_ERROR.name)
 
 

@@ -56,6 +56,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement.segments import Manifests, end_of_links
 from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
 from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.context import Authorize
 from storlet_middleware.wsgi.operation import READS, Operation, query_of
 from storlet_middleware.wsgi.swift_paths import (
@@ -108,6 +109,8 @@ class ReadGuard:
     ) -> None:
         #: The refusals, in order.
         self.refused: list[StorletError] = []
+        #: Called with the first refusal.
+        self.on_refusal: Callable[[StorletError], None] = _ignore
         #: The mandatory rule whose storlet reads; the storlet may also read other objects of the
         #: account that this rule covers.
         self.running_rule: str | None = None
@@ -150,6 +153,8 @@ class ReadGuard:
                 self._require(read, request.method)
             return self._check_links_of_version(request)
         except StorletError as error:
+            if not self.refused:
+                self.on_refusal(error)
             if error not in self.refused:
                 self.refused.append(error)
             return _refusal_response(error, request)
@@ -284,10 +289,15 @@ class ReadGuard:
         if self.refused:
             raise self.refused[0]
         given = {key.lower(): value for key, value in headers}
-        if not _LINK.isdisjoint(given):
-            self._check_link(given)
-        if self._method in READS and config_true_value(given.get("x-static-large-object", "false")):
-            self._check_manifest(given)
+        is_manifest = config_true_value(given.get("x-static-large-object", "false"))
+        try:
+            if not _LINK.isdisjoint(given):
+                self._check_link(given)
+            if self._method in READS and is_manifest:
+                self._check_manifest(given)
+        except StorletError as error:
+            self.on_refusal(error)
+            raise
 
     def _check_link(self, headers: Mapping[str, str]) -> None:
         """Check a static link: it shows its target's ETag and length in the answer to a read of the
@@ -336,25 +346,21 @@ class ReadGuard:
         client would take that for the end of the object.
         """
         is_large = self._method == "GET" and any(key.lower() in _LARGE for key, _ in headers)
-        return _UntilRefused(chunks, self.refused) if is_large else chunks
+        if not is_large:
+            return chunks
+        checked = _raise_if_refused(chunks, self.refused)
+        return ClosingIterator(checked, lambda: close_if_possible(chunks))
 
 
-class _UntilRefused:
-    """A body that raises at its end when something was refused; closing it closes what it reads,
-    also when it was not read.
-    """
+def _raise_if_refused(chunks: Iterable[bytes], refused: list[StorletError]) -> Iterator[bytes]:
+    """Yield ``chunks``; raise at their end if a read was refused."""
+    yield from chunks
+    if refused:
+        raise refused[0]
 
-    def __init__(self, chunks: Iterable[bytes], refused: list[StorletError]) -> None:
-        self._chunks = chunks
-        self._refused = refused
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._chunks
-        if self._refused:
-            raise self._refused[0]
-
-    def close(self) -> None:
-        close_if_possible(self._chunks)
+def _ignore(_: StorletError) -> None:
+    """The default of :attr:`ReadGuard.on_refusal`."""
 
 
 def moving_header(operation: Operation) -> str | None:

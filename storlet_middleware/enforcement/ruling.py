@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from rules.conditions import METHODS
 from rules.facts import Facts
 from rules.model import Allow, Rule
+from storlet_middleware import metrics
 from storlet_middleware.enforcement import passing, requirements
 from storlet_middleware.enforcement.explanation import explain
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
@@ -30,6 +31,7 @@ from storlet_middleware.enforcement.judge import Judge
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
+from storlet_middleware.errors import BackendFailed, RuleRefused, RulesUnavailable, StorletError
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -134,6 +136,7 @@ class Enforcement:
         self, proxy: Proxy, logger: Any, require_enabled: Callable[[dict[str, Any]], None]
     ) -> None:
         self._proxy = proxy
+        self._logger = logger
         self._require_enabled = require_enabled
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
@@ -155,6 +158,13 @@ class Enforcement:
             writer = self.store.handler(environ, operation)
             if writer is not None:
                 return Answered(writer(environ))
+        try:
+            return self._decide(environ, operation)
+        except StorletError as error:
+            self._count_refusal(error)
+            raise
+
+    def _decide(self, environ: dict[str, Any], operation: Operation) -> Ruling:
         subject = operation.subject
         loaded = self.store.of(environ, subject.version, subject.account)
         context, guard = self._install(environ, operation)
@@ -162,7 +172,16 @@ class Enforcement:
             return Answered(explain(self._inquiry(context, guard, loaded)))
         if loaded is None and not self._target_has_rules(environ, operation):
             return PassOn()
-        return self._rule_on(self._inquiry(context, guard, loaded))
+        ruling = self._rule_on(self._inquiry(context, guard, loaded))
+        metrics.rules_allowed(self._logger)
+        return ruling
+
+    def _count_refusal(self, error: StorletError) -> None:
+        """Count an operation, or a later read of it, that ``error`` refuses."""
+        if isinstance(error, RuleRefused):
+            metrics.rules_denied(self._logger)
+        elif isinstance(error, RulesUnavailable | BackendFailed):
+            metrics.rules_failed(self._logger)
 
     def _install(
         self, environ: dict[str, Any], operation: Operation
@@ -174,6 +193,7 @@ class Enforcement:
 
         swift = swift_authorize(environ)
         guard = ReadGuard(operation, judge_of, operation.subject, swift, self._proxy.app, container)
+        guard.on_refusal = self._count_refusal
         return install(environ, operation, guard), guard
 
     def _inquiry(self, context: RequestContext, guard: ReadGuard, loaded: Loaded | None) -> Inquiry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.utils import drain_and_close
@@ -16,14 +16,16 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.swift_paths import object_path
 
-CLIENT_GONE = "client-gone"
+#: Outcomes of a run, in the log and in metrics, other than error codes.
+OK: Final = "ok"
+REFUSED: Final = "refused"
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """The record of a run that has ended.
 
-    :param code: ``ok``, ``refused``, ``client-gone`` or an error's code.
+    :param code: ``ok``, ``refused`` (by Swift), or an error code.
     :param placement: where each step ran.
     :param reason: why the first step ran there.
     :param failed_step: index of the step of a pipeline that failed.

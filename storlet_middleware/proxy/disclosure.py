@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import StorletError, row_of
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.user_metadata import user_metadata_wsgi
 
-#: Codes of errors whose text may describe the source, for example its length.
-_SOURCE_CODES: Final = ("backend.failed", "input.incomplete")
 _CORS: Final = "access-control-"
 
 
@@ -102,7 +100,7 @@ class Disclosure:
         """
         if not self.is_owner:
             error = error.without_tenant_text()
-            if self.is_mandatory and error.code in _SOURCE_CODES:
+            if self.is_mandatory and row_of(error.code).has_source_text:
                 error.args = ("the storlet's input could not be read",)
         if step:
             error.args = (f"{step}: {error}",)

@@ -20,7 +20,7 @@ from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Demand, Launcher
 from storlet_middleware.engine.task import StreamInput, Task
-from storlet_middleware.errors import CodeReplaced
+from storlet_middleware.errors import CodeReplaced, row_of
 from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
 from storlet_middleware.proxy.steps import Step
@@ -28,8 +28,6 @@ from storlet_middleware.proxy.steps import Step
 #: Maximum number of repeated resolutions of a storlet that is replaced between its resolution and
 #: the fetch of its code.
 RESOLUTIONS: Final = 4
-#: Beginnings of the codes of errors that one step of several can cause.
-_STEP_CODES: Final = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
 
 
 class Execution:
@@ -184,7 +182,7 @@ class Execution:
         """Index of the step of a pipeline that caused an error with ``code``; ``None`` if no step
         did.
         """
-        if not self.is_pipeline or not code.startswith(_STEP_CODES):
+        if not self.is_pipeline or not row_of(code).is_of_step:
             return None
         failed = self.result.failed if isinstance(self.result, Pipeline) else None
         return self._starting if failed is None else failed

@@ -25,15 +25,7 @@ from storlet_middleware.backend import frames
 from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.backend.refusals import Refusal, refusal_of
-from storlet_middleware.errors import (
-    BackendFailed,
-    CodeMissing,
-    CodeReplaced,
-    InternalError,
-    NodeBusy,
-    SandboxUnavailable,
-    StorletError,
-)
+from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, row_of
 from storlet_middleware.proxy.execution import RESOLUTIONS, Execution
 from storlet_middleware.proxy.placement import Reason
 from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
@@ -42,16 +34,6 @@ from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
-#: Codes of errors of a node that could not start the invocation.
-_NODE_CODES: Final = frozenset(
-    (
-        SandboxUnavailable.code,
-        CodeMissing.code,
-        NodeBusy.code,
-        BackendFailed.code,
-        InternalError.code,
-    )
-)
 #: The reasons for plain data from a node.
 _WHY_PLAIN: Final[dict[str, Reason]] = {
     Refusal.FULL: Reason.OVERFLOW,
@@ -129,7 +111,7 @@ class ObjectNodes:
         """Whether the node failed before it started the invocation, for a reason of the node, and
         this node can run it.
         """
-        if result.has_run or error.code not in _NODE_CODES:
+        if result.has_run or not row_of(error.code).is_of_node:
             return False
         # The invocation has waited in one queue already, so it must not wait in a second one.
         return error.code != NodeBusy.code or self._execution.try_acquire()

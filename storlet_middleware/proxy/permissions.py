@@ -7,7 +7,7 @@ declares.
 
 from __future__ import annotations
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
@@ -124,7 +124,7 @@ class Permissions:
         """Refuse early a target that Swift would refuse after the storlet has run."""
         if self._require_authorized("PUT", target).container_status == 404:
             raise StorletError(
-                f"there is no container {target.container}", status=404, code="target.not_found"
+                f"there is no container {target.container}", code=errors.TARGET_NOT_FOUND
             )
 
     def _require_authorized(self, method: str, path: ObjectPath) -> authorization.Verdict:

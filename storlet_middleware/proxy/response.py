@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from swift.common.header_key_dict import HeaderKeyDict
-from swift.common.utils import close_if_possible
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import stored_headers
+from storlet_middleware.proxy.completion import OK
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
 
-#: Called once with the outcome: ``ok`` or an error code.
+#: Called with the outcome at the end of the body: ``ok`` or an error code.
 OnEnd = Callable[[str], None]
 
 
@@ -45,41 +46,35 @@ def answer_of(
     return Answer("200 OK", [*others, *own.items()], body)
 
 
-class ResultBody:
-    """The body of an answer.  It breaks the connection when the result fails, and always calls
-    ``on_end``, even if iteration never started."""
+class ResultBody(ClosingIterator):
+    """The body of an answer; breaks the connection when the result fails.
+
+    :param on_end: only its first call has an effect.
+    """
 
     def __init__(
         self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
     ) -> None:
-        self._environ = environ
-        self._watch = watch
-        self._on_end = on_end
-        self._chunks = self._read(result)
+        # on_close matters only if iteration never started.
+        super().__init__(_read(environ, result, watch, on_end), lambda: on_end(errors.CLIENT_GONE))
 
-    def __iter__(self) -> Iterator[bytes]:
-        return self._chunks
 
-    def close(self) -> None:
-        close_if_possible(self._chunks)
-        self._on_end("client-gone")
-
-    def _read(self, result: Result) -> Iterator[bytes]:
-        code = "client-gone"
-        try:
-            yield from self._watch.guard(result.chunks())
-            code = "ok"
-        except StorletError as error:
-            code = error.code
-            break_connection(self._environ)
-            raise
-        except ClientGone:
-            raise StorletError(
-                "the client closed its connection", status=499, code="client.gone"
-            ) from None
-        except Exception:
-            code = "internal"
-            break_connection(self._environ)
-            raise
-        finally:
-            self._on_end(code)
+def _read(
+    environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
+) -> Iterator[bytes]:
+    code = errors.CLIENT_GONE
+    try:
+        yield from watch.guard(result.chunks())
+        code = OK
+    except StorletError as error:
+        code = error.code
+        break_connection(environ)
+        raise
+    except ClientGone:
+        raise StorletError("the client closed its connection", code=errors.CLIENT_GONE) from None
+    except Exception:
+        code = errors.INTERNAL
+        break_connection(environ)
+        raise
+    finally:
+        on_end(code)

@@ -23,12 +23,12 @@ from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
-from storlet_middleware.proxy.completion import CLIENT_GONE, LogObjects, RunRecord
+from storlet_middleware.proxy.completion import OK, REFUSED, LogObjects, RunRecord
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
@@ -124,18 +124,18 @@ class Run:
             if self._request.target is None:
                 return self._respond(result, self._watch)
             response = self._store(result)
-            self._end("ok" if response.status_int // 100 == 2 else "refused")
+            self._end(OK if response.status_int // 100 == 2 else REFUSED)
             return response  # noqa: TRY300 - the end above belongs to what is tried
         except ClientGone:
-            self._end(CLIENT_GONE)
+            self._end(errors.CLIENT_GONE)
             raise StorletError(
-                "the client closed its connection", status=499, code="client.gone"
+                "the client closed its connection", code=errors.CLIENT_GONE
             ) from None
         except StorletError as error:
             self._end(error.code)
             raise self._disclosure.error(error, self._failed_step(error.code)) from error
         except BaseException:
-            self._end("refused")
+            self._end(REFUSED)
             raise
 
     def _result(self) -> Result:
@@ -265,7 +265,7 @@ class Run:
             if self._is_counted:
                 self._proxy.release(self._request.account)
         if result is not None:
-            if code != CLIENT_GONE:
+            if code != errors.CLIENT_GONE:
                 LogObjects(self._proxy, self._environ, self.id).store(
                     self._steps, self._execution.results(), code
                 )

@@ -15,7 +15,7 @@ from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import HTTPLengthRequired, Range, Request, Response, WsgiBytesIO
 from swift.common.utils import close_if_possible, drain_and_close
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.concurrency import GreenTask, end, spawn
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import (
@@ -286,5 +286,5 @@ def _extra_refused(path: ObjectPath, answer: Any) -> StorletError:
     if answer.status_int in (401, 403):
         return AccessDenied(text, status=answer.status_int)
     if answer.status_int == 404:
-        return StorletError(text, status=404, code="input.not_found")
-    return StorletError(text, status=503, code="backend.failed", retry_after=5)
+        return StorletError(text, code=errors.INPUT_NOT_FOUND)
+    return StorletError(text, code=errors.BACKEND_FAILED)

@@ -13,7 +13,7 @@ from swift.common.exceptions import ChunkReadError, ChunkReadTimeout
 from swift.common.swob import Request, Response
 from swift.common.utils import close_if_possible, drain_and_close
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.errors import InternalError, StorletError, Unprocessable
 from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.disclosure import Disclosure
@@ -149,7 +149,7 @@ class _OutputBody:
         except ChunkReadTimeout as timeout:
             # Swift applies its client timeout to the data of this PUT, too.
             self.error = Unprocessable(
-                f"the storlet stalled for {timeout}", code="storlet.timeout.idle"
+                f"the storlet stalled for {timeout}", code=errors.TIMEOUT_IDLE
             )
             raise
 

@@ -28,7 +28,7 @@ from swift.common.http_protocol import SwiftHttpProtocol
 from swift.common.swob import Request, wsgi_to_bytes
 from swift.proxy.controllers.obj import check_content_type
 
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.errors import BadRequest, Unprocessable
 from storlet_middleware.wsgi.strings import wsgi
 
@@ -37,7 +37,6 @@ from storlet_middleware.wsgi.strings import wsgi
 _SWIFTS_HEADERS: Final = {f"X-Backend-Reserved-{number}": "x" * 1000 for number in range(24)}
 #: HTTP knows no white space around a header's value.
 _WHITE_SPACE: Final = " \t"
-_LIMIT: Final = "storlet.limit.metadata"
 
 
 def set_metadata(headers: Any, metadata: Mapping[str, str]) -> None:
@@ -77,7 +76,7 @@ def require_storable(request: Any, metadata: Mapping[str, str]) -> None:
     text = "; ".join(over + faults)
     raise Unprocessable(
         f"the storlet's metadata cannot be stored: {text}",
-        code="storlet.failed" if faults else _LIMIT,
+        code=errors.STORLET_FAILED if faults else errors.LIMIT_METADATA,
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from rules import engine, parse
 from rules.engine import Compiled
+from storlet_middleware import metrics
 from storlet_middleware.concurrency import GreenTask, Timeout, in_native_thread, monotonic, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
@@ -131,10 +132,12 @@ class RuleStore:
         self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer, key: str
     ) -> Loaded | StorletError:
         """Returns errors, because several requests wait, and eventlet prints raised exceptions."""
+        began = monotonic()
         try:
             text = self._versions.text_of(environ, place, pointer)
             loaded: Loaded = in_native_thread(_compiled, text, pointer.version)
             self._cache.put(loaded, len(text))
+            metrics.rules_loaded(self._logger, monotonic() - began)
         except StorletError as error:
             return error
         except (Exception, Timeout) as error:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from swift.common.exceptions import ChunkReadTimeout
 from swift.common.utils import close_if_possible
 
+from storlet_middleware import errors
 from storlet_middleware.concurrency import Timeout, call_later
 from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletError
 from storlet_middleware.wsgi.disconnect import client_socket
@@ -97,9 +98,7 @@ class ClientBody:
         if self._length is not None and size < self._length:
             raise InputIncomplete(f"the client sent {size} of {self._length} bytes")
         if digest and digest.hexdigest() != self._etag:
-            raise StorletError(
-                "the body does not match its ETag", status=422, code="input.etag_mismatch"
-            )
+            raise StorletError("the body does not match its ETag", code=errors.INPUT_ETAG_MISMATCH)
 
     def _read(self) -> bytes:
         try:
@@ -108,8 +107,7 @@ class ClientBody:
         except ChunkReadTimeout as error:
             raise StorletError(
                 f"the client sent nothing for {self._timeout_seconds:g} s",
-                status=408,
-                code="input.timeout",
+                code=errors.INPUT_TIMEOUT,
             ) from error
         except (OSError, ValueError) as error:
             raise InputIncomplete(f"the client's body broke off: {error}") from error

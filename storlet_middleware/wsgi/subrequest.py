@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storlet_middleware import errors
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.strings import wsgi
 
 #: ``X-Storlet-Error`` of an answer that is Swift's own.
 _SWIFT_CODES: Final = {
-    401: "access.denied",
-    403: "access.denied",
-    404: "input.not_found",
-    412: "precondition.failed",
+    401: errors.ACCESS_DENIED,
+    403: errors.ACCESS_DENIED,
+    404: errors.INPUT_NOT_FOUND,
+    412: errors.PRECONDITION_FAILED,
 }
 
 
@@ -26,7 +27,8 @@ class SwiftRefusal(Exception):
         super().__init__(answer.status)
         self.answer = answer
         self.code = _SWIFT_CODES.get(
-            answer.status_int, "swift.refused" if answer.status_int < 500 else "backend.failed"
+            answer.status_int,
+            errors.SWIFT_REFUSED if answer.status_int < 500 else errors.BACKEND_FAILED,
         )
 
 

@@ -693,7 +693,7 @@ def test_client_disconnect_cancels_all_steps(make: Any) -> None:
     with eventlet.Timeout(0.9):
         answer.app_iter.close()
     assert wait_until(lambda: cancelled == [True, True, True])
-    assert "code=client-gone" in harness.logger.text
+    assert "code=client.gone" in harness.logger.text
     harness.assert_idle()
 
 

@@ -319,7 +319,7 @@ def test_a_client_that_leaves_cancels_the_storlet_and_releases_everything(
     answer.app_iter.close()
     assert wait_until(lambda: cancelled == [True])
     assert_idle(proxy)
-    assert "code=client-gone" in proxy.logger.text
+    assert "code=client.gone" in proxy.logger.text
 
 
 def test_an_answer_that_nobody_begins_to_read_is_released_too(proxy: Proxy) -> None:
