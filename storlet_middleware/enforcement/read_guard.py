@@ -72,8 +72,10 @@ from storlet_middleware.wsgi.swift_paths import (
     versioned_object,
 )
 
-#: ``swift.source`` of reads of a link's target.
+#: ``swift.source`` of reads of a link's target, and of segments of large objects.
 _OF_LINKS: Final = "SYM"
+_OF_DYNAMIC: Final = "DLO"
+_OF_STATIC: Final = "SLO"
 #: Objects that consist of others: the body ends early if one of these is refused.
 _LARGE: Final = frozenset(("x-object-manifest", "x-static-large-object"))
 _LINK: Final = frozenset(("x-symlink-target-etag", "x-symlink-target-bytes"))
@@ -140,17 +142,12 @@ class ReadGuard:
         environ = request.environ
         if environ["PATH_INFO"] == self._own_path and environ.get("swift.source") != _OF_LINKS:
             return None
-        if self._method == "DELETE":
-            # Swift reads the manifest to delete its segments; no data is sent to the client.
-            if not self._deletes_rules(request):
-                return None
-            return HTTPForbidden(
-                request=request,
-                body=f"objects in {self._rules_container} cannot be deleted as segments\n",
-            )
         try:
+            if self._method == "DELETE":
+                return self._refusal_of_deletion(request)
             for read in self._paths_to_check(request):
                 self._require(read, request.method)
+            self._require_parts(request)
             return self._check_links_of_version(request)
         except StorletError as error:
             if not self.refused:
@@ -158,6 +155,28 @@ class ReadGuard:
             if error not in self.refused:
                 self.refused.append(error)
             return _refusal_response(error, request)
+
+    def _refusal_of_deletion(self, request: Any) -> Any:
+        """Swift's answer for a segment that may not be deleted with its manifest, or ``None``.
+
+        It is no refusal of the whole request: Swift's answer names each such segment, as it does
+        those that the container's ACL protects.
+        """
+        # Swift also reads the manifest; no data is sent to the client.
+        if self._deletes_rules(request):
+            return HTTPForbidden(
+                request=request,
+                body=f"objects in {self._rules_container} cannot be deleted as segments\n",
+            )
+        read = parse_path(request.environ["PATH_INFO"])
+        if request.method != "DELETE" or read is None or read.name is None:
+            return None
+        # A version is deleted as its object.
+        deleted = versioned_object(read) or read
+        if deleted == self._decided or deleted.is_hidden:
+            return None
+        denial = self._judge.denial("DELETE", deleted)
+        return None if denial is None else _refusal_response(RuleRefused(*denial), request)
 
     def _deletes_rules(self, request: Any) -> bool:
         """Whether the request deletes rules as segments of a manifest; only a direct request may
@@ -250,6 +269,29 @@ class ReadGuard:
         """The end of the chain of links at an object; ``None`` if it is no link."""
         return end_of_links(self._app, self._environ, read)
 
+    def _require_parts(self, request: Any) -> None:
+        """Raise if the answer to ``request`` has facts of covered segments: a large object that is
+        not covered itself has their hashes and lengths.
+        """
+        read = parse_path(request.environ["PATH_INFO"])
+        if read is None or read.container is None or self.running_rule is not None:
+            return
+        source = request.environ.get("swift.source")
+        parts = Manifests(self._app, self._environ, self._judge)
+        rule = None
+        if read.name is None:
+            if source == _OF_DYNAMIC and request.method == "GET":
+                prefix = query_of(request.environ).get("prefix", "")
+                rule = parts.covering_rule_of_listed(read, prefix)
+        elif request.method in READS and (
+            source in (_OF_DYNAMIC, _OF_LINKS) or (source == _OF_STATIC and self._method == "PUT")
+        ):
+            rule = parts.covering_rule_of_large(read)
+        if rule is not None:
+            raise RuleRefused(
+                rule, f"the rule covers a segment of a large object in {read.container}"
+            )
+
     # --- evaluation -------------------------------------------------------------------------------
 
     def _require(self, read: SwiftPath, method: str) -> None:
@@ -264,9 +306,16 @@ class ReadGuard:
         raise self._known[read]
 
     def _is_running(self, rule: str, read: SwiftPath, method: str) -> bool:
-        """Whether it is the rule whose storlet reads, by ``GET`` and in the rule's own account."""
+        """Whether it is the rule whose storlet reads, by ``GET`` and in the rule's own account.
+
+        Never for the listing of a dynamic large object: every writer of the container chooses its
+        segments, so the storlet would not see an object as its owner stored it.
+        """
         return (
-            rule == self.running_rule and read.account == self._decided.account and method == "GET"
+            rule == self.running_rule
+            and read.name is not None
+            and read.account == self._decided.account
+            and method == "GET"
         )
 
     # --- the answer -------------------------------------------------------------------------------
@@ -288,12 +337,14 @@ class ReadGuard:
         """
         if self.refused:
             raise self.refused[0]
+        if self.running_rule is not None:
+            return  # the client gets none of these headers, and each segment is checked
         given = {key.lower(): value for key, value in headers}
         is_manifest = config_true_value(given.get("x-static-large-object", "false"))
         try:
             if not _LINK.isdisjoint(given):
                 self._check_link(given)
-            if self._method in READS and is_manifest:
+            if is_manifest and self._operation.source is not None:
                 self._check_manifest(given)
         except StorletError as error:
             self.on_refusal(error)
@@ -326,7 +377,7 @@ class ReadGuard:
         )
 
     def _check_manifest(self, headers: Mapping[str, str]) -> None:
-        manifest = self._operation.path
+        manifest = self._operation.subject
         if manifest.name is None:
             return
         version_id = self._operation.version_id

@@ -15,6 +15,7 @@ from swift.common.utils import config_true_value
 from rules.model import Deny, Rule
 from storlet_middleware.enforcement import read_guard, request_facts
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
+from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi import swift_paths
 
 #: Queries for a part of the object, or for its stored form.
@@ -22,6 +23,7 @@ _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
 _RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: Options of Swift's copy that a run does not support.
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
+_EXPIRY: Final = ("HTTP_X_DELETE_AT", "HTTP_X_DELETE_AFTER")
 _LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
 
 
@@ -76,6 +78,36 @@ def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
         raise inquiry.refusal(
             rule, "a range cannot be copied where storlets run: retry without Range"
         )
+
+
+def require_no_later_delete(inquiry: Inquiry) -> None:
+    """Refuse an expiry, or an asynchronous deletion of segments, of an object whose deletion a rule
+    denies.
+    """
+    environ, query = inquiry.environ, inquiry.operation.query
+    if inquiry.method == "DELETE":
+        # Swift puts the segments into the queue of its expirer without any authorization.
+        is_async = query.get("multipart-manifest") == "delete" and "async" in query
+        if is_async and inquiry.loaded is not None and inquiry.loaded.has_denials:
+            raise BadRequest(
+                "segments cannot be deleted with async in an account whose rules deny requests:"
+                " retry without async"
+            )
+        return
+    if not any(environ.get(key) for key in _EXPIRY):
+        return
+    written = inquiry.copy_target
+    if written is None and inquiry.method in ("PUT", "POST"):
+        written = inquiry.subject
+    if written is None or written.name is None:
+        return
+    denial = inquiry.judge.denial("DELETE", written)
+    if denial is None and inquiry.method == "PUT":
+        incoming = request_facts.incoming_facts(environ)
+        denial = inquiry.judge.denial("DELETE", written, incoming)
+    if denial is not None:
+        rule, message = denial
+        raise inquiry.refusal(rule, f"an expiry deletes the object: {message}")
 
 
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:

@@ -217,6 +217,7 @@ class Enforcement:
         write_rule, write_facts = inquiry.decide_copy_target(facts)
         requirements.require_not_denied(inquiry, rule, write_rule)
         requirements.require_no_moves(inquiry)
+        requirements.require_no_later_delete(inquiry)
         return self._apply(inquiry, rule, facts, write_rule, write_facts)
 
     def _apply(

@@ -100,6 +100,39 @@ class Manifests:
                 "the large object changed while its rules were checked; retry the request",
                 retry_after=1,
             )
+        return self._covering_rule_of_parts(manifest, outer, possible_rule)
+
+    def covering_rule_of_large(self, read: SwiftPath) -> str | None:
+        """The same for an object that may be no large object."""
+        possible_rule = covering_rule(self._judge, read.sibling(None, None))
+        if possible_rule is None or not self._is_manifest(read):
+            return None
+        outer = self._read_manifest(read)
+        return None if outer is None else self._covering_rule_of_parts(read, outer, possible_rule)
+
+    def covering_rule_of_listed(self, container: SwiftPath, prefix: str) -> str | None:
+        """The same for all large objects in ``container`` whose names begin with ``prefix``."""
+        possible_rule = covering_rule(self._judge, container.sibling(None, None))
+        if possible_rule is None:
+            return None
+        marker = ""
+        for _ in range(_MAX_LISTING_PAGES):
+            entries = self._listed(container, prefix, marker)
+            for entry in entries or ():
+                if "slo_etag" in entry:
+                    rule = self.covering_rule_of_large(
+                        container.sibling(container.container, entry["name"])
+                    )
+                    if rule is not None:
+                        return rule
+            if not entries:
+                return None
+            marker = entries[-1]["name"]
+        return possible_rule
+
+    def _covering_rule_of_parts(
+        self, manifest: SwiftPath, outer: _Manifest, possible_rule: str
+    ) -> str | None:
         pending, manifests = [outer], {manifest}
         while pending:
             for part, is_manifest in _parts(manifest, pending.pop().entries):
@@ -144,21 +177,29 @@ class Manifests:
         differences = (index for index, pair in pairs if pair[0] != pair[1])
         prefix = first[: next(differences, len(first))]
         for _ in range(_MAX_LISTING_PAGES):
-            path = (
-                f"{container.path}format=json&limit={_LISTING_PAGE_ENTRIES}"
-                f"&prefix={quote(prefix)}&marker={quote(marker)}"
-            )
-            answer = send_preauthorised(self._app, self._environ, "GET", path)
-            if answer.status_int // 100 != 2:
-                drain_and_close(answer)
+            entries = self._listed(container, prefix, marker)
+            if entries is None:
                 break
-            entries = _entries(answer)
             not_links = (entry["name"] for entry in entries if not _LINK_KEYS.intersection(entry))
             plain |= part_names.intersection(not_links)
             if not entries or entries[-1]["name"] >= last:
                 break
             marker = entries[-1]["name"]
         return plain
+
+    def _listed(
+        self, container: SwiftPath, prefix: str, marker: str
+    ) -> list[dict[str, Any]] | None:
+        """One page of a container listing; ``None`` if Swift refuses it."""
+        path = (
+            f"{container.path}format=json&limit={_LISTING_PAGE_ENTRIES}"
+            f"&prefix={quote(prefix)}&marker={quote(marker)}"
+        )
+        answer = send_preauthorised(self._app, self._environ, "GET", path)
+        if answer.status_int // 100 != 2:
+            drain_and_close(answer)
+            return None
+        return _entries(answer)
 
     def _covering_rule_of_part(self, part: SwiftPath) -> str | None:
         self._names_by_container.setdefault(part.container, set()).add(part.name or "")
@@ -183,6 +224,15 @@ class Manifests:
         if monotonic() > self._next_yield:
             sleep(0)
             self._next_yield = monotonic() + _YIELD_SECONDS
+
+    def _is_manifest(self, read: SwiftPath) -> bool:
+        answer = send_preauthorised(self._app, self._environ, "HEAD", read.path)
+        drain_and_close(answer)
+        if answer.status_int // 100 == 5:
+            raise BackendFailed(
+                f"cannot look up a segment for the rules: Swift answered {answer.status_int}"
+            )
+        return bool(config_true_value(answer.headers.get("X-Static-Large-Object", "false")))
 
     def _read_manifest(self, manifest: SwiftPath) -> _Manifest | None:
         """Return the parsed manifest; ``None`` if the object is missing or no manifest."""

@@ -184,6 +184,8 @@ class Source:
         request.headers.update(headers)
         status, given, chunks = request.call_application(self._proxy.app)
         answer = SourceAnswer(int(status.split(" ", 1)[0]), HeaderKeyDict(given), chunks)
+        if path == self._request.source:
+            self._require_uncovered(given, chunks)
         if answer.status_int == 416:
             close_if_possible(chunks)
             raise _unsatisfiable(path)
@@ -196,6 +198,17 @@ class Source:
                 "the object changed while its rules were being evaluated; retry", retry_after=1
             )
         return answer
+
+    def _require_uncovered(self, headers: list[tuple[str, str]], chunks: Any) -> None:
+        """Raise if Swift's answer, of any status, has facts of objects that a rule covers."""
+        rules = self._context.chain.rules
+        if rules is None or not rules.must_check(headers):
+            return
+        try:
+            rules.check_answer(headers)
+        except BaseException:
+            close_if_possible(chunks)
+            raise
 
     def _get_environ(self, path: ObjectPath) -> dict[str, Any]:
         environ = client_environ(self._environ)

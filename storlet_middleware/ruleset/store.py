@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from rules import engine, parse
 from rules.engine import Compiled
+from rules.model import Deny
 from storlet_middleware import metrics
 from storlet_middleware.concurrency import GreenTask, Timeout, in_native_thread, monotonic, spawn
 from storlet_middleware.config import Config
@@ -49,6 +50,11 @@ class Loaded:
     version: str
     compiled: Compiled
     has_mandatory: bool
+
+    @property
+    def has_denials(self) -> bool:
+        """Whether a rule denies requests."""
+        return any(isinstance(rule.action, Deny) for rule in self.compiled.rules.rules)
 
 
 class RuleStore:

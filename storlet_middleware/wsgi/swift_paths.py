@@ -74,8 +74,13 @@ class SwiftPath(NamedTuple):
 class Judge(Protocol):
     """The rules of all accounts, evaluated as of one client's request.
 
-    Both methods raise ``StorletError`` when the rules are unavailable.
+    All methods raise ``StorletError`` when the rules are unavailable.
     """
+
+    def denial(self, method: str, place: SwiftPath) -> tuple[str, str] | None:
+        """The name and the message of the rule that denies the caller ``method`` on the object at
+        ``place``, or ``None``.
+        """
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         """The name of the mandatory rule that covers reading the object for the caller, or

@@ -204,6 +204,12 @@ class Judge:
         self.rule = rule
         self.checked: list[str] = []
         self.error: StorletError | None = None
+        #: Methods and paths (``a/c/o``).
+        self.denied: set[tuple[str, str]] = set()
+
+    def denial(self, method: str, place: SwiftPath) -> tuple[str, str] | None:
+        path = f"{place.account}/{place.container}/{place.name}"
+        return (self.rule, "no") if (method, path) in self.denied else None
 
     def covers(self, account: str, container: str, name: str) -> str | None:
         return self._rule_of(f"{account}/{container}/{name}")

@@ -149,7 +149,7 @@ def test_link_to_an_uncovered_object_is_followed(swift: Pipeline) -> None:
     judge = Judge(COVERED)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/o"})
     assert_served(swift.guarded(judge, "GET", "open/link"), b"public")
-    assert judge.checked == ["AUTH_a/open/o"]
+    assert judge.checked == ["AUTH_a/open/o", "AUTH_a/*/*"]
 
 
 def test_link_to_a_link_to_a_covered_object_of_another_account_is_refused(swift: Pipeline) -> None:
@@ -159,7 +159,7 @@ def test_link_to_a_link_to_a_covered_object_of_another_account_is_refused(swift:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/first"})
     judge = Judge("AUTH_b/closed/o")
     assert_refused(swift.guarded(judge, "GET", "open/link"))
-    assert judge.checked == ["AUTH_a/open/first", "AUTH_b/closed/o"]
+    assert judge.checked == ["AUTH_a/open/first", "AUTH_a/*/*", "AUTH_b/closed/o"]
 
 
 def test_names_are_decoded_before_the_check(swift: Pipeline) -> None:
@@ -378,6 +378,16 @@ def test_large_object_can_be_deleted_with_its_segments(swift: Pipeline) -> None:
     assert swift.store.containers["AUTH_a/closed"].objects == {}
 
 
+def test_segment_whose_deletion_is_denied_stays(swift: Pipeline) -> None:
+    make_slo(swift)
+    judge = Judge()
+    judge.denied = {("DELETE", COVERED)}
+    answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
+    assert_served(answer)
+    assert b"403 Forbidden" in answer.body
+    assert list(swift.store.containers["AUTH_a/closed"].objects) == ["o"]
+
+
 # --- dynamic large objects ------------------------------------------------------------------------
 
 
@@ -397,7 +407,12 @@ def test_dynamic_large_object_of_uncovered_objects_is_served(swift: Pipeline) ->
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "open/seg-"})
     judge = Judge(COVERED)
     assert_served(swift.guarded(judge, "GET", "open/dlo"), b"onetwo")
-    assert judge.checked == ["AUTH_a/open/*", "AUTH_a/open/seg-1", "AUTH_a/open/seg-2"]
+    everything = "AUTH_a/*/*"
+    assert judge.checked == [
+        *("AUTH_a/open/*", everything),
+        *("AUTH_a/open/seg-1", everything),
+        *("AUTH_a/open/seg-2", everything),
+    ]
 
 
 def test_dynamic_large_object_of_possible_archived_versions_is_refused(swift: Pipeline) -> None:
@@ -653,7 +668,7 @@ def test_uncovered_version_behind_a_version_is_served(versioned: Pipeline) -> No
     versioned.request("PUT", "closed/v", {"X-Symlink-Target": "closed/w"})
     judge = Judge(COVERED)
     assert_served(versioned.guarded(judge, "GET", "closed/v"), b"public")
-    assert judge.checked == ["AUTH_a/closed/w"]
+    assert judge.checked == ["AUTH_a/closed/w", "AUTH_a/*/*"]
 
 
 # --- archived versions (X-Versions-Location) ------------------------------------------------------

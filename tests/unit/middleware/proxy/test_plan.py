@@ -436,6 +436,13 @@ class ClosingRules:
             return HTTPForbidden(request=request)
         return None
 
+    def must_check(self, headers: Any) -> bool:
+        return bool(self.refused)
+
+    def check_answer(self, headers: Any) -> None:
+        if self.refused:
+            raise self.refused[0]
+
 
 def test_input_that_a_rule_cuts_off_fails_the_run(harness: RunHarness, swift: FakeSwift) -> None:
     rules = ClosingRules()

@@ -1,0 +1,178 @@
+"""Rules and objects that consist of others: what a storlet reads is one object as its owner stored
+it, no answer has facts of covered segments, and a manifest deletes nothing that a rule protects."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.functional.wards import (
+    CONTENT,
+    MASKED,
+    RULES,
+    Ward,
+    assert_closed,
+    assert_tells_nothing,
+    make_ward,
+    told,
+)
+from tests.support.accounts import unique
+from tests.support.http import Client
+
+KEEP = """
+  - name: keep
+    when: {method: DELETE, container: {prefix: patients}, user: "test2:tester2"}
+    mandatory: true
+    deny: "records are kept"
+"""
+PUT_MANIFEST = {"multipart-manifest": "put"}
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    ward = make_ward(users)
+    ward.rule(RULES + KEEP, accept=True)
+    return ward
+
+
+@pytest.fixture
+def foreign(ward: Ward) -> str:
+    """A static large object of the owner's outside of the rule, with a covered segment."""
+    name = unique("open/foreign")
+    manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()
+    assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
+    return name
+
+
+def derived_etag(ward: Ward, name: str) -> str:
+    etag = ward.admin.head(name).headers["Etag"]
+    assert etag
+    return etag.strip('"')
+
+
+# --- what a storlet reads -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made_by", ["researcher", "admin"])
+def test_a_dynamic_large_object_over_covered_segments_is_refused_even_under_the_same_rule(
+    ward: Ward, made_by: str
+) -> None:
+    """Each writer of the container of its segments chooses what the storlet would read."""
+    name = unique("patients/dynamic")
+    maker = getattr(ward, made_by)
+    assert maker.put(name, b"", {"X-Object-Manifest": "patients/a"}).status == 201
+    assert ward.physician.get(name).body == CONTENT
+    assert_closed(ward.researcher.get(name))
+    answer = ward.researcher.request("COPY", name, {"Destination": unique("open/stolen")})
+    assert_closed(answer)
+
+
+def test_a_caller_makes_no_static_large_object_over_covered_segments(
+    ward: Ward, foreign: str
+) -> None:
+    etag, length = derived_etag(ward, foreign), len(CONTENT)
+    for path in ("patients/a.csv", foreign):
+        for size in (length, length + 1):
+            manifest = json.dumps([{"path": f"/{path}", "size_bytes": size}]).encode()
+            name = unique("patients/mine")
+            answer = ward.researcher.put(name, manifest, query=PUT_MANIFEST)
+            assert_closed(answer)
+            assert etag not in told(answer)
+            assert ward.admin.head(name).status == 404
+
+
+def test_a_static_large_object_of_the_owner_runs_the_storlet_over_all_of_it(ward: Ward) -> None:
+    name = unique("patients/large")
+    manifest = json.dumps([{"path": "/patients/a.csv"}] * 2).encode()
+    assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
+    assert ward.researcher.get(name).body == MASKED * 2
+
+
+# --- answers about uncovered objects with covered segments ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "query"),
+    [
+        ("GET", {"X-Run-Storlet": "mark.py"}, {"multipart-manifest": "get"}),
+        ("GET", {"X-Run-Storlet": "mark.py", "If-None-Match": "ETAG"}, {}),
+        ("GET", {"X-Run-Storlet": "mark.py", "If-Match": "ETAG"}, {}),
+        ("GET", {"X-Run-Storlet": "mark.py", "X-Storlet-Range": "bytes=99999999-"}, {}),
+        ("GET", {"Range": "bytes=99999999-"}, {}),
+        ("GET", {"If-None-Match": "ETAG"}, {}),
+        ("COPY", {"Destination": "open/stolen", "If-None-Match": "ETAG"}, {}),
+        ("COPY", {"Destination": "open/stolen", "If-Match": "wrong"}, {}),
+        ("COPY", {"Destination": "open/stolen"}, {"multipart-manifest": "get"}),
+        ("COPY", {"Destination": "open/stolen", "X-Run-Storlet": "mark.py"}, {"multipart-manifest": "get"}),
+    ],
+)  # fmt: skip
+def test_no_answer_has_hash_length_or_names_of_covered_segments(
+    ward: Ward, foreign: str, method: str, headers: dict[str, str], query: dict[str, str]
+) -> None:
+    etag = derived_etag(ward, foreign)
+    headers = {key: value.replace("ETAG", f'"{etag}"') for key, value in headers.items()}
+    answer = ward.researcher.request(method, foreign, headers, query=query)
+    assert_closed(answer)
+    assert etag not in told(answer)
+    assert ward.admin.head("open/stolen").status == 404
+
+
+@pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-1"}])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_own_dynamic_large_object_reveals_nothing_of_a_foreign_static_one(
+    ward: Ward, foreign: str, method: str, headers: dict[str, str]
+) -> None:
+    name = unique("open/own")
+    assert ward.researcher.put(name, b"", {"X-Object-Manifest": foreign}).status == 201
+    answer = ward.researcher.request(method, name, headers)
+    assert answer.status == 403, answer
+    assert_tells_nothing(answer)
+    assert derived_etag(ward, foreign) not in told(answer)
+    assert answer.headers["Content-Length"] != str(len(CONTENT))
+
+
+# --- deletions ------------------------------------------------------------------------------------
+
+
+def test_a_manifest_deletes_no_object_whose_deletion_a_rule_denies(ward: Ward) -> None:
+    kept, free, name = unique("patients/kept"), unique("open/free"), unique("open/manifest")
+    for path in (kept, free):
+        assert ward.admin.put(path, CONTENT).status == 201
+    manifest = json.dumps([{"path": f"/{kept}"}, {"path": f"/{free}"}]).encode()
+    assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
+    answer = ward.researcher.delete(name, query={"multipart-manifest": "delete"})
+    assert (answer.status, "403 Forbidden" in answer.text) == (200, True), answer
+    assert kept.partition("/")[2] in answer.text
+    assert ward.admin.get(kept).body == CONTENT
+    assert ward.admin.get(free).status == 404
+
+
+def test_segments_are_not_deleted_asynchronously_past_a_rule(ward: Ward) -> None:
+    kept, name = unique("patients/kept"), unique("open/manifest")
+    assert ward.admin.put(kept, CONTENT).status == 201
+    manifest = json.dumps([{"path": f"/{kept}"}]).encode()
+    assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
+    answer = ward.researcher.delete(name, query={"multipart-manifest": "delete", "async": "yes"})
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert "async" in answer.text
+    assert ward.admin.get(name).status == 200
+
+
+@pytest.mark.parametrize("header", ["X-Delete-At", "X-Delete-After"])
+def test_an_expiry_is_a_deletion(ward: Ward, header: str) -> None:
+    kept = unique("patients/kept")
+    assert ward.admin.put(kept, CONTENT).status == 201
+    expiry = {header: "4000000000" if header == "X-Delete-At" else "60"}
+    answers = [
+        ward.researcher.post(kept, expiry),
+        ward.researcher.put(kept, b"short-lived", expiry),
+        ward.researcher.put(unique("patients/new"), b"short-lived", expiry),
+        ward.researcher.request("COPY", "open/a.csv", {"Destination": kept} | expiry),
+    ]
+    for answer in answers:
+        assert_closed(answer, "keep")
+        assert "expiry" in answer.text
+    assert ward.admin.head(kept).headers["X-Delete-At"] is None
+    assert ward.researcher.put(unique("open/new"), b"short-lived", expiry).status == 201
+    assert ward.admin.post(kept, expiry).status == 202
