@@ -6,7 +6,8 @@
 ``storlet_version``  one exact version of a storlet and its dependencies
 ``code_cache``       copies of storlet code on the node
 ``sandbox_client``   requests sandboxes from sandboxd and connects to worker groups
-``invocation``       one run: events, output, cancel
+``invocation``       one run: start, output, cancel
+``events``           the events of the worker, and waits until deadlines
 ``connection``       the socket to the worker
 ``handover``         the message that starts a run, and the descriptors that travel with it
 ``inputs``           files and sources that the storlet reads

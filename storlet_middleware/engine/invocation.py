@@ -1,4 +1,4 @@
-"""One run of one storlet: descriptors and their owners, events, cancel.
+"""One run of one storlet: start, output and cancel; the owner of its descriptors.
 
 Owners of the descriptors::
 
@@ -17,7 +17,8 @@ the worker's whole process group.
 The module relies on one invariant: **the end of the data stream means nothing; only ``done`` with
 outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
 
-:mod:`~storlet_middleware.engine.progress` has the deadlines.
+:mod:`~storlet_middleware.engine.progress` has the deadlines, and
+:mod:`~storlet_middleware.engine.events` handles the worker's events.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import sealed_memory
 from storlet_middleware import errors
-from storlet_middleware.concurrency import WaitExpired, monotonic, sleep, wait_readable
+from storlet_middleware.concurrency import WaitExpired, monotonic, sleep
 from storlet_middleware.engine.connection import Connection
+from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputStream, checked_metadata
+from storlet_middleware.engine.output import OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import FileInput, StreamInput, Task
-from storlet_middleware.errors import StorletError, Unprocessable, from_code
+from storlet_middleware.errors import Unprocessable
 
 #: A storlet that writes faster than its reader reads would otherwise occupy the hub: after these
 #: bytes, about two milliseconds, other requests have their turn.  A read counts as much as
@@ -55,23 +57,46 @@ _GATHER_SECONDS: Final = 0.002
 _POLL_SECONDS: Final = 0.25
 
 
+class _HeldSlot:
+    """The slot of an invocation; released once.
+
+    A separate object, so that no reference cycle delays the release of an invocation's memory.
+    """
+
+    __slots__ = ("_release",)
+
+    def __init__(self) -> None:
+        self._release: Callable[[], None] | None = None
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Own a slot; ``release`` returns it to the node."""
+        self._release = release
+
+    def release(self) -> None:
+        """Release the slot, if one is held."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+
 class Invocation:
     """See the module's text.  Only one green task may use it at a time."""
 
     def __init__(self, task: Task, inputs: Sequence[FileInput | StreamInput]) -> None:
         self.task = task
-        self.metadata: dict[str, str] = {}
-        self.usage: dict[str, Any] = {}
         self.bytes_out = 0
-        self._release_slot: Callable[[], None] | None = None
+        self._slot = _HeldSlot()
         self._connection = Connection()
         self._inputs = Inputs(inputs, self._connection.cancel)
         self._progress = Progress(task.deadlines, self._inputs)
         self._handover = Handover()
         self._output = OutputStream()
+        self._events = Events(
+            self._connection, self._inputs, self._progress, self._output, self._slot.release
+        )
+        self.metadata, self.usage = self._events.metadata, self._events.usage
         self._log = -1
         self._head: bytes | None = None
-        self._has_metadata = False
         self._is_finished = False
         #: Output that :meth:`has_ended` has read.
         self._ahead: deque[bytes] = deque()
@@ -96,12 +121,7 @@ class Invocation:
         The time in the node's queue counts for the queue deadline only.
         """
         self._progress.add_waiting(waited_seconds)
-        self._release_slot = release
-
-    def _release(self) -> None:
-        release, self._release_slot = self._release_slot, None
-        if release is not None:
-            release()
+        self._slot.hold(release)
 
     def prepare(self) -> None:
         """Encode the message for the worker before the connection, if that does not start to read a
@@ -138,6 +158,7 @@ class Invocation:
         if self.task.wants_log:
             self._log = sealed_memory("storlet-log", limits.log)
             log = messages.Log(handover.lend(self._log), limits.log)
+        self._events.max_metadata_bytes = limits.metadata
         of_worker = messages.Limits(limits.metadata)
         return messages.Invoke(
             self.task.id, inputs, output, self.task.parameters, log, of_worker
@@ -153,8 +174,8 @@ class Invocation:
         and calls again.
         """
         until = None if wait is None else monotonic() + wait
-        while not self._has_metadata:
-            if not self._take_event(until):
+        while not self._events.has_metadata:
+            if not self._events.take(until, self.bytes_out):
                 return False
         if self._head is None:
             self._head = self._read(until)
@@ -186,7 +207,7 @@ class Invocation:
         """
         while not self._output.has_end:
             # The first event may only say that the storlet has begun.
-            if not self._take_event(0.0):
+            if not self._events.take(0.0, self.bytes_out):
                 return False
         while not self._is_finished:
             chunk = self._read(0.0)
@@ -235,81 +256,15 @@ class Invocation:
         At the end of the data for events.  False at ``until``.
         """
         if chunk == b"":
-            return self._take_event(until)
+            return self._events.take(until, self.bytes_out)
         poll = monotonic() + _POLL_SECONDS
-        if self._wait(self._output.fd, poll if until is None else min(poll, until)):
+        if self._events.wait(
+            self._output.fd, poll if until is None else min(poll, until), self.bytes_out
+        ):
             return True
-        if self._take_event(0.0):
+        if self._events.take(0.0, self.bytes_out):
             return True
         return until is None or monotonic() < until
-
-    def _wait(self, fd: int, until: float | None) -> bool:
-        """True when ``fd`` is readable; False at ``until``; raises when a deadline passed."""
-        due = self._progress.deadline(self.bytes_out)
-        is_short = until is not None and until < due
-        end = until if until is not None and is_short else due
-        try:
-            wait_readable(fd, max(end - monotonic(), 0.001))
-        except WaitExpired:
-            self._inputs.raise_error()
-            if is_short:
-                self._progress.sample()
-                return False
-            if not self._progress.has_progressed():
-                raise self._progress.exceeded(self.bytes_out) from None
-        return True
-
-    # --- events -----------------------------------------------------------------------------------
-
-    def _take_event(self, until: float | None) -> bool:
-        """Handle one event; False if none came until ``until``."""
-        connection = self._connection
-        while True:
-            try:
-                event = connection.receive()
-            except BlockingIOError:
-                if until is not None and until <= monotonic():
-                    return False
-                if not self._wait(connection.fileno(), until):
-                    return False
-                continue
-            except StorletError:
-                self._inputs.raise_error()
-                raise
-            break
-        self._inputs.raise_error()
-        self._handle(event)
-        return True
-
-    def _handle(self, event: messages.Message) -> None:
-        if isinstance(event, messages.Started) and not self._progress.has_started:
-            self._progress.has_started = True
-        elif isinstance(event, messages.Metadata) and not self._has_metadata:
-            self.metadata = checked_metadata(event.metadata, self.task.limits.metadata)
-            self._has_metadata = True
-        elif isinstance(event, messages.Done) and not self._output.has_end:
-            self._handle_done(event)
-        else:
-            text = f"the storlet's sandbox sent an event out of order: {type(event).TYPE}"
-            raise Unprocessable(text)
-        self._progress.begin_stage()
-
-    def _handle_done(self, done: messages.Done) -> None:
-        self._release()
-        self._connection.finish()
-        if done.usage is not None:
-            self.usage = {
-                "cpu_seconds": done.usage.cpu_seconds,
-                "peak_memory_bytes": done.usage.peak_memory_bytes,
-            }
-        if done.is_ok and self._has_metadata:
-            self._output.end_here()
-            return
-        # A sandbox may attribute an error to its own tenant's code only.
-        is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
-        code = done.code if done.code and is_known else errors.STORLET_FAILED
-        text = messages.one_line(done.message or "the storlet gave no reason")
-        raise from_code(code, text, detail=messages.cut_middle(done.traceback or ""))
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -326,7 +281,7 @@ class Invocation:
 
     def close(self) -> None:
         """Release everything; cancels a storlet that has not ended.  May be called twice."""
-        self._release()
+        self._slot.release()
         self._connection.close()
         try:
             self._inputs.close()

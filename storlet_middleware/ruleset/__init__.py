@@ -1,7 +1,8 @@
 """The rules of an account: storage, uploads, and the switch to a new ruleset version.
 
 ``store``           the rules in force of an account, compiled and cached by ruleset version
-``upload``          uploads of rules: check, store as a version, bring into force atomically
+``upload``          requests that change rules: authorization, check, response
+``activation``      brings rules into force, or removes them
 ``versions``        the objects that hold rules: ``rules.yaml`` and all ruleset versions
 ``pointer``         the ruleset version in force: system metadata of the account
 ``validation``      checks of uploaded rules that need the account's storlets and settings

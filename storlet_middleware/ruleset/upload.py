@@ -1,4 +1,4 @@
-"""Changes of an account's rules: uploads are checked, stored as versions, and activated atomically.
+"""Requests that change an account's rules: authorized and checked, then brought into force.
 
 ::
 
@@ -12,35 +12,31 @@
 * Clients cannot write into ``versions/``; storlets cannot write into the container at all.
 
 Swift's write ACL of the container and ``[rules] role`` authorize a change; a signed URL is never
-sufficient.  Concurrent changes of an account's rules are refused with a conflict, if a memcached is
-available as a lock.
+sufficient.  :mod:`~storlet_middleware.ruleset.activation` performs the change.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from swift.common.exceptions import MemcacheConnectionError
 from swift.common.swob import Request, Response
-from swift.common.utils import cache_from_env, config_true_value, drain_and_close
+from swift.common.utils import config_true_value, drain_and_close
 
-from rules import parse
 from rules.model import Finding, Place, Severity
 from rules.text import MAX_BYTES
 from storlet_middleware import names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import (
     AccessDenied,
-    BackendFailed,
     BadRequest,
     PreconditionFailed,
     RulesConflict,
     RulesInvalid,
 )
 from storlet_middleware.ruleset import upload_report
-from storlet_middleware.ruleset.pointer import VERSIONS, Pointer, Pointers
+from storlet_middleware.ruleset.activation import Activation
+from storlet_middleware.ruleset.pointer import VERSIONS, Pointers
 from storlet_middleware.ruleset.validation import Checked, Checker
 from storlet_middleware.ruleset.versions import RULES, Versions, is_ours
 from storlet_middleware.wsgi import authorization, caller, delegation
@@ -53,11 +49,6 @@ Handler = Callable[[dict[str, Any]], Any]
 
 #: Headers that make rules.yaml a link or a manifest, or expire it while the rules stay in force.
 _REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
-#: Longer than a successful change takes.
-_LOCK_SECONDS: Final = 60
-_UNCERTAIN: Final = (
-    "the rules could not be brought into force, and it is uncertain which rules are: try again"
-)
 
 
 class Uploads:
@@ -146,6 +137,9 @@ class _Change:
         self._operation = operation
         self._place = (operation.path.version, operation.path.account)
         self._name = name
+        self._activation = Activation(
+            uploads.pointers, uploads.versions, uploads.logger, environ, self._place
+        )
 
     # --- the three kinds of changes ---------------------------------------------------------------
 
@@ -169,7 +163,9 @@ class _Change:
                 f" {names.RULES_ACCEPT_WARNINGS}: true"
             )
             return upload_report.refusal(environ, RulesInvalid(message), checked.findings)
-        pointer, headers = self._bring_into_force(rules, is_mandatory=checked.is_mandatory)
+        pointer, headers = self._activation.activate(
+            rules, self._stored_headers(), is_mandatory=checked.is_mandatory
+        )
         message = "the rules are in force" + (f"; {_count(checked)}" if checked.warnings else "")
         answer = upload_report.acceptance(environ, message, checked.findings)
         answer.headers.update(headers)
@@ -190,8 +186,8 @@ class _Change:
         """Delete ``rules.yaml``, and so the rules, or delete a version."""
         self._authorize()
         self._refuse_options()
-        with self._lock():
-            before = self._uploads.pointers.fresh(environ, *self._place)
+        with self._activation.locked():
+            before = self._activation.in_force()
             if self._name != RULES:
                 if before is not None and before.name == self._name:
                     raise RulesConflict(
@@ -201,12 +197,11 @@ class _Change:
                 return Request(environ).get_response(self._uploads.app)
             # An old version of Swift's object versioning does not affect the rules in force.
             is_old = "version-id" in self._operation.query
-            had_rules = before is not None and bool(before.version) and not is_old
-            if had_rules:
-                self._set(Pointer.to_none(after=before), before)
-                self._log("removed", before)
+            replaced = before if before is not None and before.version and not is_old else None
+            if replaced is not None:
+                self._activation.deactivate(replaced)
             answer = Request(environ).get_response(self._uploads.app)
-            if had_rules and answer.status_int == 404:
+            if replaced is not None and answer.status_int == 404:
                 # The object was missing already; the rules are removed, as requested.
                 drain_and_close(answer)
                 return Response(status=204, request=Request(environ))
@@ -312,39 +307,6 @@ class _Change:
                 return None
         return b"".join(chunks)
 
-    # --- steps ------------------------------------------------------------------------------------
-
-    def _bring_into_force(
-        self, rules: bytes, *, is_mandatory: bool
-    ) -> tuple[Pointer, dict[str, str]]:
-        """Store and activate ``rules``.
-
-        The order of steps is crash-safe: after an interruption at any point, either the old or the
-        new rules are in force, and complete.
-        """
-        environ, place, versions = self._environ, self._place, self._uploads.versions
-        with self._lock():
-            before = self._uploads.pointers.fresh(environ, *place)
-            pointer = Pointer.to(parse.version_of(rules), is_mandatory=is_mandatory, after=before)
-            answer = versions.write(environ, place, pointer.name, rules, {})
-            if answer.status_int // 100 != 2:
-                raise self._refusal(answer.status_int)
-            answer = versions.write(environ, place, RULES, rules, self._stored_headers())
-            if answer.status_int // 100 != 2:
-                versions.remove(environ, place, pointer.name)
-                raise self._refusal(answer.status_int)
-            try:
-                self._set(pointer, before)
-            except BackendFailed:
-                self._restore(before)
-                raise
-            self._log("in force", pointer)
-            return pointer, {
-                name: answer.headers[name]
-                for name in ("Etag", "Last-Modified")
-                if name in answer.headers
-            }
-
     def _stored_headers(self) -> dict[str, str]:
         environ = self._environ
         headers = {
@@ -355,54 +317,6 @@ class _Change:
         if environ.get("CONTENT_TYPE"):
             headers["Content-Type"] = environ["CONTENT_TYPE"]
         return headers
-
-    def _set(self, pointer: Pointer, before: Pointer | None) -> None:
-        """Write the pointer; if Swift reports a failure, undo it, as some replicas can have it."""
-        environ, pointers = self._environ, self._uploads.pointers
-        status = pointers.set(environ, *self._place, pointer)
-        if status // 100 == 2:
-            return
-        undo = (
-            before.renewed(after=pointer) if before is not None else Pointer.to_none(after=pointer)
-        )
-        if pointers.set(environ, *self._place, undo) // 100 != 2:
-            raise BackendFailed(_UNCERTAIN)
-        raise BackendFailed(
-            f"the rules could not be brought into force: Swift returned {status};"
-            " the previous rules stay in force"
-        )
-
-    def _restore(self, before: Pointer | None) -> None:
-        """Restore the content of ``rules.yaml``; it is informational, so failures are ignored."""
-        versions = self._uploads.versions
-        if before is None or not before.version:
-            versions.remove(self._environ, self._place, RULES)
-            return
-        with contextlib.suppress(BackendFailed):
-            rules = versions.text_of(self._environ, self._place, before)
-            versions.write(self._environ, self._place, RULES, rules, {})
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Lock the account's rules; raise :class:`RulesConflict` if another request holds them."""
-        memcache, key = cache_from_env(self._environ), f"storlets-rules-change/{self._place[1]}"
-        try:
-            count = memcache.incr(key, time=_LOCK_SECONDS) if memcache else 1
-        except MemcacheConnectionError:
-            memcache, count = None, 1
-        if count > 1:
-            raise RulesConflict(
-                "another request is changing the rules of this account: try again", retry_after=1
-            )
-        try:
-            yield
-        finally:
-            if memcache:
-                memcache.delete(key)
-
-    def _log(self, what: str, pointer: Pointer | None) -> None:
-        name = pointer.name if pointer is not None else ""
-        self._uploads.logger.info("rules %s account=%s version=%s", what, self._place[1], name)
 
 
 def _count(checked: Checked) -> str:

@@ -45,7 +45,7 @@ _INVOCATION: Final = "storlet_middleware.engine.invocation"
 _STORLETS: Final = (
     Probe(_INVOCATION, "Invocation.start", "hand.in", "hand.out"),
     Probe(_INVOCATION, "Invocation.first", "", "first.out"),
-    Probe(_INVOCATION, "Invocation._handle_done", "done"),
+    Probe("storlet_middleware.engine.events", "Events._handle_done", "done"),
 )
 #: By the name of the server's script.
 PROBES: Final = {

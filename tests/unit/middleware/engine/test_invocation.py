@@ -16,6 +16,7 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.task import Deadlines, FileInput, Limits, StreamInput, Task
 from storlet_middleware.errors import StorletError
@@ -198,13 +199,13 @@ def test_what_is_written_after_the_end_is_no_output(
         os.close(child)
         has_written.set()
 
-    def take_done(self: Invocation, done: messages.Done) -> None:
+    def take_done(self: Events, done: messages.Done) -> None:
         original(self, done)
         has_come.set()
         assert has_written.wait(5)
 
-    original = Invocation._handle_done
-    monkeypatch.setattr(Invocation, "_handle_done", take_done)
+    original = Events._handle_done
+    monkeypatch.setattr(Events, "_handle_done", take_done)
     workers.script = script
     assert run(make(), workers) == b"all"
 

@@ -1,0 +1,116 @@
+"""The events that a worker sends about one invocation, and waits that end at its deadlines.
+
+``started``, ``metadata`` and ``done`` arrive on the connection, in this order.  An event out of
+order, or an invalid one, is a failure of the storlet: its sandbox is not trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import errors
+from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
+from storlet_middleware.engine.connection import Connection
+from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.output import OutputStream, checked_metadata
+from storlet_middleware.engine.progress import Progress
+from storlet_middleware.errors import StorletError, Unprocessable, from_code
+
+
+class Events:
+    """The events of one invocation.
+
+    :param connection: to the worker; closed after ``done``.
+    :param output: its end is set at a successful ``done``.
+    :param on_done: called at ``done``, before the connection is closed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        inputs: Inputs,
+        progress: Progress,
+        output: OutputStream,
+        on_done: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._inputs = inputs
+        self._progress = progress
+        self._output = output
+        self._on_done = on_done
+        #: The limit of the task, set before the first event.
+        self.max_metadata_bytes = 0
+        self.has_metadata = False
+        #: Filled by the events ``metadata`` and ``done``.
+        self.metadata: dict[str, str] = {}
+        self.usage: dict[str, Any] = {}
+
+    def take(self, until: float | None, bytes_out: int) -> bool:
+        """Handle one event; False if none came until ``until``.
+
+        :param bytes_out: bytes of output so far, which determine the deadline.
+        """
+        while True:
+            try:
+                event = self._connection.receive()
+            except BlockingIOError:
+                if until is not None and until <= monotonic():
+                    return False
+                if not self.wait(self._connection.fileno(), until, bytes_out):
+                    return False
+                continue
+            except StorletError:
+                self._inputs.raise_error()
+                raise
+            break
+        self._inputs.raise_error()
+        self._handle(event)
+        return True
+
+    def wait(self, fd: int, until: float | None, bytes_out: int) -> bool:
+        """True when ``fd`` is readable; False at ``until``; raises when a deadline passed."""
+        due = self._progress.deadline(bytes_out)
+        is_short = until is not None and until < due
+        end = until if until is not None and is_short else due
+        try:
+            wait_readable(fd, max(end - monotonic(), 0.001))
+        except WaitExpired:
+            self._inputs.raise_error()
+            if is_short:
+                self._progress.sample()
+                return False
+            if not self._progress.has_progressed():
+                raise self._progress.exceeded(bytes_out) from None
+        return True
+
+    def _handle(self, event: messages.Message) -> None:
+        if isinstance(event, messages.Started) and not self._progress.has_started:
+            self._progress.has_started = True
+        elif isinstance(event, messages.Metadata) and not self.has_metadata:
+            self.metadata.update(checked_metadata(event.metadata, self.max_metadata_bytes))
+            self.has_metadata = True
+        elif isinstance(event, messages.Done) and not self._output.has_end:
+            self._handle_done(event)
+        else:
+            text = f"the storlet's sandbox sent an event out of order: {type(event).TYPE}"
+            raise Unprocessable(text)
+        self._progress.begin_stage()
+
+    def _handle_done(self, done: messages.Done) -> None:
+        self._on_done()
+        self._connection.finish()
+        if done.usage is not None:
+            self.usage |= {
+                "cpu_seconds": done.usage.cpu_seconds,
+                "peak_memory_bytes": done.usage.peak_memory_bytes,
+            }
+        if done.is_ok and self.has_metadata:
+            self._output.end_here()
+            return
+        # A sandbox may attribute an error to its own tenant's code only.
+        is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
+        code = done.code if done.code and is_known else errors.STORLET_FAILED
+        text = messages.one_line(done.message or "the storlet gave no reason")
+        raise from_code(code, text, detail=messages.cut_middle(done.traceback or ""))

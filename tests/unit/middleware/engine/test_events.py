@@ -1,0 +1,132 @@
+"""Events of a worker: their order, their effect on the invocation, and waits for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import errors
+from storlet_middleware.engine.connection import Connection
+from storlet_middleware.engine.events import Events
+from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.output import OutputStream
+from storlet_middleware.engine.progress import Progress
+from storlet_middleware.engine.task import Deadlines
+from storlet_middleware.errors import StorletError, TenantBusy
+
+STARTED = messages.Started()
+METADATA = messages.Metadata({"lines": "3"})
+DONE = messages.Done("ok", usage=messages.Usage(0.5, 4096))
+
+
+class ScriptedConnection(Connection):
+    """A connection whose events are given; its descriptor is never readable."""
+
+    def __init__(self, events: list[messages.Message]) -> None:
+        super().__init__()
+        self.events = events
+        self.is_finished = False
+        self._reader, self._writer = os.pipe()
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def receive(self) -> messages.Message:
+        if not self.events:
+            raise BlockingIOError
+        return self.events.pop(0)
+
+    def finish(self) -> None:
+        self.is_finished = True
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+class Case:
+    """:class:`Events` over given events, with an output pipe of ten bytes."""
+
+    def __init__(self, *events: messages.Message, queue: float = 60.0) -> None:
+        self.connection = ScriptedConnection(list(events))
+        self.released: list[None] = []
+        self.output = OutputStream()
+        self.output.fd, self._writer = os.pipe()
+        os.write(self._writer, b"0123456789")
+        inputs = Inputs([], lambda: None)
+        deadlines = Deadlines(queue, 60.0, 60.0, 60.0)
+        self.events = Events(
+            self.connection,
+            inputs,
+            Progress(deadlines, inputs),
+            self.output,
+            lambda: self.released.append(None),
+        )
+        self.events.max_metadata_bytes = 4096
+
+    def take_all(self) -> None:
+        while self.connection.events:
+            assert self.events.take(None, 0)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.output.close()
+        os.close(self._writer)
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    made = Case(*request.param)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("case", [(STARTED, METADATA, DONE)], indirect=True)
+def test_a_success_gives_metadata_usage_and_the_end_of_the_output(case: Case) -> None:
+    case.take_all()
+    assert case.events.metadata == {"lines": "3"}
+    assert case.events.usage == {"cpu_seconds": 0.5, "peak_memory_bytes": 4096}
+    assert (case.output.has_end, case.connection.is_finished) == (True, True)
+    assert case.released == [None]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(STARTED, STARTED), (STARTED, METADATA, METADATA), (STARTED, METADATA, DONE, DONE)],
+    indirect=True,
+)
+def test_an_event_out_of_order_is_a_failure_of_the_storlet(case: Case) -> None:
+    with pytest.raises(StorletError, match="out of order") as caught:
+        case.take_all()
+    assert caught.value.code == errors.STORLET_FAILED
+
+
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [
+        ((STARTED, messages.Done("error", "storlet.load", "no class")), errors.STORLET_LOAD),
+        ((STARTED, messages.Done("error", "node.busy", "full")), errors.STORLET_FAILED),
+        ((STARTED, DONE), errors.STORLET_FAILED),
+    ],
+    indirect=["case"],
+)
+def test_a_failure_has_a_code_of_the_storlet_only(case: Case, code: str) -> None:
+    with pytest.raises(StorletError) as caught:
+        case.take_all()
+    assert caught.value.code == code
+    assert case.released == [None]
+
+
+@pytest.mark.parametrize("case", [()], indirect=True)
+def test_a_wait_ends_at_the_given_time(case: Case) -> None:
+    assert not case.events.take(0.0, 0)
+
+
+def test_a_wait_raises_at_the_deadline() -> None:
+    case = Case(queue=0.01)
+    with pytest.raises(TenantBusy):
+        case.events.take(None, 0)
+    case.close()
