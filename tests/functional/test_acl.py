@@ -220,8 +220,9 @@ def test_grants_on_the_containers_of_storlets_are_refused(owner: Client, contain
 def test_a_storlet_that_may_not_be_read_does_not_run(
     any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
 ) -> None:
-    """A caller without read access to the container ``storlet`` and without a grant, who may read
-    the data."""
+    """A caller without read access to the container ``storlet`` and without a grant.
+
+    The caller may read the data."""
     assert owner.post(guarded, {"X-Container-Read": "test:tester3"}).status == 204
     reader = users["test:tester3"]
     assert reader.get(f"{guarded}/o").status == 200
