@@ -8,7 +8,8 @@ HERE = Path(__file__).parent
 
 
 def requirements() -> list[str]:
-    """What the product itself imports; exact versions of everything are in requirements.txt."""
+    """The packages that the product itself imports; exact versions of everything are in
+    requirements.txt."""
     return ["swift>=2.38.0", "docker>=7.0", "eventlet>=0.36", "PyYAML>=6.0"]
 
 

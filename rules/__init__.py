@@ -8,7 +8,7 @@
 
 Values
   ``model``         rules, conditions, actions and findings: frozen values
-  ``facts``         what is known about a request
+  ``facts``         the known facts of a request
   ``conditions``    the condition table: one row per fact that a rule can test
   ``glob``          glob patterns
   ``intervals``     sets of integers as sorted intervals

@@ -1,9 +1,9 @@
 """Explanations of decisions: structured values, and text.
 
 For each considered rule, an explanation lists the tests that determine its outcome, with the values
-that they compared: for an ``all`` that does not hold, the first part that does not; for an ``any``
-that does not hold, every part; and so on.  These tests are a proof: the outcome is the same for any
-result of the other tests.
+that they compared.  For an ``all`` that does not hold, it lists the first part that does not; for
+an ``any`` that does not hold, every part; and so on.  These tests are a proof: the outcome is the
+same for any result of the other tests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Considered:
 
     :param outcome: ``None`` if it depends on unknown facts.
     :param gives_way: the rule is ordinary and the client requests a storlet itself, so the rule
-        does not decide, whatever its outcome.
+        does not decide, with any outcome.
     """
 
     rule: Rule

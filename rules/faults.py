@@ -50,7 +50,7 @@ class Faults:
 
 
 def quoted(text: str) -> str:
-    """``text`` in quotes, shortened for a fault."""
+    """``text`` in quotes, truncated for a fault."""
     return repr(text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "...")
 
 

@@ -24,7 +24,7 @@ MAX_CHARACTERS: Final = 1024
 
 
 class GlobError(ValueError):
-    """The text is not a valid glob; the message says why."""
+    """The text is not a valid glob; the message states the reason."""
 
 
 class Wild(Enum):

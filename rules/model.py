@@ -202,7 +202,7 @@ class Passes:
 
 
 def never_passes(name: str) -> bool:
-    """Whether a result never has the source's header ``name``, whatever a rule says."""
+    """Whether a result never has the source's header ``name``, with any rule."""
     plain = _header_name(name)
     return plain in NEVER_PASS or plain.startswith(NEVER_PASS_PREFIXES)
 

@@ -58,7 +58,7 @@ VERSION: Final = "1"
 MAX_RULES: Final = 1000
 #: The maximum total :func:`rules.glob.cost` of all globs, because a request can be matched against
 #: all of them.  The measured worst case, 1,000 globs such as ``*aabaa*`` and an adversarial header
-#: of 8 KiB, takes 18 ms (one core of an AMD EPYC, Python 3.11); with longer plain text, ``?`` and
+#: of 8 KiB, takes 18 ms (one core of an AMD EPYC, Python 3.11).  With longer plain text, ``?`` and
 #: ``[...]`` the same cost takes 4 to 13 ms.
 MAX_GLOB_COST: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")

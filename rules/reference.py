@@ -87,7 +87,7 @@ def page() -> str:
         ),
         _titled("Missing values", _MISSING, _bullets(_optional())),
         _titled(
-            "What a condition costs",
+            "Cost of a condition",
             _COSTS,
             _table(("facts", "come from"), [_cost(group) for group in Group]),
         ),
@@ -165,8 +165,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in (head, *rows):
         for number, cell in enumerate(row):
             lead = "   * - " if number == 0 else "     - "
+            width = _WIDTH - len(lead)
             wrapped = textwrap.wrap(
-                cell, _WIDTH, break_long_words=False, break_on_hyphens=False
+                cell, width, break_long_words=False, break_on_hyphens=False
             ) or [""]
             lines += [
                 (lead + wrapped[0]).rstrip(),

@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class TemplateError(ValueError):
-    """The text is not a valid template; the message says why."""
+    """The text is not a valid template; the message states the reason."""
 
 
 class MissingValue(LookupError):

@@ -63,7 +63,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Keys are unique strings, whatever type YAML infers."""
+    """Keys are unique strings; the type that YAML infers is ignored."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     place: Place

@@ -8,12 +8,12 @@
 ``worker``             one resident Python worker: load once, run many times, report each run
 ``runtimes``           the table of languages, and how the workers of each are started
 ``author``             the classes that the author of a Python storlet uses
-``launch``             fork a worker with a descriptor table of its own
-``budget``             how many workers fit into a sandbox
+``launch``             fork a worker with a separate descriptor table
+``budget``             the number of workers that fit into a sandbox
 ``idle``               CPU use of workers that report to be idle
-``sweeper``            kill the processes that dead workers have left
+``sweeper``            kill leftover processes of dead workers
 ``scratch``            empty the scratch space
-``assignment``         make a spare sandbox a tenant's: drop all privileges
+``assignment``         assign a pre-warmed sandbox: drop all privileges
 ``attempts``           run the self-test in a child process
 ``selftest``           the tests that try to break out of a sandbox
 ``inspection``         the files that show the actual limits and mounts of the sandbox

@@ -1,9 +1,9 @@
-"""Assign a spare sandbox to its tenant: the supervisor gives up root for good.
+"""Assign a pre-warmed sandbox to its tenant: the supervisor permanently gives up root.
 
-A spare sandbox runs as root with three capabilities (``sandboxd/hardening.py``); only our own code
-has run in it. ``become`` uses each capability for the last time: SETPCAP to empty the bounding set,
-SETGID and SETUID to become the tenant's user. Then it reads the process's status back from the
-kernel. Any remaining privilege is an error, after which the node daemon ends the sandbox.
+A pre-warmed sandbox runs as root with three capabilities (``sandboxd/hardening.py``); no code of a
+tenant has run in it. ``become`` uses each capability for the last time: SETPCAP to empty the
+bounding set, SETGID and SETUID to become the tenant's user. Then it reads the process's status back
+from the kernel. Any remaining privilege is an error, after which the node daemon ends the sandbox.
 
 Process 1 calls this before it has any child: a child would keep its privileges.
 """

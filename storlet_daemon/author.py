@@ -81,7 +81,7 @@ class StorletInputFile(io.BufferedReader):
         return self.__next__()
 
     def seekable(self) -> bool:
-        """Always False: an input is a stream, whatever its source."""
+        """Always False: every input is a stream."""
         return False
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The supervisor's connection to the node daemon. It reconnects for ever after it was closed."""
+"""The supervisor's connection to the node daemon. It reconnects without a time limit."""
 
 from __future__ import annotations
 

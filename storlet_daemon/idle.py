@@ -2,17 +2,19 @@
 
 The filter enforces an invocation's deadlines: it closes the connection, and the supervisor kills
 the worker that has reported ``begin`` and no ``end`` for it. A worker that reports ``end`` too
-early would escape that and could compute for ever. Therefore the supervisor samples the CPU time of
-each worker and of all its descendants every ``SAMPLE_SECONDS``, subtracts what its invocations may
-have used, and puts the rest into a leaky bucket. A worker whose bucket is full is killed.
+early would escape that and could compute without a time limit. Therefore the supervisor samples the
+CPU time of each worker and of all its descendants every ``SAMPLE_SECONDS``, subtracts what its
+invocations may have used, and puts the rest into a leaky bucket. A worker whose bucket is full is
+killed.
 
 A child that its parent does not reap takes its CPU time with it. Only the control group of the
 worker group, if there is one, has counted that time. So the same check applies to all workers of a
 group together; if it fails, the idle ones are killed.
 
-Allowed are: all CPUs while an invocation runs, or may have run while the supervisor collected
-reports; a moment per invocation for accepting it; and a trickle for the background work of a JVM
-(measured: less than 0.01 s in the 6 s after 500 runs and a second of hard work).
+A worker may use all CPUs while an invocation runs, or may have run while the supervisor collected
+reports. It may also use ``RUN_SECONDS`` per invocation for accepting it, and ``LEAK`` for the
+background work of a JVM (measured: less than 0.01 s in the 6 s after 500 runs and a second of hard
+work).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ SAMPLE_SECONDS = 2.0
 BUCKET_SECONDS = 0.3
 """CPU time beyond what is allowed, before the worker is killed."""
 LEAK = 0.02
-"""Seconds of CPU time per second that an idle worker may use for ever."""
+"""Seconds of CPU time per second that an idle worker may always use."""
 RUN_SECONDS = 0.001
 """CPU time that an invocation may use before its begin and after its end."""
 _PROCESSORS = os.cpu_count() or 1

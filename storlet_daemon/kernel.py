@@ -177,7 +177,7 @@ class Expendable:
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             self._own = int(os.pread(self._fd, 16, 0))
         except OSError:
-            # Not essential: a sandbox whose process 1 is killed is started anew.
+            # Not essential: a sandbox whose process 1 is killed is started again.
             self._fd = -1
 
     def __enter__(self) -> None:

@@ -37,8 +37,8 @@ class Sweeper:
         self._sweeps = self._sweeps + 1 if found else 0
         self.due = time.monotonic() + SWEEP_SECONDS if found else math.inf
         if self._sweeps > SWEEPS_MAX and os.getpid() == 1:
-            # Something forks faster than it can be found. As process 1 this reaches every process
-            # of the sandbox in one step, and nothing else; the workers are started anew. Outside of
-            # a sandbox it would kill every process of the machine.
+            # A process forks faster than the sweep finds its children. As process 1 this kills
+            # every other process of the sandbox in one step; the workers are started again. Outside
+            # of a sandbox it would kill every process of the machine.
             os.kill(-1, signal.SIGKILL)
             self._sweeps = 0

@@ -233,7 +233,7 @@ BACKEND_FAILED: Final = _later(
     help="Swift could not deliver: storage nodes failed during the request")
 CODE_REPLACED: Final = _later(
     "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,
-    help="the storlet was uploaded anew or removed while the request fetched its code")
+    help="the storlet was uploaded again or removed while the request fetched its code")
 # fmt: on
 
 #: Only such a code becomes a header when :data:`TABLE` lacks it (a node of a newer release sent

@@ -173,7 +173,7 @@ ACCOUNT_RULES: Final = _header(
     "the ruleset version in force; see storlet_middleware.ruleset.pointer")
 REVERSE_SYSMETA: Final = _header(
     "X-Object-Sysmeta-Storlet-Reverse", Scope.SYSTEM, "JSON",
-    "the rule whose storlet made the object, and which says what reverses that")
+    "the rule whose storlet made the object, with the storlet that reverses it")
 # fmt: on
 
 #: Headers that may come with ``X-Run-Storlet``.

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Builds the jar of every Java sample into a folder.
 #
-#   build_java.sh <outdir> [<folder of storlet-api.jar>]      default: the folder that holds <outdir>
+#   build_java.sh <outdir> [<folder of storlet-api.jar>]   default: parent folder of <outdir>
 #
-# A sample's classes are in the folder's src/, its jar has the name that manifest.json gives as "file". Needs a JDK 17. Equal sources
-# give equal jars. All samples are compiled by one compiler, because starting it takes longer than its work. Texts are put together
-# in place (-XDstringConcat=inline): the first that is not makes the JVM load what writes classes, some ten milliseconds of a first run.
+# A sample's classes are in the folder's src/, its jar has the name of "file" in manifest.json.
+# Needs a JDK 17. Equal sources give equal jars. One compiler compiles all samples, because starting
+# it takes longer than its work. Strings are concatenated inline (-XDstringConcat=inline): otherwise
+# the first concatenation makes the JVM load its class writer, which takes some ten milliseconds of
+# a first run.
 set -eu
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then

@@ -16,9 +16,9 @@ set       forbidden members removed from each required set; the result is never 
 bool      a value that is present (true) or missing (false)
 ========  ======================================================================================
 
-The possible values are those of :mod:`rules.conditions` and :mod:`rules.facts`: names are not
-empty, a container name has no slash, a content type is in lower case and without parameters,
-methods are those of the table, and a request always has a time.
+The possible values are those of :mod:`rules.conditions` and :mod:`rules.facts`. Names are not
+empty, a container name has no slash, a content type is in lower case and without parameters.
+Methods are those of the table, and a request always has a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Makes the base of the sandbox image where no image registry can be reached: bootstraps Debian 12 in the directory $1,
-# trims it, writes it to standard output as a tar file (messages go to standard error) and removes the directory.
-# STORLETS_MIRROR names another Debian mirror than debootstrap's default.
+# Makes the base of the sandbox image where no image registry can be reached. Bootstraps Debian 12
+# in the directory $1, trims it, writes it to standard output as a tar file (messages are written to
+# standard error) and removes the directory. STORLETS_MIRROR names another Debian mirror than
+# debootstrap's default.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Takes from the tree at $1 what untrusted code has no use for: caches, documents, other languages' messages, the package
-# manager's state, and every setuid or setgid bit (a way to more rights).
+# Removes from the tree at $1 files that untrusted code does not need: caches, documents, other
+# languages' messages, the package manager's state. Also removes every setuid or setgid bit, which
+# could raise privileges.
 set -eu
 root=${1%/}
 
 rm -rf "$root"/var/cache/apt "$root"/var/lib/apt "$root"/var/cache/debconf "$root"/var/log \
     "$root"/usr/share/doc "$root"/usr/share/man "$root"/usr/share/info "$root"/usr/share/lintian \
     "$root"/usr/share/locale "$root"/usr/share/bash-completion "$root"/debootstrap
-# A mount of the engine's where this runs in a build; it cannot be removed there, and is empty in the image.
+# In a build this is a mount of the Docker engine, which cannot be removed; it is empty in the
+# image.
 rm -f "$root"/etc/resolv.conf 2>/dev/null || true
 rm -rf "$root"/usr/bin/apt* "$root"/usr/bin/dpkg* "$root"/var/lib/dpkg "$root"/var/cache/ldconfig "$root"/var/backups
 find "$root"/ -xdev -type f -perm /6000 -exec chmod a-s {} +

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Builds everything Java of the sandbox into a folder: the author's API, the worker, the libraries that storlets expect, the
-# native library, and the script that makes the class archive inside the image.
+# Builds the Java parts of the sandbox into a folder: the author's API, the worker, the libraries
+# that storlets expect, the native library, and the script that makes the class archive inside the
+# image.
 #
 #   build.sh [--test] <outdir>      --test also runs the unit tests
 #
-# Needs Maven, a JDK 17 and gcc. Nothing happens when the sources are those of the last build; nothing is written beside the sources.
+# Needs Maven, a JDK 17 and gcc. A build of unchanged sources does nothing; no file is written
+# beside the sources.
 set -eu
 
 tests=-Dmaven.test.skip=true
@@ -37,7 +39,7 @@ cp -R pom.xml storlet-api storlet-worker "$work/"
 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIC -shared -fvisibility=hidden \
     -Wl,-z,relro,-z,now -I"$java_home/include" -I"$java_home/include/linux" -o "$work/libstorletjni.so" jni/storletjni.c
 
-# First without the network: it is quicker, and works where there is none once everything has been fetched.
+# First without the network: this is faster, and works offline once all parts have been fetched.
 if ! (cd "$work" && mvn -q -B -Dstyle.color=never -o "$tests" package) >"$work/offline.log" 2>&1; then
     if [ "$tests" != -Dmaven.test.skip=true ] && ! grep -q 'offline mode' "$work/offline.log"; then
         cat "$work/offline.log" >&2

@@ -2,7 +2,7 @@
 
 ============ ===================================================================================
 ``table``    the rows: ``LANGUAGES``; everything that depends on a language reads them
-``language`` what a row is, and what a runtime does: ``Language``, ``Runtime``, ``ImagePaths``
+``language`` the types of a row and of a runtime: ``Language``, ``Runtime``, ``ImagePaths``
 ``python``   starts Python workers (the worker itself is the package ``storlet_daemon.worker``)
 ``java``     starts Java workers (the worker itself is built from ``storlet_daemon/java``)
 ============ ===================================================================================

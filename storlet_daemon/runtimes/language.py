@@ -1,4 +1,4 @@
-"""What a language is to the rest of the product, and what its runtime does.
+"""The interface of a language to the rest of the product, and the duties of its runtime.
 
 A runtime checks that the image has what a storlet needs. In a freshly forked child whose
 descriptors are already in order, it turns the child into a worker.

@@ -6,12 +6,12 @@ and that never holds code of a tenant. :data:`TESTS` lists the tests in the orde
 ``calls``       system calls that no storlet needs
 ``privileges``  the users of the processes, and the users that they cannot become
 ``network``     every way out by a socket
-``files``       what can be written, read and reached by a path
+``files``       files that can be written, read and reached by a path
 ``donated``     a file of root's, open for reading, as an object is given to a storlet
 ``processes``   the supervisor and the host's processes
 ``limits``      each limit, reached on purpose
 
-Each test runs in a process of its own, for a bounded time. A test that crashes, hangs or is killed
+Each test runs in a separate process, for a bounded time. A test that crashes, hangs or is killed
 is reported, and the others continue. To add one, write a function that returns "" or a line, and
 add a row. Operators see its name and may accept its failure (``[sandbox] accept_failures``), so a
 name never changes.

@@ -1,4 +1,4 @@
-"""What can be written, read and reached by a path."""
+"""Files that can be written, read and reached by a path."""
 
 from __future__ import annotations
 

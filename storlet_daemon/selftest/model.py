@@ -1,4 +1,4 @@
-"""What a self-test is, and what all of them use."""
+"""The type of a self-test, and helpers of all of them."""
 
 from __future__ import annotations
 

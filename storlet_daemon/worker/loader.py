@@ -13,7 +13,7 @@ from storlet_daemon import author
 from storlet_daemon.worker.config import WorkerConfig
 
 StorletClass = Callable[[author.StorletLogger], Any]
-"""What the author's class is to the worker: called with a logger, it gives a callable."""
+"""The author's class as the worker uses it: called with a logger, it returns a callable."""
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

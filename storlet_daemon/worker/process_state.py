@@ -53,10 +53,10 @@ class ProcessState:
         self._descriptors = len(os.listdir(_DESCRIPTORS))
 
     def restore(self, donated: set[FileId]) -> bool:
-        """Restore the process; return True if something is left and it must be replaced.
+        """Restore the process; return True if leftovers remain and it must be replaced.
 
-        ``donated`` are the files of the run. A duplicate of one would keep an object's data or a
-        pipe open for ever.
+        ``donated`` are the files of the run. A leftover duplicate of one would keep an object's
+        data or a pipe open.
         """
         try:
             return self._restore(donated)

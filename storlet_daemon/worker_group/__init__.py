@@ -2,12 +2,12 @@
 
 ================== =============================================================================
 ``group``          the group: commands of the node daemon, the clock, the end of a worker process
-``reports``        what workers report on their channels, and what follows from it
+``reports``        the reports of workers on their channels, and their handling
 ``cancellation``   runs that last, filters that disconnect, workers that are stopped and killed
 ``scaling``        when one more worker is started, and when an idle one is retired
 ``starting``       start a worker: fork, placement into control groups, release
 ``policing``       limits that the kernel does not enforce: scratch space, CPU use while idle
-``exit_cause``     why a worker died: the error code and text for its invocation
+``exit_cause``     the cause of a worker's death: the error code and text for its invocation
 ``group_state``    the state that these modules share
 ``worker_process`` one worker process and its state
 ================== =============================================================================

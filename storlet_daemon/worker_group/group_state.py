@@ -25,21 +25,21 @@ REFUSE_SECONDS = 5.0
 SHORT_SECONDS = 0.002
 """A shorter invocation never makes the supervisor start one more worker; most are that short."""
 WATCH_SECONDS = 0.02
-"""A shorter invocation is not watched: a cancel and a normal end need not be told apart."""
+"""A shorter invocation is not watched: a cancel and a normal end need not be distinguished."""
 CLEAN_UP_SECONDS = 0.5
 """Deadline for restoring the process after the filter has read ``done`` and disconnected.
 
 Where the group has used up its share of the CPUs, it may be throttled for 0.1 s meanwhile.
 """
 STOP_SECONDS = 0.2
-"""How long a cancelled worker has to stop before it is killed without reading its reports."""
+"""Grace period of a cancelled worker; then it is killed without reading its reports."""
 LEAVE_SECONDS = 5.0
-"""How long a worker that is to exit has for it."""
+"""Grace period of a worker that must exit."""
 
 
 @dataclass(frozen=True)
 class SupervisorHooks:
-    """What all groups of a supervisor share, and what they call back.
+    """Callbacks that all groups of a supervisor share.
 
     ``sweep`` kills the processes that a dead worker has left. ``make_room`` returns True if one
     more worker of a group fits; else it retires idle workers of other groups. ``place`` requests

@@ -1,4 +1,4 @@
-"""What workers report on their channels, and what follows from it."""
+"""The reports of workers on their channels, and their handling."""
 
 from __future__ import annotations
 

@@ -235,8 +235,8 @@ class LimitsSection:
         BYTES, "4K", "metadata that a storlet sets, as JSON", least=16,
         limit=Limit("Metadata", "storlet.limit.metadata"))
     log_bytes: int = option(
-        BYTES, "1M", "log of an invocation; the rest is dropped, and the log says so", least=256,
-        limit=Limit("Log", "the rest is dropped, and the log says so"))
+        BYTES, "1M", "log of an invocation; the rest is dropped; the log notes this", least=256,
+        limit=Limit("Log", "the rest is dropped; the log notes this"))
     code_bytes: int = option(
         BYTES, "256M", "a storlet with its dependencies")
     inputs: int = option(

@@ -1,8 +1,8 @@
-"""Fail on purpose: to see what a failure looks like to the client and to the author.
+"""Fail on purpose, to show a failure to the client and to the author.
 
 Parameters::
 
-    after   how many bytes to write first       default: 0
+    after   number of bytes to write first       default: 0
 """
 
 from __future__ import annotations

@@ -6,15 +6,16 @@ Parameters (all optional)::
     where           conditions joined by ';', all must hold:            default: every row
                     column<op>value, op one of  =  !=  <  <=  >  >=  ~
                     < <= > >= compare as numbers; ~ means "contains"
-    header          the column names, where the input has no header line of its own
+    header          the column names, where the input has no header line
     delimiter       one character                                       default: ,
     partition       first | later: the input is a part of an object (X-Storlet-Range)
-    partition_bytes how many bytes of the input belong to this partition
+    partition_bytes number of bytes of the input that belong to this partition
 
-Partitions let many clients share one large object. The partition of the bytes ``s`` to ``e`` (exclusive) is asked for with
-``X-Storlet-Range: bytes=s-`` (or up to ``e`` plus the longest line), ``partition_bytes = e - s`` and ``partition = later``,
-or ``first`` when ``s`` is 0. A line belongs to the partition that holds the byte before it, so that every line is
-in exactly one, wherever the cuts fall. Later partitions need ``header``. A quoted line break is not allowed in a partition.
+Partitions let many clients share one large object. The partition of the bytes ``s`` to ``e``
+(exclusive) is requested with ``X-Storlet-Range: bytes=s-`` (or up to ``e`` plus the longest line),
+``partition_bytes = e - s`` and ``partition = later``, or ``first`` when ``s`` is 0. A line belongs
+to the partition that holds the byte before it, so that every line is in exactly one, at any cuts.
+Later partitions need ``header``. A quoted line break is not allowed in a partition.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class CsvFilter:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        """Write the chosen columns of the chosen rows; raise ValueError on a parameter that makes no sense."""
+        """Write the chosen columns of the chosen rows; raise ValueError on an invalid parameter."""
         lines = decoded(partition_lines(in_files[0], params))
         rows = csv.reader(lines, delimiter=params.get("delimiter", ","))
         header = column_names(rows, params)
@@ -61,13 +62,13 @@ class CsvFilter:
 
 
 def partition_lines(source: Any, params: dict[str, str]) -> Iterator[bytes]:
-    """The lines of ``source`` that belong to the partition asked for; without ``partition``, all of them."""
+    """The lines of ``source`` in the requested partition; without ``partition``, all lines."""
     which = params.get("partition")
     if which not in (None, "first", "later"):
         raise ValueError(f"partition must be first or later, not {which!r}")
     limit = int(params["partition_bytes"]) if "partition_bytes" in params else None
-    # A later partition starts inside a line, or right after a line break that the partition before it
-    # has already answered for: in both cases the first line here belongs to that one.
+    # A later partition starts inside a line, or directly after a line break that belongs to the
+    # partition before it: in both cases the first line here belongs to that partition.
     offset = len(source.readline()) if which == "later" else 0
     # "<=": the line that begins at the very end still has the byte before it in this partition.
     while limit is None or offset <= limit:
@@ -86,7 +87,7 @@ def decoded(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def column_names(rows: Iterator[list[str]], params: dict[str, str]) -> list[str]:
-    """The header given as a parameter, or else the first row."""
+    """The header of the parameter, or else the first row."""
     if "header" in params:
         return split(params["header"])
     if params.get("partition") == "later":
@@ -100,7 +101,7 @@ def split(text: str) -> list[str]:
 
 
 def position(header: list[str], name: str) -> int:
-    """Index of a column; a name that is not there is the caller's mistake and must not pass in silence."""
+    """Index of a column; raise ValueError for an unknown name."""
     if name not in header:
         raise ValueError(f"no column {name!r}; there are: {', '.join(header)}")
     return header.index(name)
@@ -120,7 +121,7 @@ def predicate(header: list[str], text: str) -> Predicate:
 
 
 def is_number_and(field: str, compare: Callable[[float, float], bool], limit: float) -> bool:
-    """False for a field that is no number: an empty cell is neither above nor below."""
+    """False for a field that is not a number: an empty cell is neither above nor below."""
     try:
         return compare(float(field), limit)
     except ValueError:
@@ -128,7 +129,8 @@ def is_number_and(field: str, compare: Callable[[float, float], bool], limit: fl
 
 
 def write_rows(target: Any, rows: Iterable[list[str]], delimiter: str) -> None:
-    """Write rows as CSV in pieces of about 64 KiB: a write per row would cost more than the filtering."""
+    """Write rows as CSV in pieces of about 64 KiB: a write per row costs more than the
+    filtering."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
     for row in rows:
@@ -139,7 +141,7 @@ def write_rows(target: Any, rows: Iterable[list[str]], delimiter: str) -> None:
 
 
 def flush(buffer: io.StringIO, target: Any) -> None:
-    """Move what the buffer holds to the output and empty it."""
+    """Move the content of the buffer to the output."""
     target.write(buffer.getvalue().encode("utf-8", "surrogateescape"))
     buffer.seek(0)
     buffer.truncate()

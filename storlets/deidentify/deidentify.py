@@ -1,16 +1,18 @@
-"""Take personal data out of a CSV object: drop, mask or hash columns by name.
+"""Remove personal data from a CSV object: drop, mask or hash columns by name.
 
 Parameters::
 
     drop       columns to leave out:                name,email
     mask       columns of which only the last ``keep`` characters stay readable
-    keep       how many                             default: 0
-    hash       columns replaced by a keyed hash: the same value gives the same pseudonym, so that rows can still be joined
-    secret     the key of the hash; needed with ``hash``. Send it as a header: query strings are written to access logs
+    keep       the number of readable characters    default: 0
+    hash       columns replaced by a keyed hash: the same value gives the same pseudonym,
+               so that rows can still be joined
+    secret     the key of the hash; needed with ``hash``. Send it as a header: query strings
+               are written to access logs
     delimiter  one character                        default: ,
 
-It fails rather than let something through: a column that is not there, a row that does not fit the header, a
-missing secret, or no column at all end in an error.
+It fails closed: a missing column, a row that does not fit the header, a missing secret, or no
+named column is an error.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Deidentify:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        """Write the input without what the parameters name; raise ValueError where that cannot be guaranteed."""
+        """Write the input without the named data; raise ValueError where this is not guaranteed."""
         delimiter = params.get("delimiter", ",")
         rows = csv.reader(decoded(in_files[0]), delimiter=delimiter, strict=True)
         header = next(rows, None)
@@ -48,7 +50,7 @@ class Deidentify:
 
 
 def plan(header: list[str], params: dict[str, str]) -> tuple[set[int], dict[int, Change]]:
-    """Which columns go, and what happens to which; every named column must be there."""
+    """The columns to drop and the changes of others; every named column must exist."""
     dropped = set(indexes(header, params.get("drop", "")))
     keep = int(params.get("keep", "0"))
     if keep < 0:
@@ -88,7 +90,8 @@ def pseudonym(value: str, secret: bytes) -> str:
 
 
 def changed(rows: Iterable[list[str]], width: int, kept: list[int], changes: dict[int, Change]) -> Iterator[list[str]]:
-    """Each row with its changes applied; a row of another width is an error, since its fields cannot be told apart."""
+    """Each row with its changes applied; a row of another width is an error, since its columns are
+    unknown."""
     for number, row in enumerate(rows, start=1):
         if not row:
             continue
@@ -117,7 +120,7 @@ def write_rows(target: Any, header: list[str], rows: Iterable[list[str]], delimi
 
 
 def flush(buffer: io.StringIO, target: Any) -> None:
-    """Move what the buffer holds to the output and empty it."""
+    """Move the content of the buffer to the output."""
     target.write(buffer.getvalue().encode("utf-8", "surrogateescape"))
     buffer.seek(0)
     buffer.truncate()

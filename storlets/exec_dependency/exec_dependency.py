@@ -1,6 +1,7 @@
 """Run a program that was uploaded as a dependency, and stream the object through it.
 
-Parameters: none of its own; ``storlet_execution_path``, which every storlet gets, is the folder of its file and dependencies.
+Parameters: none; ``storlet_execution_path``, which every storlet receives, is the folder of its
+file and dependencies.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ class ExecDependency:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        """Raise RuntimeError when the program fails, so that a half-made result is never taken for a whole one."""
+        """Raise RuntimeError when the program fails, so that a partial result never looks
+        complete."""
         target = out_files[0]
         target.set_metadata({})
         program = Path(params["storlet_execution_path"]) / PROGRAM
-        # The program writes straight to the output: nothing to copy here, and no pipe that could fill up unread.
+        # The program writes directly to the output: no copy here, and no unread pipe that could
+        # fill up.
         with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=target.fileno()) as process:
             feed(in_files[0], process)
         if process.returncode != 0:
@@ -32,7 +35,7 @@ class ExecDependency:
 
 
 def feed(source: Any, process: subprocess.Popen[bytes]) -> None:
-    """Copy the input to the program; one that stops reading early shows in its exit code, not here."""
+    """Copy the input to the program; if it stops reading early, its exit code decides."""
     assert process.stdin is not None
     try:
         while chunk := source.read(CHUNK_BYTES):

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Standard input to standard output, each letter turned by 13 places.
+# Copy standard input to standard output, with each letter rotated by 13.
 exec tr 'A-Za-z' 'N-ZA-Mn-za-m'

@@ -2,11 +2,12 @@
 
 Parameters::
 
-    pattern      a regular expression (Python's re), searched in each line without its line break; needed
+    pattern      a regular expression (Python's re), searched in each line without its
+                 line break; needed
     fixed        true: the pattern is plain text                   default: false
     ignore_case  true: a equals A                                  default: false
     invert       true: keep the lines that do not match            default: false
-    max_count    stop after so many lines                          default: no end
+    max_count    stop after this number of lines                   default: no end
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ FLUSH_BYTES = 64 * 1024
 
 
 class Grep:
-    """Filter lines by a regular expression on bytes, so that any encoding of the text goes through unharmed."""
+    """Filter lines by a regular expression on bytes, so that any encoding of the text is
+    preserved."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
@@ -47,7 +49,7 @@ def compiled(params: dict[str, str]) -> re.Pattern[bytes]:
 
 
 def is_true(params: dict[str, str], name: str) -> bool:
-    """A switch: absent is false, and only true or false are understood."""
+    """A switch: absent is false; only true and false are valid."""
     value = params.get(name, "false").lower()
     if value not in ("true", "false"):
         raise ValueError(f"{name} must be true or false, not {value!r}")
@@ -55,7 +57,7 @@ def is_true(params: dict[str, str], name: str) -> bool:
 
 
 def blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines gathered to about 64 KiB: a write per line would be most of the work."""
+    """Collect lines to about 64 KiB: a write per line would dominate the cost."""
     gathered: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Hand the input through unchanged: the smallest streaming storlet, and the yardstick for speed."""
+"""Copy the input unchanged: the smallest streaming storlet, and the reference for speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Identity:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        """Keep the input's metadata, then copy its bytes; memory use does not depend on the input's size."""
+        """Keep the input's metadata, then copy its bytes; memory use does not depend on the input's
+        size."""
         source, target = in_files[0], out_files[0]
         target.set_metadata(source.get_metadata())
         buffer = bytearray(BUFFER_BYTES)

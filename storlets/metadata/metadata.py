@@ -3,10 +3,10 @@
 Parameters::
 
     set-<Name>     sets <Name> on the result, for any name
-    remove         names to keep back, separated by commas
+    remove         names to leave out, separated by commas
     Content-Type   replaces the content type
 
-The body goes through unchanged.
+The body is copied unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SET_PREFIX = "set-"
 
 
 class Metadata:
-    """What the storlet sets comes on top of the source's metadata; a name that is set to nothing is kept back."""
+    """The storlet's metadata is added to the source's; an empty value removes a name."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger

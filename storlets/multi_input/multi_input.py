@@ -4,7 +4,8 @@ Parameters::
 
     separator   text written between two inputs      default: none
 
-The result's metadata tells how many inputs there were, and carries each input's own under ``Input-<number>-<name>``.
+The result's metadata contains the number of inputs, and each input's own as
+``Input-<number>-<name>``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ BUFFER_BYTES = 256 * 1024
 
 
 class MultiInput:
-    """The object of the request is the first input; X-Storlet-Extra-Resources (or several ranges) add the others."""
+    """The request's object is the first input; X-Storlet-Extra-Resources or ranges add others."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        """Write all inputs one after the other."""
+        """Write all inputs in sequence."""
         target = out_files[0]
         metadata = {"Inputs": str(len(in_files))}
         for number, source in enumerate(in_files, start=1):

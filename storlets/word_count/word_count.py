@@ -2,9 +2,9 @@
 
 Parameters::
 
-    top   how many words to list        default: 10
+    top   number of words to list       default: 10
 
-A word is what stands between white space (ASCII), as it stands: case and punctuation matter.
+A word is the text between ASCII white space; case and punctuation matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_WORD_BYTES = 64 * 1024
 
 
 class WordCount:
-    """A whole object in, a few lines out; memory use grows with the number of different words only."""
+    """Reads a whole object, writes a few lines; memory use depends only on the number of words."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
@@ -36,13 +36,13 @@ class WordCount:
             {"Content-Type": "text/plain; charset=utf-8"} | {k.title(): str(v) for k, v in totals.items()}
         )
         target.write("".join(f"{number:10d} {what}\n" for what, number in totals.items()).encode())
-        # Equal counts are listed by the word itself, so that the same input always gives the same bytes.
+        # Equal counts are sorted by word, so that the same input always gives the same bytes.
         ranking = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
         target.write(b"".join(b"%10d %s\n" % (number, word) for word, number in ranking))
 
 
 def whole_words(source: Any, totals: dict[str, int]) -> Iterator[bytes]:
-    """Pieces of the input that never end inside a word; lines and bytes are added to ``totals`` on the way."""
+    """Pieces of the input that never end inside a word; adds lines and bytes to ``totals``."""
     rest = b""
     while chunk := source.read(CHUNK_BYTES):
         totals["bytes"] += len(chunk)

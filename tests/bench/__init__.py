@@ -1,1 +1,1 @@
-"""What a storlet costs, as ratios to plain Swift measured side by side in one run."""
+"""The benchmark: the overhead of storlets as ratios to plain Swift, measured in the same run."""

@@ -1,14 +1,14 @@
-"""``python3 -m tests.bench``: what a storlet costs, as ratios to plain Swift measured side by side
-in one run.
+"""``python3 -m tests.bench``: the overhead of storlets as ratios to plain Swift, measured in the
+same run.
 
-Starts an all-in-one cluster of its own, alternates plain and storlet requests, and prints a line
-for each figure: what it was with the storlet, what it was without, the ratio with its spread, and
-whether ``SPECIFICATION.rst`` promises more.  Absolute figures are this machine's at this moment;
-ratios hold.  Everything that was measured goes into ``bench/results/<date>.json``, and an HTML
-report with plots beside it.
+Starts a separate all-in-one cluster, alternates plain and storlet requests, and prints a line for
+each figure: the value with the storlet and without it, their ratio with its spread, and whether the
+promise of ``SPECIFICATION.rst`` is kept.  Absolute figures depend on the machine and the moment;
+ratios are comparable.  All measurements are written to ``bench/results/<date>.json``, with an HTML
+report and plots beside it.
 
-Any Python from 3.11 on starts it; it goes on in an environment of its own
-(``requirements-bench.txt``), which has matplotlib.
+Any Python from 3.11 on starts it; it then runs in a virtual environment
+(``requirements-bench.txt``) with matplotlib.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INSIDE: Final = "STORLETS_BENCH_PYTHON"
 def main(arguments: Sequence[str]) -> int:
     """Entry point; returns the exit code."""
     if os.environ.get(_INSIDE) != sys.executable:
-        _go_on_with_plots(arguments)
+        _restart_with_plots(arguments)
     from tests.bench import run  # noqa: PLC0415 - what it needs is there by now
 
     parser = argparse.ArgumentParser(
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     return run.run(run.Choice(tuple(wanted), options.quick, options.results, options.home))
 
 
-def _go_on_with_plots(arguments: Sequence[str]) -> None:
-    """Become a Python that has matplotlib."""
+def _restart_with_plots(arguments: Sequence[str]) -> None:
+    """Replace this process by a Python with matplotlib."""
     root = cache.cache_root()
     packages.install([packages.PYTHON, packages.CURL], root / "bench.log")
     python = str(venv.bench(root / "bench.log") / "bin/python3")
@@ -83,7 +83,7 @@ def _go_on_with_plots(arguments: Sequence[str]) -> None:
         _INSIDE: python,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(CHECKOUT),
-        # What it keeps about fonts: nothing is to be left in a home.
+        # Its font cache, which must not be written to a home directory.
         "MPLCONFIGDIR": str(root / "matplotlib"),
     }
     os.execve(python, [python, "-m", "tests.bench", *arguments], environment)  # noqa: S606 - a list of words, no shell

@@ -1,7 +1,7 @@
-"""Plain traffic at a steady rate beside a load, as the users of other accounts see it.
+"""Plain traffic at a steady rate beside a load: the traffic of other accounts.
 
-Requests begin when it is their time, whatever became of those before (an open loop), and a response
-time counts from then: also while it waits because all connections are busy.
+Requests are due at fixed times regardless of earlier ones (an open loop). A response time counts
+from the due time, including any wait for a free connection.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.bench.site import CONTAINER, Account
 
 RATE: Final = 30
 _BYTES: Final = 10_000
-#: At most so many at a time; the more, the sooner a request goes out that finds the others slow.
+#: The maximum number of concurrent requests; with more, slow requests delay later ones less.
 _CONNECTIONS: Final = 20
 
 
 class Background:
-    """GET and PUT of 10 KB in turn; use with ``with`` for as long as it is to last.
+    """Alternating GET and PUT of 10 KB, for the duration of a ``with`` block.
 
-    ``latencies`` are seconds by method, ``errors`` what went wrong.
+    ``latencies`` are seconds by method, ``errors`` the texts of failures.
     """
 
     def __init__(self, account: Account) -> None:
@@ -35,13 +35,13 @@ class Background:
 
     @staticmethod
     def get_ready(account: Account) -> None:
-        """Make what :class:`Background` reads."""
+        """Create the objects that :class:`Background` reads."""
         account.send("PUT", "")
         account.send("PUT", CONTAINER)
         account.send("PUT", f"{CONTAINER}/read", body=bytes(_BYTES))
 
     def __enter__(self) -> Self:
-        # Beforehand: a proxy that is busy is slow to accept, and users' connections are kept.
+        # Connect in advance: a busy proxy is slow to accept, and users keep connections alive.
         connections = [self._connect() for _ in range(_CONNECTIONS)]
         began = time.perf_counter()
         for number, connection in enumerate(connections):
@@ -61,7 +61,7 @@ class Background:
         return Connection(lambda: open_tcp(self._account.address))
 
     def _work(self, first: int, began: float, connection: Connection) -> None:
-        """Every ``_CONNECTIONS``-th request."""
+        """Send every ``_CONNECTIONS``-th request."""
         for number in count(first, _CONNECTIONS):
             due = began + number / RATE
             if self._stop.wait(max(0.0, due - time.perf_counter())):
@@ -77,7 +77,7 @@ class Background:
         connection.close()
 
     def _request(self, number: int) -> Request:
-        # Of _CONNECTIONS, an even number, each would else only read or only write.
+        # _CONNECTIONS is even: without this, each connection would only read or only write.
         if (number + number // _CONNECTIONS) % 2:
             return self._account.request(
                 "PUT", f"{CONTAINER}/written-{number % _CONNECTIONS}", body=bytes(_BYTES)

@@ -1,11 +1,11 @@
-"""The supervisor and its workers as processes of this host, behind sandboxd's socket: what
-isolation costs is the difference.
+"""Runs the supervisor and its workers as host processes behind sandboxd's socket, to measure the
+cost of isolation.
 
-For measuring only.  The same daemon, the same protocol, the same filter; but no container, no user
-of its own, no system call filter, no limits.  While :class:`BareNode` is there, it answers in
-sandboxd's place for new worker groups; groups that the servers know already go on in their
-sandboxes, because nobody is asked on a warm path.  sandboxd runs on, its socket out of the way: it
-still places each new worker of those in the control groups of its storlet.
+For measuring only.  Daemon, protocol and filter are the same, but there is no Docker container, no
+separate user, no system call filter and no limit.  :class:`BareNode` answers instead of sandboxd
+for new worker groups.  Worker groups that the servers know already stay in their sandboxes, because
+a warm path does not involve sandboxd.  sandboxd keeps running with its socket moved away: it still
+places each new worker of those groups in the control groups of its storlet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BACKLOG: Final = 512
 
 
 class BareNode:
-    """Stands in for sandboxd of ``cluster``; use with ``with``."""
+    """Replaces sandboxd of ``cluster`` for the duration of a ``with`` block."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._path = cluster.run_dir / "sandboxd.sock"
@@ -40,9 +40,9 @@ class BareNode:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder.chmod(0o755)
             self._host = stack.enter_context(HostSandbox(self._folder))
-            # Swift's user puts the code there.
+            # Swift's user writes the code there.
             self._host.code_root.chmod(0o777)
-            self._step_in(stack)
+            self._take_over_socket(stack)
             self._listen(stack)
             self._stack = stack.pop_all()
         return self
@@ -50,8 +50,8 @@ class BareNode:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def _step_in(self, stack: contextlib.ExitStack) -> None:
-        """Have the path of sandboxd's socket to ourselves, and give it back in one step."""
+    def _take_over_socket(self, stack: contextlib.ExitStack) -> None:
+        """Take over the path of sandboxd's socket; restore it with one rename."""
         aside = self._path.with_suffix(".aside")
         self._path.rename(aside)
         stack.callback(aside.rename, self._path)
@@ -69,7 +69,7 @@ class BareNode:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                # One that goes away in the middle is no reason to leave the others.
+                # A client that disconnects must not end the service for others.
                 with client, contextlib.suppress(OSError):
                     while (received := framing.receive(client)) is not None:
                         framing.send(client, self._answer(received.message(messages.NODE_REQUESTS)))
@@ -82,9 +82,9 @@ class BareNode:
         return messages.NodeStatus()
 
     def _load(self, storlet: messages.Storlet) -> str:
-        """Have a worker group; the path of its socket."""
+        """Start the worker group if necessary; return the path of its socket."""
         path = self._folder / f"{storlet.version[:24]}.sock"
-        if path.exists():  # another server has asked before
+        if path.exists():  # another server has requested it before
             return str(path)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(str(path))

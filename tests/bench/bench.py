@@ -1,5 +1,5 @@
-"""What a row is given, and the loops that most rows are: pairs of plain and treated requests,
-alternating."""
+"""The parameters of a row, and the loop of most rows: alternating pairs of plain and treated
+requests."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ WARM_UP: Final = 30
 
 @dataclass
 class Bench:
-    """One run: where, how much, and whom to tell."""
+    """One run: the site, the plan and the progress output."""
 
     site: Site
     plan: Plan
     progress: Progress
-    #: What rows say about the run as a whole.
+    #: Facts that rows report about the whole run.
     facts: dict[str, str] = field(default_factory=dict)
-    #: What a row has measured beside its figures, by its name; for the file and a section of the
-    #: report.
+    #: Other measurements of a row, by its name, for the file and a section of the report.
     raw: dict[str, Any] = field(default_factory=dict)
 
     def alternate(
@@ -34,7 +33,7 @@ class Bench:
         """``measure`` plain Swift and each treatment in turn, ``count`` times; by key of the
         treatment.
 
-        The order turns by one each time, so that nobody always comes after the same other.
+        The order rotates by one each time, so that no treatment always follows the same other.
         """
         everyone = [PLAIN, *treatments]
         samples: dict[str, list[float]] = {treatment.key: [] for treatment in everyone}
@@ -48,7 +47,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Family:
-    """Figures that differ in the treatment only."""
+    """Figures that differ only in the treatment."""
 
     row: str
     title: str

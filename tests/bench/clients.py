@@ -1,12 +1,12 @@
-"""``python -m tests.bench.clients``: a crowd in a process of its own, so that clients that
-compute have more than one CPU.
+"""``python -m tests.bench.clients``: a crowd of clients in a separate process, so that clients that
+compute use more than one CPU.
 
-Each line of input is a load, each line of output what was seen of it::
+Each line of input is a load, each line of output its measurements::
 
     {"address": ["127.0.0.1", 8080], "head": "GET /v1/AUTH_a/study/1000 HTTP/1.1...", "clients": 10, "seconds": 0.5, "hashes": true}
     {"seconds": 0.53, "answers": 251, "errors": [], "latencies": [0.0021, ...]}
 
-It ends when its standard input does, and so with its owner.
+It ends when its standard input ends, and so with its parent.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _COMMAND: Final = (sys.executable, "-m", "tests.bench.clients")
 
 @dataclass(frozen=True)
 class Load:
-    """``clients`` in a closed loop; with ``hashes`` each computes MD5 and SHA-256 of what it
-    gets."""
+    """``clients`` in a closed loop; with ``hashes`` each computes MD5 and SHA-256 of the response
+    body."""
 
     address: Address
     head: str
@@ -42,13 +42,13 @@ class Load:
 
 
 def divided(clients: int, processes: int) -> list[int]:
-    """How many each process is; those that would be none are left out."""
+    """The number of clients of each process; processes without clients are left out."""
     shares = [(clients + number) // processes for number in range(processes)]
     return sorted(filter(None, shares), reverse=True)
 
 
 def together(parts: Sequence[Crowded]) -> Crowded:
-    """The parts of one load, which began at the same time."""
+    """Combine the parts of one load, which began at the same time."""
     return Crowded(
         max(part.seconds for part in parts),
         sum(part.answers for part in parts),
@@ -58,7 +58,7 @@ def together(parts: Sequence[Crowded]) -> Crowded:
 
 
 class Clients:
-    """As many processes as there are CPUs; use with ``with``."""
+    """One process per CPU; use with ``with``."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[str]] = []
@@ -80,8 +80,8 @@ class Clients:
     def run(
         self, address: Address, request: Request, clients: int, seconds: float, *, hashes: bool
     ) -> Crowded:
-        """Load for so many seconds, and until each has the answer to its last request; without
-        clients only time passes."""
+        """Run a load for ``seconds`` and until each client has its last response; without clients,
+        only wait."""
         if not clients:
             time.sleep(seconds)
             return Crowded(seconds)
@@ -89,28 +89,28 @@ class Clients:
         busy = self._processes[: len(shares)]
         for process, share in zip(busy, shares, strict=True):
             load = Load(address, request.head.decode("latin-1"), share, seconds, hashes)
-            pipe = _of(process.stdin)
+            pipe = _require_pipe(process.stdin)
             pipe.write(json.dumps(asdict(load)) + "\n")
             pipe.flush()
-        return together([Crowded(**_said(process)) for process in busy])
+        return together([Crowded(**_measurements_of(process)) for process in busy])
 
 
-def _said(process: subprocess.Popen[str]) -> dict[str, Any]:
-    line = _of(process.stdout).readline()
+def _measurements_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    line = _require_pipe(process.stdout).readline()
     if not line:
         raise RuntimeError("a process of the benchmark's clients has ended")
     said: dict[str, Any] = json.loads(line)
     return said
 
 
-def _of(pipe: IO[str] | None) -> IO[str]:
+def _require_pipe(pipe: IO[str] | None) -> IO[str]:
     if pipe is None:
         raise RuntimeError("no pipe to the clients")
     return pipe
 
 
 class _Fixity:
-    """The storlet's work in the client."""
+    """The storlet's computation in the client."""
 
     def __init__(self) -> None:
         self._hashes = Hashes(1)
@@ -123,7 +123,7 @@ class _Fixity:
 
 
 def serve() -> None:
-    """Until standard input ends."""
+    """Serve until standard input ends."""
     for line in sys.stdin:
         said = json.loads(line)
         load = Load(**said | {"address": tuple(said["address"])})

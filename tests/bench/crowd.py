@@ -1,4 +1,4 @@
-"""Many clients at once from one thread: each sends its next request as soon as it has its answer (a
+"""Many concurrent clients in one thread; each sends its next request after the last response (a
 closed loop)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RECEIVE_BYTES = 1 << 16
 
 @dataclass
 class Crowded:
-    """What a crowd saw."""
+    """The measurements of a crowd."""
 
     seconds: float = 0.0
     answers: int = 0
@@ -26,12 +26,12 @@ class Crowded:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Responses a second."""
         return self.answers / self.seconds
 
 
 class Reader(Protocol):
-    """What a client does with the body of an answer; its time is part of the request's."""
+    """A client's processing of a response body; its time counts as part of the request."""
 
     def feed(self, data: memoryview) -> object: ...
 
@@ -57,14 +57,14 @@ class _Member:
         self._make_reader = make_reader
         self._reader = make_reader()
 
-    def ask(self, request: Request) -> None:
+    def send_request(self, request: Request) -> None:
         self._reader = self._make_reader()
         self.answer = Answer(self._reader.feed)
         self.began = time.perf_counter()
         self.socket.sendall(request.head)
 
-    def take(self) -> bool:
-        """Take what has come; whether the answer is whole."""
+    def receive(self) -> bool:
+        """Receive the available bytes; return True if the response is complete."""
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data:
             raise BadAnswer("the connection ended")
@@ -94,25 +94,26 @@ class Crowd:
         return member
 
     def run(self, request: Request, seconds: float) -> Crowded:
-        """Load for so many seconds; each client then has the answer to its last request."""
+        """Run a load for ``seconds``; each client then waits for the response to its last
+        request."""
         seen = Crowded()
         began = time.perf_counter()
         until = began + seconds
         for member in list(self._members.values()):
-            member.ask(request)
+            member.send_request(request)
         busy = len(self._members)
         while busy:
             for number, _ in self._poll.poll():
                 member = self._members[number]
                 try:
-                    if not member.take():
+                    if not member.receive():
                         continue
                     self._count(seen, member, request)
                 except (BadAnswer, OSError) as error:
                     seen.errors.append(str(error))
                     member = self._replace(number)
                 if time.perf_counter() < until:
-                    member.ask(request)
+                    member.send_request(request)
                 else:
                     busy -= 1
         seen.seconds = time.perf_counter() - began

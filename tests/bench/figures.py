@@ -1,11 +1,11 @@
-"""A figure of the benchmark: samples with a storlet beside samples of plain Swift from the same
-minutes, and their ratio.
+"""A figure of the benchmark: samples with a storlet, samples of plain Swift from the same minutes,
+and their ratio.
 
-A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: samples are taken in
-pairs (neighbours in time), drawn anew with replacement some hundred times, and the 2.5th and 97.5th
-percentile of the ratios are shown.  Pairs keep what both had to suffer, such as a busy moment of
-the machine, out of the spread.  Where samples share more than their pair, such as the start of the
-processes that answered them, they are drawn by the block that shares it.
+A ratio is that of the two quantiles, or means.  Its spread is a bootstrap: pairs of samples
+(neighbours in time) are resampled with replacement some hundred times, and the 2.5th and 97.5th
+percentile of the ratios are shown.  Pairs keep common influences, such as a busy moment of the
+machine, out of the spread.  Where samples share more than their pair, such as the start of the
+server processes, whole blocks are resampled.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 _DRAWS: Final = 300
-#: A ratio of long lists hardly moves; the draws would take minutes.
+#: Ratios of long lists vary little, and resampling them would take minutes.
 _DRAWN_MAX: Final = 4000
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number and where it probably lies."""
+    """A number and its 95% interval."""
 
     at: float
     low: float
@@ -44,14 +44,14 @@ class Value:
 class Figure:
     """One line of the result.
 
-    :param key: ``<row>.<what>...``, the name under which ``SPECIFICATION.rst`` promises it.
+    :param key: ``<row>.<part>...``, the name that promises of ``SPECIFICATION.rst`` use.
     :param unit: of the samples.
     :param plain: samples of plain Swift; empty where the figure is not a ratio.
-    :param is_rate: whether more is better.
-    :param quantile: which one of the samples stands for all; ``None``: their mean, where figures are to add up
-        or many samples that differ much are to tell little.
-    :param block: so many samples that follow one another are drawn together.
-    :param notes: what a reader has to know beside the number.
+    :param is_rate: True if more is better.
+    :param quantile: the quantile that represents the samples; ``None``: their mean, for figures
+        that must add up, or for many samples with a large variance and small differences.
+    :param block: the number of consecutive samples that are resampled together.
+    :param notes: a remark beside the number.
     """
 
     key: str
@@ -70,17 +70,17 @@ class Figure:
 
     @property
     def shown_unit(self) -> str:
-        """Of :meth:`value`."""
+        """The unit of :meth:`value`."""
         return "x" if self.is_ratio else self.unit
 
     def value(self) -> Value:
-        """The ratio, or the quantile where there is nothing to compare with."""
+        """The ratio, or the quantile where there are no plain samples."""
         return _value(tuple(self.treated), tuple(self.plain), self.quantile, self.block)
 
     def sides(self) -> tuple[float, float | None]:
         """The quantile of the treated samples and, where there are any, of the plain ones."""
-        own = _standing_for(self.treated, self.quantile)
-        return own, _standing_for(self.plain, self.quantile) if self.plain else None
+        own = _representative(self.treated, self.quantile)
+        return own, _representative(self.plain, self.quantile) if self.plain else None
 
     def to_json(self) -> dict[str, Any]:
         """With the raw samples."""
@@ -97,25 +97,25 @@ class Figure:
         )
 
 
-# The terminal, the verdict, the file, the table and the plots ask for the same.
+# Cached: terminal, verdict, file, table and plots use the same value.
 @lru_cache(maxsize=512)
 def _value(
     treated: tuple[float, ...], plain: tuple[float, ...], share: float | None, block: int
 ) -> Value:
-    at, draws = _measure(treated, plain, share), sorted(_drawn(treated, plain, share, block))
+    at, draws = _measure(treated, plain, share), sorted(_bootstrap(treated, plain, share, block))
     return Value(at, quantile(draws, 0.025), quantile(draws, 0.975)) if draws else Value(at, at, at)
 
 
 def _measure(treated: Sequence[float], plain: Sequence[float], share: float | None) -> float:
-    own = _standing_for(treated, share)
-    return own / _standing_for(plain, share) if plain else own
+    own = _representative(treated, share)
+    return own / _representative(plain, share) if plain else own
 
 
-def _standing_for(samples: Sequence[float], share: float | None) -> float:
+def _representative(samples: Sequence[float], share: float | None) -> float:
     return statistics.fmean(samples) if share is None else quantile(sorted(samples), share)
 
 
-def _drawn(
+def _bootstrap(
     treated: Sequence[float], plain: Sequence[float], share: float | None, block: int
 ) -> list[float]:
     count = len(treated)

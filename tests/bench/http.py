@@ -1,11 +1,11 @@
 """The benchmark's measured requests: one keep-alive connection on a raw socket, requests encoded
 beforehand.
 
-The driver shares two cores with the servers it measures, so it does as little as possible: a
-request is bytes made once, an answer is parsed only as far as needed to find its end, a body is
-received into one buffer and counted.  A GET of 1 KiB takes 7 µs of processor time here and 58 to 76
-µs with ``http.client``, which :mod:`tests.support.http` uses (5,000 on loopback, three runs).  What
-this loop costs is a row of the benchmark (:mod:`tests.bench.rows.driver`).
+The driver shares two cores with the measured servers, so it does little work. A request is encoded
+once, a response is parsed only as far as needed to find its end, a body is received into one buffer
+and counted.  A GET of 1 KiB takes 7 µs of processor time here and 58 to 76 µs with ``http.client``,
+which :mod:`tests.support.http` uses (5,000 on loopback, three runs).  The row
+:mod:`tests.bench.rows.driver` measures the cost of this loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-#: Answers that have no body, whatever their headers say.
+#: Responses that never have a body, regardless of their headers.
 _BODILESS: Final = (204, 304)
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
@@ -31,7 +31,7 @@ Sink = Callable[[memoryview], object]
 
 
 class BadAnswer(Exception):
-    """An answer that a benchmark cannot use: another status than 2xx, or no HTTP."""
+    """An unusable response: a status other than 2xx, or no HTTP."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ def make_request(
 
 
 class Answer:
-    """An answer in the course of its arrival: :meth:`feed` it until it says that it is whole."""
+    """A response in transit: call :meth:`feed` until it returns True."""
 
     def __init__(self, sink: Sink | None = None) -> None:
         self.status = 0
         self.head = b""
         self.size = 0
         self.began_at = 0.0
-        #: What an answer that is no success says.
+        #: The body of a failure.
         self.refusal = b""
         self._sink = sink
         self._gathered = bytearray()
@@ -76,7 +76,7 @@ class Answer:
         self._line: bytearray | None = None
 
     def feed(self, data: memoryview) -> bool:
-        """Take bytes; whether the answer is whole."""
+        """Parse bytes; return True if the response is complete."""
         if not self.head:
             rest = self._take_head(data)
             if rest is None:
@@ -85,7 +85,7 @@ class Answer:
         return self._take_chunks(data) if self._is_chunked else self._take_plain(data)
 
     def _take_head(self, data: memoryview) -> memoryview | None:
-        """The bytes after the head; ``None`` while it is not whole."""
+        """The bytes after the head; ``None`` while the head is incomplete."""
         if not self._gathered:
             self.began_at = time.perf_counter()
         self._gathered += data
@@ -154,7 +154,7 @@ class Answer:
             self._sink(data)
 
     def require_success(self, request: Request) -> None:
-        """Raise what it was when it was no success."""
+        """Raise BadAnswer if the status is not 2xx."""
         if self.status // 100 != 2:
             line = self.head.partition(b"\r\n")[0].decode("latin-1")
             raise BadAnswer(
@@ -164,8 +164,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one exchange: until the first byte of the answer, and until its last.  ``head`` is
-    the answer's."""
+    """Seconds of one exchange until the first and the last byte of the response. ``head`` is the
+    response head."""
 
     first_byte: float
     whole: float
@@ -174,9 +174,9 @@ class Timing:
 
 
 class Connection:
-    """One keep-alive connection; :meth:`exchange` is one request and its answer.
+    """One keep-alive connection; :meth:`exchange` is one request and its response.
 
-    :param open_socket: gives the connected socket; here a benchmark may put one of another network namespace.
+    :param open_socket: returns the connected socket, which may be in another network namespace.
     """
 
     def __init__(self, open_socket: Callable[[], socket.socket]) -> None:

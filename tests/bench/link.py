@@ -1,8 +1,8 @@
-"""A client at the other end of a slow link: a network namespace, a pair of virtual devices, token
-buckets of the kernel.
+"""A client behind a slow link: a network namespace, a pair of virtual devices, the kernel's token
+buckets.
 
-Only the client's socket is over there: it is opened by this process while one thread of it is in
-the namespace, and stays of it.  So the client's code is the same as everywhere, and so is its CPU.
+Only the client's socket is in the namespace: one thread of this process enters it and opens the
+socket, which stays there.  So the client's code and its CPU are the same as elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OUR_ADDRESS, _THEIR_ADDRESS = "198.18.209.1", "198.18.209.2"
 
 
 class NoLink(Exception):
-    """This machine cannot have one: why."""
+    """This machine cannot have such a link; the text is the reason."""
 
 
 class Link:
@@ -93,8 +93,7 @@ class Link:
 
 
 def _enter(namespace: int) -> None:
-    """Bring this thread, and no other, into a network namespace (``os.setns`` is younger than
-    Python 3.11)."""
+    """Move only this thread into a network namespace (``os.setns`` needs Python 3.12)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()

@@ -1,5 +1,4 @@
-"""The node seen from its own side: what sandboxd says of its sandboxes, and what their processes
-use."""
+"""The node's own view: the sandboxes that sandboxd reports and the resources of their processes."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ _ANSWER_SECONDS = 60.0
 
 
 class Node:
-    """Asks sandboxd of a cluster."""
+    """Client of a cluster's sandboxd."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._path = str(cluster.run_dir / "sandboxd.sock")
 
-    def ask(self, request: messages.Message) -> messages.Message:
-        """One request, one answer."""
+    def request(self, request: messages.Message) -> messages.Message:
+        """Send one request; return the reply."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
             control.settimeout(_ANSWER_SECONDS)
             control.connect(self._path)
@@ -36,14 +35,14 @@ class Node:
             return answer
 
     def sandboxes(self) -> list[messages.Sandbox]:
-        """All of them, spare ones included."""
-        answer = self.ask(messages.AskNodeStatus())
+        """All sandboxes, including pre-warmed ones."""
+        answer = self.request(messages.AskNodeStatus())
         if not isinstance(answer, messages.NodeStatus):
             raise TypeError(f"storlet-sandboxd answered {answer}")
         return list(answer.sandboxes)
 
     def of(self, account: str) -> messages.Sandbox | None:
-        """The sandbox of an account that runs."""
+        """The running sandbox of an account."""
         found = [
             s
             for s in self.sandboxes()
@@ -52,14 +51,14 @@ class Node:
         return found[0] if found else None
 
     def wait_for_spares(self, count: int, seconds: float) -> bool:
-        """Whether so many unassigned sandboxes run, waiting for them."""
+        """Wait until ``count`` unassigned sandboxes run; return True if they do."""
         return wait(
             lambda: len([s for s in self.sandboxes() if s.state == "spare"]) >= count, seconds
         )
 
 
 def wait(condition: Callable[[], object], seconds: float) -> bool:
-    """Whether ``condition`` came true; looks a few times a second."""
+    """Wait until ``condition`` holds, with a few checks a second; return True if it does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -69,7 +68,7 @@ def wait(condition: Callable[[], object], seconds: float) -> bool:
 
 
 def processes_of(container: str) -> list[int]:
-    """The processes of a container, by their control groups."""
+    """The processes of a Docker container, by their control groups."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -79,9 +78,9 @@ def processes_of(container: str) -> list[int]:
 
 
 def pss_bytes(pids: list[int], *, own: bool = False) -> int:
-    """Proportional set size of processes: what is shared counts by parts.
+    """Proportional set size of processes: shared memory counts in proportion.
 
-    ``own`` leaves out pages of files, of which a sandbox has the smaller a part the more others run
+    ``own`` leaves out file pages: a sandbox's share of them shrinks with the number of sandboxes of
     the same image.
     """
     total = 0
@@ -118,8 +117,8 @@ class CpuTimes:
     def busiest(
         self, before: CpuTimes, names: dict[int, str], count: int = 3
     ) -> list[tuple[str, float]]:
-        """Who used most since ``before``, with the share of one CPU; ``names`` says what a pid is
-        for people."""
+        """The processes that used most CPU since ``before``, as shares of one CPU; ``names`` maps
+        pids to names."""
         wall = self.at - before.at
         shares = [
             (names.get(pid, name), (used - before.seconds.get(pid, ("", 0.0))[1]) / wall)
@@ -129,7 +128,7 @@ class CpuTimes:
 
 
 def names_of(cluster: Cluster) -> dict[int, str]:
-    """What the processes of a cluster are called, and the benchmark itself."""
+    """The names of a cluster's processes and of the benchmark itself."""
     named = {
         item["pid"]: str(item["name"]) for item in cluster.description["processes"] if item["pid"]
     }

@@ -1,9 +1,9 @@
 """``python -m tests.bench.null_server``: answers every request with the same bytes, as fast as
 Python can.
 
-The benchmark's client is measured against it: whatever a request costs here is an upper bound of
-what the client itself adds to every figure.  ``/large`` is answered with 100 MiB, in chunks as
-Swift sends a storlet's output.
+The benchmark's client is measured against it: the cost of a request here is an upper bound for the
+client's share in every figure.  ``/large`` is answered with 100 MiB, in chunks as Swift sends a
+storlet's output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALL: Final = (
 
 
 def serve() -> None:
-    """Until standard input ends; the port is the first line of output."""
+    """Serve until standard input ends; the port is the first line of output."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     print(listening.getsockname()[1], flush=True)
     poll = select.epoll()
@@ -43,7 +43,7 @@ def serve() -> None:
 
 
 def _answer(client: socket.socket) -> bool:
-    """One whole request is one packet on the loopback device: nothing is parsed but its target."""
+    """A request is one packet on the loopback device, so only its target is parsed."""
     request = client.recv(1 << 16)
     if request.startswith(b"GET /large"):
         client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -1,11 +1,11 @@
-"""``python -m tests.bench.own_proxy CONF_DIR``: a cluster's proxy as a function, whose filter asks
-the rules or does not, as told.
+"""``python -m tests.bench.own_proxy CONF_DIR``: a cluster's proxy as a function, with the
+evaluation of rules switched on or off by each request.
 
-One percent is less than what two equal processes differ by, because their memory lies differently,
-and than what a network adds to each request.  So this is one process with the whole pipeline of the
-cluster's proxy server, before the same memcached and storage servers, without a server of its own.
-Each line of input is a request, answered with the milliseconds that it took, by the clock and of
-the CPU::
+One percent is less than the difference between two equal processes, which comes from their memory
+layout, and less than the network's share of each request.  So this is one process with the whole
+pipeline of the cluster's proxy server, in front of the same memcached and storage servers, without
+a listening socket. Each line of input is a request; each line of output its milliseconds of wall
+and CPU time::
 
     {"path": "/v1/AUTH_a/bench/small", "headers": {"X-Auth-Token": "..."}, "asks": true}
     2.345 1.234
@@ -20,25 +20,25 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final
 
-#: What the filter needs of its rules when it is not to ask any.
+#: Replacement for the filter's rules when they are not to be evaluated.
 _NO_RULES: Final = SimpleNamespace(
     handler=lambda _environ, _place, default: default, refusal_of=lambda _: None
 )
 
 
 def serve(conf_dir: str) -> None:
-    """Until standard input ends."""
-    app, ask_rules = _pipeline(conf_dir)
+    """Serve until standard input ends."""
+    app, switch_rules = _pipeline(conf_dir)
     print("ready", flush=True)
     for line in sys.stdin:
         wanted = json.loads(line)
-        ask_rules(wanted["asks"])
+        switch_rules(wanted["asks"])
         passed, used = _milliseconds(app, wanted["path"], wanted["headers"])
         print(f"{passed:.4f} {used:.4f}", flush=True)
 
 
 def _pipeline(conf_dir: str) -> tuple[Any, Callable[[bool], None]]:
-    # Before anything that reads swift.conf when it is imported.
+    # Set before the import of modules that read swift.conf when imported.
     from storlet_middleware.aio.serve import use  # noqa: PLC0415
 
     use(conf_dir)
@@ -55,10 +55,10 @@ def _pipeline(conf_dir: str) -> tuple[Any, Callable[[bool], None]]:
     ours: Any = layer
     rules = ours._rules
 
-    def ask_rules(asks: bool) -> None:
+    def switch_rules(asks: bool) -> None:
         ours._rules = rules if asks else _NO_RULES
 
-    return app, ask_rules
+    return app, switch_rules
 
 
 def _milliseconds(app: Any, path: str, headers: dict[str, str]) -> tuple[float, float]:

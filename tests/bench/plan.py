@@ -1,4 +1,4 @@
-"""How much is measured: as much as fits into 20 minutes, or into three."""
+"""The amount of measurement: a full run of 20 minutes, or a quick one of three."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ class Plan:
     name: str
     #: Of each treatment, for requests of milliseconds.
     small: int
-    #: The same in the row whose 99th percentiles are told, which so many are needed for.
+    #: The same for the row ``latency``, whose 99th percentiles need more samples.
     latency: int
     #: For transfers of 100 MiB.
     large: int
     #: Rounds of load, and how long one lasts.
     load_rounds: int
     load_seconds: float
-    #: In a sandbox and in none, where 3% are to be told: transfers of 100 MiB, and rounds of load,
-    #: many short ones.
+    #: With and without a sandbox, where 3% must be distinguished: transfers of 100 MiB, and many
+    #: short rounds of load.
     isolation_large: int
     isolation_rounds: int
     isolation_seconds: float
     #: First calls of tenants and of storlets.
     first: int
-    #: Starts with the filter on the one side or the other, four of which make it even, and pairs of
-    #: PUTs after each.
+    #: Restarts with the filter on either side (a multiple of four is balanced), and pairs of PUTs
+    #: after each.
     traffic_swaps: int
     traffic_small: int
     traffic_large: int
-    #: Whole scans of the object that is filtered, and its size.
+    #: Complete scans of the filtered object, and its size.
     scans: int
     scan_bytes: int
-    #: Tenants that call one after another, and how many sandboxes the node allows.
+    #: Tenants that call in sequence, and the node's maximum number of sandboxes.
     tenants: int
     sandboxes: int
     #: IBM's study: rounds over all points, how long one lasts, and the points: bytes of an object,

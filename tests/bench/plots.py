@@ -1,4 +1,4 @@
-"""The plots of the report, as SVG.  With :mod:`tests.bench.study_plots` all that needs
+"""The plots of the report, as SVG.  Only this module and :mod:`tests.bench.study_plots` use
 matplotlib."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.bench.rows import ROWS
 from tests.bench.stages import STAGES, SUM
 
 mpl.rcParams["svg.fonttype"] = "none"
-# The same picture in the same words.
+# Equal figures give equal files.
 mpl.rcParams["svg.hashsalt"] = "storlets"
 
 _OWN, _PLAIN, _PROMISE = "#0b6e99", "#7a7a7a", "#c4320a"
@@ -26,7 +26,7 @@ WIDTH: Final = 9.0
 _DISTRIBUTED: Final = ("latency", "traffic")
 #: Rows with plots of their own (:mod:`tests.bench.study_plots`).
 _APART: Final = ("study",)
-#: What is compared, in rows that do not compare a storlet with a plain request.
+#: The two sides of rows that do not compare a storlet with a plain request.
 _COMPARED: Final = {
     "breakdown": "with probes / without",
     "isolation": "in a sandbox / without one",
@@ -38,20 +38,19 @@ _COMPARED: Final = {
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"
-#: Of a logarithmic axis of ratios: all, and those that have room where it spans more than this.
+#: Ticks of a logarithmic axis of ratios: all, and fewer where the axis spans more than this.
 _TICKS: Final = (0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 5)
 _FEW_TICKS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _SPAN: Final = 8
 #: A right end of an axis beyond the last point.
 _MARGIN: Final = 1.1
-#: A digit's share of the length of the longest bar: pieces that are shorter than their number have
-#: none.
+#: A digit's width as a share of the longest bar: pieces shorter than their number are not labelled.
 _DIGIT: Final = 0.009
 
 
 def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
-    """Pictures of every row, ratios before other values; what cannot be told apart on an axis
-    (errors: none) is in the table only."""
+    """Pictures of every row, ratios before other values; figures without a visible length (no
+    errors) are in the table only."""
     pictures = []
     for row, members in groupby(figures, lambda figure: figure.key.partition(".")[0]):
         if row in _APART:
@@ -75,7 +74,7 @@ def all_of(figures: Sequence[Figure], promised: Sequence[Promise]) -> list[str]:
 
 
 def promised_ratios(figures: Sequence[Figure], promised: Sequence[Promise]) -> str:
-    """One picture of every ratio that is promised: where less is better, and where more is."""
+    """One picture of all promised ratios, in two parts: less is better, and more is better."""
     covered = [
         one
         for one in figures
@@ -151,7 +150,7 @@ def _bounds(figure: Figure, promised: Iterable[Promise]) -> list[float]:
 
 
 def _distributions(row: str, figures: Sequence[Figure]) -> list[str]:
-    """How many samples are below each time: for the figures whose medians stand for them."""
+    """Cumulative distributions of the figures that are represented by their median."""
     medians = [figure for figure in figures if figure.quantile == 0.5]
     if row == "traffic":
         return [
@@ -179,8 +178,7 @@ def _distribution(figures: Sequence[Figure], title: str) -> str:
 
 
 def _stacks(row: str, figures: Sequence[Figure]) -> str:
-    """A bar for each treatment, made of its stages; all in one order, so that bars can be
-    compared."""
+    """A bar for each treatment, divided into its stages in the same order."""
     bars: dict[str, dict[str, float]] = {}
     for figure in figures:
         bars.setdefault(figure.title.partition(":")[0], {})[figure.key.rpartition(".")[2]] = (
@@ -213,7 +211,7 @@ def _stacks(row: str, figures: Sequence[Figure]) -> str:
 
 
 def _ink(colour: str) -> str:
-    """What can be read on ``colour``."""
+    """A text colour that is legible on ``colour``."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 130 else "black"
 

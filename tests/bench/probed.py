@@ -1,7 +1,7 @@
 """A proxy and object servers with probes (:mod:`tests.bench.probed_server`) beside those of a
 cluster, on the same disks.
 
-They have ports and rings of their own and all else of the cluster's: configuration, containers,
+They have separate ports and rings and share the rest of the cluster: configuration, containers,
 memcached, sandboxd.
 """
 
@@ -33,12 +33,12 @@ from tests.support.cluster import CHECKOUT
 
 _PATIENCE_SECONDS: Final = 30.0
 _SERVERS: Final = ("proxy", "object-1", "object-2")
-#: So many ports are looked at for free ones.
+#: The number of ports that are searched for free ones.
 _TRIED: Final = 100
 
 
 class ProbedServers:
-    """Those of :func:`probed_servers`."""
+    """The servers of :func:`probed_servers`."""
 
     def __init__(self, addresses: list[Address]) -> None:
         self._addresses = addresses
@@ -48,12 +48,11 @@ class ProbedServers:
         return Account(self._addresses[0], like.path_of(""), like.token)
 
     def switch(self, *, on: bool) -> None:
-        """Put the probes in or take them out."""
+        """Insert or remove the probes."""
         self._command("on" if on else "off")
 
     def take(self) -> dict[str, dict[str, int]]:
-        """The last time of each stamp, in nanoseconds, by transaction id; of all servers
-        together."""
+        """The last time of each stamp of all servers, in nanoseconds, by transaction id."""
         together: dict[str, dict[str, int]] = {}
         for said in self._command("take"):
             for identity, stamps in json.loads(said).items():
@@ -78,7 +77,7 @@ def _answer(address: Address, request: Request) -> bytes:
 
 @contextlib.contextmanager
 def probed_servers(site: Site) -> Iterator[ProbedServers]:
-    """Servers with probes that are out, for the length of a block; the kernel ends them with the
+    """Run servers with removed probes for the duration of a block; the kernel ends them with the
     benchmark."""
     place = site.cluster.home.resolve() / f"probed-{secrets.token_hex(3)}"
     place.mkdir()
@@ -97,7 +96,7 @@ def probed_servers(site: Site) -> Iterator[ProbedServers]:
 
 
 def _configure(site: Site, place: Path, ports: dict[str, int]) -> None:
-    """The cluster's files, with ports, and a ring of objects that knows them."""
+    """Write copies of the cluster's files with other ports, and an object ring with those ports."""
     cluster = Path(site.cluster.description["conf_dir"])
     for pattern in ("swift.conf", "*.ring.gz", "object.builder"):
         for path in cluster.glob(pattern):

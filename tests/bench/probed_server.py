@@ -1,18 +1,19 @@
 """``probed_server.py CONF_DIR SCRIPT CONF ...``: one of Swift's servers with probes at the
 boundaries of the stages of a GET.
 
-A probe is a function of the product, of Swift or of eventlet in a wrapper that notes the time of
-``CLOCK_MONOTONIC``, which is the same clock in every process of a machine, containers included,
-before the function is called or after it has returned.  What is noted stays in memory under the
-request's transaction id until somebody asks for it:
+A probe wraps a function of the product, of Swift or of eventlet, and records the time of
+``CLOCK_MONOTONIC`` before the call or after the return.  All processes of a machine share this
+clock, in Docker containers too.  The times stay in memory under the request's transaction id until
+a request takes them:
 
-``GET /probes?on``    puts the probes in ``GET /probes?off``   takes them out again: not even their
-wrappers are left ``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name,
-nanoseconds, ...]}``, which are forgotten here
+``GET /probes?on``    inserts the probes
+``GET /probes?off``   removes them and their wrappers
+``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name, nanoseconds, ...]}``;
+                      deletes these
 
-Before a request has an id nobody can tell it by that, and much of what is wrapped does not know the
-id: so requests have to come one after another.  This file is copied to where Swift's user can read
-it, and imports nothing of the benchmark.
+A request has no id at first, and many wrapped functions do not know the id: so requests must be
+sent in sequence.  This file is copied to a place that Swift's user can read, and imports nothing of
+the benchmark.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 _now: Final = time.monotonic_ns
-#: A proxy makes the id, an object server is told it.
+#: A proxy creates the id, an object server receives it.
 _ID_KEY: Final = "HTTP_X_TRANS_ID"
 
 
@@ -77,7 +78,8 @@ PROBES: Final = {
 #: How the stamps of a server's :class:`Edge` begin.
 EDGES: Final = {"swift-proxy-server": "proxy", "swift-object-server": "node"}
 
-#: Names and times in turn: pairs would be objects that the garbage collector counts and follows.
+#: Names and times alternate: pairs would be objects that the garbage collector counts and
+#: traverses.
 Stamps = list[str | int]
 
 
@@ -90,23 +92,23 @@ class Recorder:
         self._first = f"{edge}.got"
 
     def stamp(self, name: str) -> None:
-        """Note the time.  With the first stamp of a server a request begins."""
+        """Record the time. The first stamp of a server begins a request."""
         if name == self._first:
             self._stamps = []
         self._stamps += (name, _now())
 
     def keep(self, identity: str) -> None:
-        """Keep the stamps of the request that goes on now, with those that are still to come."""
+        """Keep the stamps of the current request, including its later ones."""
         self.requests[identity] = self._stamps
 
     def take(self) -> dict[str, Stamps]:
-        """What was kept, which is forgotten here."""
+        """Return the kept stamps and delete them."""
         taken, self.requests = self.requests, {}
         return taken
 
 
 class Switch:
-    """Puts probes in and takes them out."""
+    """Inserts and removes probes."""
 
     def __init__(self, recorder: Recorder, probes: Iterable[Probe]) -> None:
         self._recorder = recorder
@@ -119,7 +121,7 @@ class Switch:
 
     def on(self) -> None:
         for probe in () if self.is_on else self._probes:
-            owner, name = place_of(probe)
+            owner, name = definition_of(probe)
             original = getattr(owner, name)
             self._originals.append((owner, name, original))
             setattr(owner, name, wrapped(original, probe, self._recorder.stamp))
@@ -129,8 +131,8 @@ class Switch:
             setattr(*self._originals.pop())
 
 
-def place_of(probe: Probe) -> tuple[Any, str]:
-    """The class that has the function itself, and the function's name in it."""
+def definition_of(probe: Probe) -> tuple[Any, str]:
+    """The class that defines the function, and the function's name in it."""
     class_name, _, name = probe.attribute.partition(".")
     owner = getattr(importlib.import_module(probe.module), class_name)
     if name not in vars(owner):
@@ -158,8 +160,8 @@ def wrapped(
 
 
 class Edge:
-    """The whole pipeline: where a request goes in, and where the last of its answer has come out
-    (before it is sent)."""
+    """The whole pipeline: stamps the entry of a request and the end of its response (before it is
+    sent)."""
 
     def __init__(self, app: Any, script: str) -> None:
         self._app = app
@@ -176,7 +178,7 @@ class Edge:
     ) -> Iterable[bytes]:
         """WSGI."""
         if environ["PATH_INFO"] == "/probes":
-            return self._obey(environ["QUERY_STRING"], start_response)
+            return self._switch_or_take(environ["QUERY_STRING"], start_response)
         if not self._switch.is_on:
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         stamp = self._recorder.stamp
@@ -189,7 +191,7 @@ class Edge:
             return answer
         return _Body(answer, functools.partial(stamp, f"{self._name}.given"))
 
-    def _obey(self, command: str, start_response: Callable[..., Any]) -> list[bytes]:
+    def _switch_or_take(self, command: str, start_response: Callable[..., Any]) -> list[bytes]:
         taken: dict[str, Stamps] = {}
         if command == "take":
             taken = self._recorder.take()
@@ -203,7 +205,7 @@ class Edge:
 
 
 class _Body:
-    """An answer's body that tells when all of it has been given to the server."""
+    """A response body that records when the server has taken all of it."""
 
     def __init__(self, chunks: Iterable[bytes], on_end: Callable[[], None]) -> None:
         self._chunks = chunks

@@ -1,4 +1,4 @@
-"""The promises of ``SPECIFICATION.rst`` on speed, read by a program, and whether a run keeps them.
+"""Reads the promises of ``SPECIFICATION.rst`` on speed and checks whether a run keeps them.
 
 A row of the section *Speed* names the row of the benchmark and the figures that it promises::
 
@@ -8,9 +8,9 @@ A row of the section *Speed* names the row of the benchmark and the figures that
      - ``make bench ROWS=latency`` ``latency.*.object.p50``
 
 The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain
-Swift in the same run, or a unit. The third cell is what a whole run has measured
-(:mod:`tests.bench.record`). A figure that only reaches the promise with the better end of its
-spread is *close*, not short.
+Swift in the same run, or a unit. The third cell holds the measurement of a whole run
+(:mod:`tests.bench.record`). A figure that reaches the promise only with the better end of its
+spread is *close*, not missed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ORDER: Final = (KEPT, CLOSE, SHORT)
 
 
 class BadPromise(ValueError):
-    """A row of the table that cannot be read: it would be checked by nobody."""
+    """A row of the table that cannot be parsed, and so would not be checked."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Promise:
 
     @property
     def is_fine(self) -> bool:
-        """Whether it is a ratio about as near to one as two decimals can tell."""
+        """Return True for a promised ratio so close to one that two decimals cannot show it."""
         return self.unit == "x" and any(abs(bound - 1) < 0.02 for bound in (self.low, self.high))
 
     def covers(self, key: str) -> bool:
@@ -77,14 +77,14 @@ class Promise:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a promise about one figure."""
+    """The verdict on a promise about one figure."""
 
     word: str
     promise: str
 
 
 def read(text: str) -> list[Promise]:
-    """Every promise of the section *Speed*; raises :class:`BadPromise` for a row that is none."""
+    """Every promise of the section *Speed*; raises :class:`BadPromise` for an invalid row."""
     section = SECTION.search(text)
     if section is None:
         return []
@@ -107,7 +107,7 @@ def promise_of(row: re.Match[str]) -> Promise:
 
 
 def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str, Verdict]:
-    """By key of the figure; the worst one where several promises speak of it."""
+    """Verdicts by key of the figure; the worst one where several promises cover it."""
     found: dict[str, Verdict] = {}
     for promise in promises:
         for figure in figures:
@@ -127,7 +127,7 @@ def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str
 def unshown(
     promises: Iterable[Promise], figures: Sequence[Figure], rows: Iterable[str]
 ) -> list[Promise]:
-    """Promises of the ``rows`` that were run about which nothing was measured."""
+    """Promises of the ``rows`` that were run without a measured figure."""
     keys = [figure.key for figure in figures if figure.treated]
     wanted = set(rows)
     return [

@@ -1,9 +1,8 @@
-"""Writes what a whole run has measured into the table of ``SPECIFICATION.rst``, beside what it
-promises.
+"""Writes the figures of a whole run into the table of ``SPECIFICATION.rst``, beside the promises.
 
-The line above the table that begins with ``Measured`` gets the date, the machine and the commit;
-the third column of each row the figures that the row names, told apart by the parts of their names
-in which they differ, or once where all are the same::
+The line above the table that begins with ``Measured`` receives the date, the machine and the
+commit. The third column of each row receives the figures that the row names. They are labelled with
+the differing parts of their names, or shown once where all are the same::
 
      - at most 1.20x
      - java 1.31x (short), python 1.18x
@@ -20,17 +19,17 @@ from tests.bench.figures import Figure
 
 _MEASURED: Final = re.compile(r"^Measured [^\n]*(?:\n[^\n]+)*", re.MULTILINE)
 NOTHING: Final = "not measured"
-#: A promise of one percent is not told by a number that is rounded to one.
+#: A promise of one percent needs more decimals than two.
 _COARSE: Final = ".2f"
 _FINE: Final = ".3f"
 
 
 class NoWholeRun(ValueError):
-    """The run leaves promises open, and a table of several runs would be nobody's."""
+    """The run does not cover all promises; a table must come from one run."""
 
 
 def recorded(text: str, result: Mapping[str, Any]) -> str:
-    """The specification's ``text`` with the figures of ``result``, which is as in the JSON file.
+    """The specification's ``text`` with the figures of ``result`` (the content of the JSON file).
 
     Raises :class:`NoWholeRun` for a run of some rows, or of the quick plan.
     """
@@ -54,7 +53,7 @@ def recorded(text: str, result: Mapping[str, Any]) -> str:
 
 
 def figures_of(result: Mapping[str, Any]) -> list[Figure]:
-    """Those that were measured."""
+    """The measured figures."""
     return [figure for figure in map(Figure.from_json, result["figures"]) if figure.treated]
 
 
@@ -63,7 +62,7 @@ def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
         return row[0]
     promise = promises.promise_of(row)
     told = [figure for figure in figures if promise.covers(figure.key)]
-    values = [_said(figure, promise) for figure in told]
+    values = [_cell_text(figure, promise) for figure in told]
     if len(set(values)) > 1:
         labels = _labels([figure.key for figure in told])
         values = [f"{label} {value}" for label, value in zip(labels, values, strict=True)]
@@ -72,19 +71,19 @@ def _with_figures(row: re.Match[str], figures: Sequence[Figure]) -> str:
     return row[0][:before] + measured + row[0][after:]
 
 
-def _said(figure: Figure, promise: promises.Promise) -> str:
+def _cell_text(figure: Figure, promise: promises.Promise) -> str:
     value, unit = figure.value().at, figure.shown_unit
     number = (
         f"{value:.0f}" if unit == "errors" else f"{value:{_FINE if promise.is_fine else _COARSE}}"
     )
     word = promise.judge(figure)
-    # Whatever is not kept is marked: a number that was rounded may look as if it were.
+    # Mark promises that are not kept: a rounded number may look as if it kept the promise.
     mark = "" if word == promises.KEPT else f" ({word.lower()})"
     return f"{number}{'' if unit == 'x' else ' '}{unit}{mark}"
 
 
 def _labels(keys: Sequence[str]) -> list[str]:
-    """The parts of each name that not all have in common."""
+    """The parts of each name that differ from the others."""
     parts = [key.split(".") for key in keys]
     common = set.intersection(*map(set, parts)) if parts else set()
     return [" ".join(part for part in own if part not in common) for own in parts]

@@ -1,11 +1,11 @@
-"""``python -m tests.bench.relay HOST PORT SECONDS``: a TCP relay through which every byte takes so
-long, in each direction.
+"""``python -m tests.bench.relay HOST PORT SECONDS``: a TCP relay that delays every byte by
+``SECONDS`` in each direction.
 
-It stands for a long way between the client and the proxy.  Only time is added: the rate is not
-limited, and there are no windows that have to open first, as on a real long way.  Who connects is
-connected at once; the benchmark's connections are kept.
+It simulates a long distance between the client and the proxy.  Only latency is added: the rate is
+not limited, and there is no TCP window growth as on a real link.  Connects are not delayed; the
+benchmark keeps its connections.
 
-It ends when its standard input does, and so with its owner; the port is its first line of output.
+It ends when its standard input ends, and so with its parent; the port is its first line of output.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.bench.http import Address
 from tests.support.cluster import CHECKOUT
 
 _PIECE_BYTES: Final = 1 << 18
-#: Of one direction of one connection.  Swift sends pieces of 64 KiB: 32 MiB, or 640 MB/s with 50
-#: ms; a receiver that is slower
-#: than its sender must not make this process grow without an end.
+#: Buffer of one direction of one connection.  Swift sends pieces of 64 KiB: 32 MiB, or 640 MB/s
+#: with 50 ms; a receiver that is slower than its sender must not make this process grow without
+#: limit.
 _UNDER_WAY: Final = 512
 _BACKLOG: Final = 512
 
@@ -34,7 +34,7 @@ _Way = Queue[tuple[float, bytes]]
 
 @contextmanager
 def relay(target: Address, seconds: float) -> Iterator[Address]:
-    """A relay to ``target`` in a process of its own: where it listens."""
+    """Run a relay to ``target`` in a separate process; the address it listens on."""
     command = [sys.executable, "-m", "tests.bench.relay", target[0], str(target[1]), str(seconds)]
     with subprocess.Popen(
         command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -48,7 +48,7 @@ def relay(target: Address, seconds: float) -> Iterator[Address]:
 
 
 async def serve(target: Address, seconds: float) -> None:
-    """Until standard input ends."""
+    """Serve until standard input ends."""
     owner_left = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, owner_left.set)
 
@@ -65,7 +65,7 @@ async def serve(target: Address, seconds: float) -> None:
 async def _between(
     reader: StreamReader, writer: StreamWriter, target: Address, seconds: float
 ) -> None:
-    """One connection, until both directions have ended or one of the two sides has gone."""
+    """Relay one connection until both directions have ended or one side has disconnected."""
     writers = [writer]
     try:
         their_reader, their_writer = await asyncio.open_connection(*target, limit=_PIECE_BYTES)
@@ -73,23 +73,23 @@ async def _between(
         async with asyncio.TaskGroup() as group:
             for source, sink in ((reader, their_writer), (their_reader, writer)):
                 way = _Way(_UNDER_WAY)
-                group.create_task(_depart(source, way, seconds))
-                group.create_task(_arrive(way, sink))
+                group.create_task(_read_source(source, way, seconds))
+                group.create_task(_write_target(way, sink))
     except* OSError:
-        pass  # the other side is told by the end of its connection
+        pass  # the other side sees the end of its connection
     finally:
         for each in writers:
             each.close()
 
 
-async def _depart(source: StreamReader, way: _Way, seconds: float) -> None:
+async def _read_source(source: StreamReader, way: _Way, seconds: float) -> None:
     clock = asyncio.get_running_loop().time
     while piece := await source.read(_PIECE_BYTES):
         await way.put((clock() + seconds, piece))
     await way.put((clock() + seconds, b""))
 
 
-async def _arrive(way: _Way, sink: StreamWriter) -> None:
+async def _write_target(way: _Way, sink: StreamWriter) -> None:
     clock = asyncio.get_running_loop().time
     while True:
         due, piece = await way.get()

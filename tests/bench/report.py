@@ -1,4 +1,4 @@
-"""The HTML report: one file with the table, the plots and what was said of the run."""
+"""The HTML report: one file with the table, the plots and the facts about the run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _study(result: Mapping[str, Any]) -> list[str]:
 
 
 def _plots(figures: Sequence[Figure], promised: Sequence[promises.Promise]) -> list[str]:
-    """SVG pictures in the page; without matplotlib a line that says so."""
+    """SVG pictures in the page; without matplotlib a line that states this."""
     if importlib.util.find_spec("matplotlib") is None:
         return [_NO_PLOTS]
     from tests.bench import plots  # noqa: PLC0415 - needs matplotlib

@@ -1,4 +1,4 @@
-"""One run of the benchmark: the rows, the table, the files, and what falls short."""
+"""One run of the benchmark: the rows, the table, the files, and missed promises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PICTURE: Final = CHECKOUT / "docs/speed.svg"
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line says."""
+    """The options of the command line."""
 
     rows: tuple[str, ...]
     quick: bool
@@ -41,7 +41,7 @@ class Choice:
 
 
 def run(choice: Choice) -> int:
-    """0 when all rows ran and no promise falls short."""
+    """Exit status 0 if all rows ran and no promise was missed."""
     promised = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
     rows = chosen(choice.rows, quick=choice.quick)
     progress = show.Progress(estimate(rows, quick=choice.quick))
@@ -56,7 +56,7 @@ def run(choice: Choice) -> int:
                 figures.append(figure)
                 verdict = promises.verdicts(promised, [figure]).get(figure.key)
                 progress.say(show.line(figure, verdict))
-    short = _shortcomings(promised, figures, rows)
+    short = _missed_promises(promised, figures, rows)
     bench.facts["seconds"] = f"{progress.seconds:.0f}"
     result = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -87,7 +87,7 @@ def report_again(path: Path) -> int:
 
 
 def record(path: Path) -> int:
-    """The figures of a whole run into the specification's table, and as a picture into the
+    """Write the figures of a whole run into the specification's table, and a picture into the
     documents."""
     result = json.loads(path.read_text(encoding="utf-8"))
     try:
@@ -106,7 +106,7 @@ def record(path: Path) -> int:
 
 
 def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
-    """The figures of a row; one that fails is said, and the others go on."""
+    """The figures of a row; a failure is reported, and the other rows continue."""
     bench.progress.row(f"{row.name}: {row.title}", row.about(quick=bench.plan is QUICK))
     cpu, began = _client_seconds(), time.monotonic()
     bench.site.reconnect()
@@ -124,15 +124,15 @@ def _measured(bench: Bench, row: Row, faults: list[str]) -> Iterator[Figure]:
 
 
 def _client_seconds() -> float:
-    """Processor time of this process, and of those that it has started and that have ended."""
+    """CPU time of this process and of its ended children."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
-def _shortcomings(
+def _missed_promises(
     promised: Sequence[promises.Promise], figures: Sequence[Figure], rows: Sequence[Row]
 ) -> list[str]:
-    """What falls short, and what was promised and not measured."""
+    """The missed promises, and promises without a measurement."""
     found = promises.verdicts(promised, figures)
     texts = [
         f"SHORT {figure.key}: {figure.value().text(figure.shown_unit)}, promised {found[figure.key].promise}"
@@ -155,7 +155,7 @@ def _write(results: Path, result: dict[str, Any], promised: Sequence[promises.Pr
 
 
 def _machine() -> dict[str, str]:
-    """The machine's shape, and what was measured."""
+    """The machine's hardware and software, and the commit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     facts = {
         "machine": f"{os.cpu_count()} CPUs, {memory / _GIB:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}",

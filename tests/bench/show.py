@@ -12,11 +12,10 @@ _WIDTH = 46
 
 
 class Progress:
-    """One line that is written anew where there is a terminal, a line for each row where there is
-    none."""
+    """One line that is rewritten on a terminal; without a terminal, a line for each row."""
 
     def __init__(self, about_seconds: int) -> None:
-        """:param about_seconds: how long the run takes, as far as one knows beforehand."""
+        """:param about_seconds: the estimated duration of the run."""
         self._began = time.monotonic()
         self._left = about_seconds
         self._about = 0
@@ -28,7 +27,7 @@ class Progress:
         return time.monotonic() - self._began
 
     def row(self, title: str, about_seconds: int) -> None:
-        """A row begins, and what was before it is over."""
+        """Begin a row; the row before it is complete."""
         self._left -= self._about
         self._row, self._about = title, about_seconds
         self._clear()

@@ -1,5 +1,4 @@
-"""What the benchmark talks to: a cluster of its own, accounts in it, storlets and objects in
-them."""
+"""The benchmark's cluster, with its accounts, storlets and objects."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ CONTAINER: Final = "bench"
 SMALL: Final = f"{CONTAINER}/small"
 LARGE: Final = f"{CONTAINER}/large"
 STORLETS: Final = Path(__file__).parent / "storlets"
-#: May make accounts; tempauth has no other way to many of them.
+#: An administrator that may create accounts; tempauth cannot create many in another way.
 _ADMIN: Final = "admin:admin"
 _META: Final = {
     "X-Object-Meta-Storlet-Interface-Version": "1.0",
@@ -68,7 +67,8 @@ def java_identity(java_dir: str, name: str = "") -> Code:
 
 @dataclass(frozen=True)
 class Treatment:
-    """A way to run a no-op: ``key`` as in figures, ``title`` for people, headers of the request."""
+    """A way to run a no-op: ``key`` as in figures, ``title`` for display, headers of the
+    request."""
 
     key: str
     title: str
@@ -98,18 +98,18 @@ class Account:
         headers: Mapping[str, str] | None = None,
         body: bytes | memoryview = b"",
     ) -> Request:
-        """A request to make once and to send often."""
+        """Encode a request that is sent often."""
         return make_request(
             method, self.path_of(path), {"X-Auth-Token": self.token, **(headers or {})}, body
         )
 
     def path_of(self, path: str) -> str:
-        """Of a container or an object; empty: of the account."""
+        """Path of a container or an object; empty: of the account."""
         return f"{self._path}/{path}" if path else self._path
 
     @property
     def connection(self) -> Connection:
-        """Kept; :meth:`reconnect` after servers were restarted."""
+        """A keep-alive connection; :meth:`reconnect` after servers were restarted."""
         if self._connection is None:
             self._connection = Connection(lambda: open_tcp(self.address))
         return self._connection
@@ -126,11 +126,11 @@ class Account:
         headers: Mapping[str, str] | None = None,
         body: bytes | memoryview = b"",
     ) -> Timing:
-        """One request, made and sent."""
+        """Encode and send one request."""
         return self.connection.exchange(self.request(method, path, headers, body))
 
     def get_ready(self, *codes: Code) -> None:
-        """Enable storlets, make the containers, upload storlets and an object of 1 KiB."""
+        """Enable storlets, create the containers, upload storlets and an object of 1 KiB."""
         self.send("POST", "", {"X-Account-Meta-Storlet-Enabled": "True"})
         for container in ("storlet", "dependency", CONTAINER):
             self.send("PUT", container)
@@ -143,7 +143,7 @@ class Account:
 
 
 class Site:
-    """A cluster that is up; one that it brought up itself it takes down with ``with``."""
+    """A running cluster; ``with`` stops it at the end if this object has started it."""
 
     def __init__(self, cluster: Cluster, *, is_own: bool = False) -> None:
         self.cluster = cluster
@@ -153,7 +153,7 @@ class Site:
 
     @classmethod
     def bring_up(cls, **choices: str) -> Self:
-        """A cluster of the benchmark's own on free ports."""
+        """Start a separate cluster on free ports."""
         home = Path(tempfile.mkdtemp(prefix="storlets-bench-", dir="/var/tmp"))
         site = cls(Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}), is_own=True)
         site._outlived = _delete_at_end(home)
@@ -218,20 +218,19 @@ class Site:
         ]
 
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """Set options and restart what they concern; ``{}`` for the defaults."""
+        """Set options and restart the processes that use them; ``{}`` restores the defaults."""
         self.cluster.configure(changes)
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Begin a connection anew: servers were restarted, or have closed one that nobody used for
-        long."""
+        """Reconnect, because servers were restarted or have closed an idle connection."""
         if self._main is not None:
             self._main.reconnect()
 
 
 def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
-    """Delete ``home`` when this process ends, also when it is killed: the keeper then takes the
-    cluster down."""
+    """Delete ``home`` when this process ends, even if it is killed: the keeper then stops the
+    cluster."""
     command = [
         "sh",
         "-c",

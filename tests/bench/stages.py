@@ -1,10 +1,10 @@
-"""Where the time of a request goes: stages, and the probes between which each of them lies.
+"""The stages of a request, each defined by the two probes that enclose it.
 
-A *course* is the way of a request from the client and back to it: probes in the order in which they
-are passed, each with the stage that ends there.  Consecutive probes share their moment, so the
-stages of a request add up to the time that the client waited, always.  What lies between two probes
-and belongs to nobody is :data:`REST`.  What several processes do at the same time is counted once:
-a probe that is passed before the one that stands before it in the course ends a stage of no length.
+A *course* is the path of a request from the client and back: probes in the order in which they are
+passed, each with the stage that ends there.  Consecutive stages share their boundary, so the stages
+of a request always add up to the client's wait.  Time between two probes that belongs to no stage
+is :data:`REST`.  Concurrent work of several processes is counted once: a probe that is passed
+before its predecessor in the course ends a stage of length zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-#: The client's own stamps: before it sends, and when it has the whole answer.
+#: The client's stamps: before it sends, and when it has the complete response.
 SENT: Final = "client.sent"
 WHOLE: Final = "client.whole"
 #: Those of a storlet, in this order.
@@ -30,9 +30,9 @@ class Stage:
 
 
 REST: Final = "rest"
-#: In a figure's key, where it is no stage, but all of them together.
+#: The part of a figure's key that means the sum of all stages.
 SUM: Final = "whole"
-#: By key, in the order in which bars show them: about that in which they begin.
+#: Stages by key, in the order of the bars: approximately the order in which they begin.
 STAGES: Final = {
     "request": Stage("client sends, proxy's server parses", "#c6dbef"),
     "middlewares": Stage("Swift's middlewares at the proxy", "#6baed6"),
@@ -108,10 +108,10 @@ COURSES: Final[Mapping[str, Course]] = {
         ("frames.out", "frames"),
         ("run.out", "answer"),
         ("proxy.out", "middlewares"),
-        # The whole answer, whose length is known, is sent before the log line is written.
+        # A response of known length is sent completely before the log line is written.
         (WHOLE, "answer"),
     ),
-    # The answer begins while the worker ends, and its end waits for the worker's.
+    # The response begins while the worker ends, and its end waits for the worker's end.
     "proxy": (
         *_IN,
         *_ADMITTED,
@@ -130,7 +130,7 @@ COURSES: Final[Mapping[str, Course]] = {
 
 
 class NotPassed(RuntimeError):
-    """A probe that a request should have passed has no stamp of it."""
+    """A request has no stamp of a probe that it should have passed."""
 
 
 def lengths(course: Course, stamps: Mapping[str, int]) -> dict[str, float]:
@@ -149,11 +149,11 @@ def lengths(course: Course, stamps: Mapping[str, int]) -> dict[str, float]:
 
 
 def usual(requests: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
-    """The middle half of ``requests`` by their whole length, in the order in which they came.
+    """The middle half of ``requests`` by total time, in their original order.
 
-    Medians of stages do not add up to the median of the whole.  Means do; but those of all requests
-    are made by the few that met another program, a timer or an expired entry of a cache, and so are
-    the stages in which that happened.
+    Medians of stages do not add up to the median of the whole.  Means do; but the mean over all
+    requests is dominated by the few that were delayed by another program, a timer or an expired
+    cache entry.
     """
     everyone = list(requests)
     order = sorted(range(len(everyone)), key=lambda at: sum(everyone[at].values()))
@@ -163,8 +163,8 @@ def usual(requests: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
 
 @dataclass(frozen=True)
 class StorletTimes:
-    """What a storlet of ``tests/bench/storlets`` says in its metadata: when this run began, and the
-    times of the run before."""
+    """The stamps in the metadata of a storlet of ``tests/bench/storlets``: the start of this run,
+    and the times of the previous run."""
 
     began: int
     before: tuple[int, ...]
@@ -176,7 +176,7 @@ class StorletTimes:
 
 
 def ended(said: Iterable[StorletTimes]) -> dict[int, dict[str, int]]:
-    """The stamps of each run of which a later one at the same worker has told, by when it began."""
+    """The stamps of each run that a later run of the same worker has reported, by start time."""
     return {
         one.before[0]: dict(zip(STORLET, one.before, strict=True)) for one in said if one.before
     }

@@ -1,14 +1,13 @@
-"""Storage nodes of the benchmark's own: an object server, a network and a disk each; all of it
-vanishes with the benchmark.
+"""The benchmark's storage nodes: an object server, a network and a disk each; all end with the
+benchmark.
 
 A node is one process: an object server in a network namespace without a name, and in a mount
 namespace in which its disk is mounted: ext4 on a loop device over a file that has been deleted.
-The kernel kills it when the benchmark ends, however that ends, and with the process go the
-namespaces, the pair of virtual devices, the mount, the loop device and the file's space.
+The kernel kills it when the benchmark ends for any reason, and with it removes the namespaces, the
+pair of virtual devices, the mount, the loop device and the file's space.
 
-The file of a disk is in the page cache, so the disk is as fast as memory: what limits it is the
-kernel's throttle for the reads of one control group, that of a sandbox
-(:meth:`StorageNode.limit_reads`).
+The file of a disk is in the page cache, so the disk is as fast as memory. The kernel's read
+throttle for the control group of a sandbox limits it (:meth:`StorageNode.limit_reads`).
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ exec setpriv --reuid "$3" --regid "$3" --clear-groups --pdeathsig KILL \
 
 
 class NoNodes(Exception):
-    """This machine cannot have them: why."""
+    """This machine cannot have such nodes; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class StorageNode:
-    """One of :func:`storage_nodes`.  ``policy`` is the storage policy whose objects are on its
-    disk, and nowhere else."""
+    """One of :func:`storage_nodes`.  ``policy`` is the storage policy whose objects are only on its
+    disk."""
 
     policy: str
     index: int
@@ -75,12 +74,12 @@ class StorageNode:
 
     @property
     def disk(self) -> Path:
-        """As the benchmark may name it."""
+        """Path of the disk for the benchmark's process."""
         return Path(f"/proc/{self.process.pid}/root{self.place}/devices/disk")
 
     def limit_reads(self, pids: list[int], bytes_per_second: int) -> None:
-        """Let the control groups of ``pids`` read so much from this node's disk; what other
-        processes read is not limited."""
+        """Limit the reads of the control groups of ``pids`` from this node's disk; other processes
+        are not limited."""
         device = self.disk.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
         for group in {_group_of(pid) for pid in pids}:
@@ -92,7 +91,7 @@ class StorageNode:
                 )
 
     def forget(self) -> None:
-        """Have nothing of the objects in the page cache: the next to read them reads the disk."""
+        """Drop the objects from the page cache, so that the next read is from the disk."""
         for path in self.disk.glob("objects*/**/*.data"):
             with path.open("rb") as data:
                 os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -135,7 +134,7 @@ def storage_nodes(site: Site, count: int, size: int) -> Iterator[list[StorageNod
 def _with_disk(
     site: Site, number: int, address: str, size: int, stack: contextlib.ExitStack
 ) -> StorageNode:
-    """The process, as far as its disk."""
+    """Start the process and mount its disk."""
     policy, place = f"node-{number}", site.cluster.home.resolve() / f"nodes/{number}"
     place.mkdir(parents=True)
     conf_dir, python = site.cluster.description["conf_dir"], str(site.cluster.venv / "bin/python3")
@@ -163,7 +162,8 @@ def _with_disk(
 
 
 def _write_conf(conf_dir: str, place: Path, name: str) -> Path:
-    """As the cluster's first object server, but with a disk and a network of its own."""
+    """Write the configuration of the cluster's first object server with another disk and
+    network."""
     parser = configparser.RawConfigParser(default_section="\0")
     parser.read(Path(conf_dir, "object-server-1.conf"), encoding="utf-8")
     own = {"bind_ip": "0.0.0.0", "bind_port": _PORT, "devices": place / "devices", "log_name": name}
@@ -193,7 +193,8 @@ def _build_rings(site: Site, nodes: list[StorageNode]) -> None:
 
 
 def _serve(node: StorageNode, our_address: str) -> None:
-    """The pair of devices between the node's network and ours, and the object server."""
+    """Create the pair of devices between the node's network and the host's, and the object
+    server."""
     pid, ours = str(node.process.pid), f"bn-{secrets.token_hex(3)}"
     inside = ("nsenter", "--net", "--target", pid)
     _ip("link", "add", ours, "type", "veth", "peer", "name", "eth0", "netns", pid)

@@ -1,8 +1,8 @@
-"""What IBM's study of its Storlet Engine compares, and what a run of it has seen.
+"""The comparisons of IBM's study of its Storlet Engine, and the measurements of a run.
 
 The study is *Storlet Engine: Performing Computations in Cloud Storage* by S.  Rabinovici-Cohen, E.
 Henis, J.  Marberg and K.  Nagin (IBM Research Report H-0320, 2014).  A client wants the hashes of
-an object (fixity): from a storlet at the proxy or at the object node, or it gets the object and
+an object (fixity): from a storlet at the proxy or at the object node, or it reads the object and
 computes them itself, with the filter in Swift's pipelines and without it.
 """
 
@@ -17,7 +17,7 @@ from tests.bench.figures import Figure
 from tests.bench.site import Treatment
 
 STORLET: Final = "fixity.py"
-#: Each side computes both hashes in one thread; what is better is the row ``fixity``.
+#: Each side computes both hashes in one thread; the row ``fixity`` compares numbers of threads.
 _RUN: Final = {"X-Run-Storlet": STORLET, "X-Storlet-Parameter-1": "threads:1"}
 
 OBJECT: Final = Treatment("object", "storlet at the object node", _RUN)
@@ -38,12 +38,12 @@ CONDITIONS: Final = {
 }
 HAVE_BACKGROUND: Final = (BACKGROUND, BOTH)
 HAVE_DELAY: Final = (DELAY, BOTH)
-#: In each direction: 100 ms for a request and its answer.
+#: In each direction: 100 ms for a request and its response.
 DELAY_SECONDS: Final = 0.05
 
-#: What IBM's report says that the filter costs plain requests.
+#: The filter's overhead on plain requests in IBM's report.
 IBM_FILTER: Final = 1.038
-#: Larger objects are shown with bytes a second, smaller ones with requests a second.
+#: Larger objects are shown in bytes a second, smaller ones in requests a second.
 SMALL_MAX: Final = 1_000_000
 
 
@@ -52,7 +52,7 @@ class Seen:
     """One load at one time: ``clients`` in a closed loop, each for the hashes of an object of
     ``size`` bytes.
 
-    :param latencies: milliseconds of each answer.
+    :param latencies: milliseconds of each response.
     :param background: of each plain request beside it, by method.
     """
 
@@ -67,7 +67,7 @@ class Seen:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Responses a second."""
         return len(self.latencies) / self.seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that was seen."""
+    """All measurements."""
 
     seen: list[Seen]
 
@@ -108,11 +108,11 @@ class Study:
         ]
 
     def rates(self, condition: str, size: int, clients: int, treatment: str) -> list[float]:
-        """Answers a second of each round."""
+        """Responses a second of each round."""
         return [one.rate for one in self.of(condition, size, clients, treatment)]
 
     def filter_ratios(self, size: int, clients: int) -> list[float]:
-        """What the client waits with the filter over what it waits without, of each round."""
+        """The ratio of the client's response times with and without the filter, of each round."""
         pairs = zip(
             self.responses(QUIET, size, clients, CLIENT.key),
             self.responses(QUIET, size, clients, BARE.key),
@@ -123,10 +123,9 @@ class Study:
     def neighbours(
         self, method: str, condition: str, size: int, clients: int, treatment: str
     ) -> list[float]:
-        """Milliseconds of the plain requests beside a load; with 0 ``clients`` those beside
-        none."""
+        """Milliseconds of the plain requests beside a load; with 0 ``clients`` without a load."""
         if not clients:
-            # Nobody asks for anything: what matters is which of the two clusters it was.
+            # There is no load: only the cluster matters.
             condition, size, treatment = (
                 BACKGROUND,
                 0,
@@ -148,7 +147,7 @@ def size_text(size: int) -> str:
 
 
 def figures(study: Study) -> Iterator[Figure]:
-    """The ends of the curves for the sizes in the middle; the rest is in the plots."""
+    """Figures of the curves' end points for the middle sizes; the rest is in the plots."""
     for small in (True, False):
         sizes = study.sizes(small=small)
         middle = sizes[len(sizes) // 2]
@@ -181,7 +180,7 @@ def _responses(study: Study, condition: str, size: int, clients: int) -> Iterato
 
 
 def _filter(study: Study, sizes: list[int]) -> Figure:
-    """What the filter costs the client, over all numbers of clients: each round's ratio is a
+    """The filter's overhead for the client over all numbers of clients: each round's ratio is a
     sample."""
     ratios = [
         each
@@ -199,7 +198,7 @@ def _filter(study: Study, sizes: list[int]) -> Figure:
 
 
 def _neighbours(study: Study, size: int, clients: int) -> Iterator[Figure]:
-    """Response times of the background: beside a load against beside none."""
+    """Response times of the background with and without a load."""
     for treatment in TREATMENTS:
         for method in ("GET", "PUT"):
             yield Figure(

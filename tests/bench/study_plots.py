@@ -34,7 +34,7 @@ _LOOKS: Final = {
 }
 _IBM_COLOUR: Final = "#c4320a"
 _SIZE_COLOURS: Final = ("#0b6e99", "#d9730d", "#6b8e23")
-#: So that the bars of one number of clients stand beside one another.
+#: Offsets that put the bars of one number of clients side by side.
 _BESIDE: Final = (1.0, 1.05, 1.1)
 _ROW_INCHES: Final = 2.3
 
@@ -93,7 +93,7 @@ def _conditions(
 
 
 def _background(study: Study, sizes: Sequence[int], title: str) -> str:
-    """A row for each method and condition; no clients: nobody but the neighbour."""
+    """A row for each method and condition; no clients: only the neighbour."""
     rows = [(method, condition) for condition in HAVE_BACKGROUND for method in ("GET", "PUT")]
     picture, grid = _grid(title, sizes, len(rows), is_log=True)
     for row, (method, condition) in zip(grid, rows, strict=True):
@@ -147,8 +147,8 @@ def _filter(study: Study) -> str:
 def _grid(title: str, sizes: Sequence[int], rows: int, *, is_log: bool) -> tuple[Picture, Any]:
     picture = Picture(figsize=(WIDTH, 1.1 + _ROW_INCHES * rows), layout="constrained")
     picture.suptitle(title, x=0.01, ha="left")
-    # Where a scale is logarithmic one for all shows what the conditions do; else the largest would
-    # hide the others.
+    # A logarithmic scale is shared by all, which makes conditions comparable; a linear one is not,
+    # because the largest values would hide the others.
     return picture, picture.subplots(
         rows, len(sizes), squeeze=False, sharey=True if is_log else "col", sharex="col"
     )

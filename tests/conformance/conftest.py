@@ -1,4 +1,4 @@
-"""The languages, and a sandbox on this host for each test that wants one."""
+"""The languages, and a sandbox on this host for each test that uses one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def java_code(java_dir: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=["python", "java"])
 def language(request: pytest.FixtureRequest) -> str:
-    """Every language there is: a test that uses this runs once for each."""
+    """Every language: a test that uses this runs once for each."""
     return str(request.param)
 
 
@@ -81,7 +81,8 @@ def code(language: str, request: pytest.FixtureRequest) -> Callable[[str], Code]
 
 @pytest.fixture(scope="module")
 def shared_sandboxes() -> Iterator[dict[str, tuple[HostSandbox, Storlet]]]:
-    """Sandboxes by language with ``probe`` loaded, for the transcripts: none may harm the next."""
+    """Sandboxes by language with ``probe`` loaded, for the transcripts: none may affect the
+    next."""
     started: dict[str, tuple[HostSandbox, Storlet]] = {}
     yield started
     for sandbox, _ in started.values():
@@ -99,19 +100,20 @@ def sandbox(language: str, request: pytest.FixtureRequest) -> Iterator[HostSandb
 
 @pytest.fixture
 def probe(sandbox: HostSandbox, code: Callable[[str], Code]) -> Storlet:
-    """The storlet that does what it is told, in a sandbox of its own, with at most two workers."""
+    """The storlet ``probe`` in a separate sandbox, with at most two workers."""
     return sandbox.load(code("probe"), workers_max=2)
 
 
 @pytest.fixture
 def single(sandbox: HostSandbox, code: Callable[[str], Code]) -> Storlet:
-    """The same with one worker, for tests that remember which process it was: on a busy machine there may be another one soon."""
+    """The same with one worker, for tests that identify the process: a busy machine may start
+    another."""
     return sandbox.load(code("probe"), workers_max=1)
 
 
 @pytest.fixture
 def user_sandbox(language: str, request: pytest.FixtureRequest) -> Iterator[HostSandbox]:
-    """A sandbox whose processes have another user than the filter and the node daemon, as real ones have."""
+    """A sandbox whose processes run as another user than filter and node daemon, like real ones."""
     if os.getuid() != 0:
         pytest.skip("only root can start processes of another user")
     with new_sandbox(language, request, user=TENANT) as started:
@@ -123,7 +125,7 @@ TENANT = 1_987_654
 
 
 class ControlGroups:
-    """Plays sandboxd's part of placing: a control group on this host, with limits of its own."""
+    """Places workers like sandboxd: in a control group on this host, with separate limits."""
 
     def __init__(self) -> None:
         self.directory = f"storlets-test-{os.getpid()}-{id(self):x}"
@@ -145,7 +147,7 @@ class ControlGroups:
             (tree / self.directory).rmdir()
 
     def place(self, place: messages.Place) -> str:
-        """What the node daemon does with a ``place``; the harness' sandbox has no pid namespace."""
+        """The node daemon's handling of ``place``; the harness' sandbox has no pid namespace."""
         limits = place.limits
         if limits.memory_bytes:
             files = (
@@ -176,7 +178,7 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 @pytest.fixture
 def control_groups() -> Iterator[ControlGroups]:
-    """A control group for one worker group; its processes have to be gone at the end."""
+    """A control group for one worker group; its processes must have ended before it is removed."""
     groups = ControlGroups()
     try:
         groups.__enter__()

@@ -1,6 +1,7 @@
-"""A sandbox without Docker: the real supervisor and its real workers as processes of this host, and the two peers they talk to.
+"""A sandbox without Docker: the real supervisor and workers as host processes, and their two peers.
 
-``HostSandbox`` plays the node daemon (control connection, listening sockets), ``Run`` plays the filter for one invocation.
+``HostSandbox`` plays the node daemon (control connection, listening sockets), ``Run`` plays the
+filter for one invocation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PATIENCE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Code:
-    """A storlet as a test has it: the folder that holds its file, and what ``load`` says of it."""
+    """A storlet of a test: the folder of its file, and its fields in ``load``."""
 
     folder: Path
     main: str
@@ -43,7 +44,7 @@ class Code:
 
     @property
     def version(self) -> str:
-        """64 hexadecimal digits that stand for exactly this."""
+        """The storlet version: 64 hexadecimal digits."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
@@ -59,12 +60,12 @@ def until(condition: Any, seconds: float = PATIENCE_SECONDS) -> Any:
 
 
 def count_descriptors(pid: int | str = "self") -> int:
-    """How many descriptors a process has open."""
+    """The number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 class HostSandbox:
-    """Start with ``with``; everything it started is gone at the end."""
+    """Start with ``with``; all of its processes have ended at the end."""
 
     def __init__(
         self, folder: Path, arguments: tuple[str, ...] = (), user: int | None = None
@@ -81,7 +82,8 @@ class HostSandbox:
         self.hello: Any = None
         self.placed: list[messages.Place] = []
         self.place: Callable[[messages.Place], str | None] = lambda _place: ""
-        """Plays sandboxd's part; the directory of the control groups, or ``None`` for no answer at all."""
+        """Handles ``place`` like sandboxd; returns the directory of the control groups, or ``None``
+        for no reply."""
 
     def __enter__(self) -> Self:
         self._listen()
@@ -125,7 +127,7 @@ class HostSandbox:
 
     @property
     def pid(self) -> int:
-        """Of the supervisor."""
+        """Process id of the supervisor."""
         return self.process.pid
 
     # the control connection
@@ -137,7 +139,7 @@ class HostSandbox:
         self._listening.listen()
 
     def accept(self) -> None:
-        """Wait for the supervisor to connect and to say hello."""
+        """Wait for the supervisor to connect and send ``hello``."""
         self._listening.settimeout(PATIENCE_SECONDS)
         self.control, _ = self._listening.accept()
         self._reports = queue.SimpleQueue()
@@ -148,7 +150,7 @@ class HostSandbox:
         self.hello = self.report()
 
     def drop_control(self) -> None:
-        """The node daemon dies."""
+        """Close the control connection, as if the node daemon had died."""
         if self.control is not None:
             self.control.shutdown(socket.SHUT_RDWR)
             self._reader.join()
@@ -174,18 +176,18 @@ class HostSandbox:
         return self._reports.get(timeout=PATIENCE_SECONDS)
 
     def ask(self, command: messages.Message, fds: tuple[int, ...] = ()) -> Any:
-        """Send a command, give its answer."""
+        """Send a command; return its reply."""
         assert self.control is not None
         framing.send(self.control, command, fds)
         return self.report()
 
     def send(self, message: messages.Message) -> None:
-        """Send a message that has no answer."""
+        """Send a message without a reply."""
         assert self.control is not None
         framing.send(self.control, message)
 
     def load(self, code: Code, **options: Any) -> Storlet:
-        """Have a worker group for ``code``."""
+        """Load a worker group for ``code``."""
         place = self.code_root / code.version
         if not place.exists():
             place.symlink_to(
@@ -229,20 +231,20 @@ class HostSandbox:
             group.version: group for group in self.ask(messages.AskStatus(self._request)).groups
         }
 
-    # what the host sees of it
+    # the host's view of it
 
     def descendants(self) -> list[int]:
         """The live processes under the supervisor."""
         return kernel.strays(self.pid, ())
 
     def descriptors(self) -> int:
-        """How many descriptors the supervisor has open."""
+        """The number of open descriptors of the supervisor."""
         return count_descriptors(self.pid)
 
 
 @dataclass(frozen=True)
 class Storlet:
-    """A loaded storlet, as the filter has it: the path of its socket."""
+    """A loaded storlet as the filter sees it: the path of its socket."""
 
     sandbox: HostSandbox
     code: Code
@@ -250,7 +252,7 @@ class Storlet:
 
     @property
     def group(self) -> messages.Group:
-        """How its workers are."""
+        """The state of its worker group."""
         return self.sandbox.groups()[self.code.version]
 
     def connect(self) -> socket.socket:
@@ -273,7 +275,7 @@ class Storlet:
         return run
 
     def run(self, *inputs: Any, **options: Any) -> Result:
-        """A whole invocation."""
+        """Run a complete invocation."""
         with self.start(*inputs, **options) as run:
             return run.finish()
 
@@ -428,7 +430,7 @@ class Run:
 
     @property
     def log(self) -> bytes:
-        """What is in the log so far, as the filter reads it: up to the file's offset."""
+        """The content of the log so far, as the filter reads it: up to the file's offset."""
         return (
             os.pread(self._log, os.lseek(self._log, 0, os.SEEK_CUR), 0) if self._log >= 0 else b""
         )

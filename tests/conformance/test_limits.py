@@ -1,4 +1,4 @@
-"""What a worker group may use, and what its invocations hear when they use more; and what must not go without a placement."""
+"""Limits of a worker group, the errors of invocations that exceed them, and placement in groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(
 
 @pytest.fixture
 def folder() -> Iterator[str]:
-    """A folder that is kept in memory, as a sandbox's scratch space is."""
+    """A folder in memory, like a sandbox's scratch space."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
         yield path
 
@@ -43,7 +43,7 @@ def folder() -> Iterator[str]:
 # placement
 
 
-def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
+def test_a_worker_waits_for_placement_and_is_placed_with_all_its_processes(
     load: Callable[..., Storlet], sandbox: HostSandbox, control_groups: ControlGroups
 ) -> None:
     seen = []
@@ -60,7 +60,7 @@ def test_a_worker_waits_for_its_place_and_is_in_it_with_all_its_processes(
     with running(storlet.start(do="sleep", seconds="0.2")) as run:
         assert control_groups.members() == set(sandbox.descendants())
         assert run.finish().done.is_ok
-    # What was moved was still our own program.
+    # The moved process still ran the supervisor's own program.
     assert seen
     assert all(seen)
     assert sandbox.placed[0].version == storlet.code.version
@@ -114,9 +114,7 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced(
     assert len(sandbox.placed) == 2
 
 
-def test_answers_about_processes_that_are_not_there_mean_nothing(
-    probe: Storlet, sandbox: HostSandbox
-) -> None:
+def test_replies_about_ended_processes_are_ignored(probe: Storlet, sandbox: HostSandbox) -> None:
     for pid in (0, 1, sandbox.pid, 2**22):
         sandbox.send(messages.Placed(pid, "anything"))
     sandbox.send(messages.Placed(pid_of(probe), "no/such/group"))
@@ -126,7 +124,7 @@ def test_answers_about_processes_that_are_not_there_mean_nothing(
 # limits
 
 
-def test_memory_is_the_storlets_own_and_its_neighbour_does_not_notice(
+def test_a_storlet_beyond_its_memory_does_not_affect_another(
     load: Callable[..., Storlet],
     sandbox: HostSandbox,
     code: Callable[[str], Code],
@@ -161,7 +159,7 @@ def test_scratch_space_that_is_used_up_ends_the_invocation(
     storlet = load(memory_bytes=256 * MIB, scratch_bytes=4 * MIB)
     assert storlet.run(do="scratch", folder=folder, files="3", seconds="0.4").output == b"filled"
     began = time.monotonic()
-    # Also where a second worker was started, which may hold some files of its own.
+    # A second worker may have been started, which may hold some files.
     done = storlet.run(do="scratch", folder=folder, files="8", seconds="30").done
     assert time.monotonic() - began < 10
     assert done.code == messages.LIMIT_SCRATCH
@@ -192,7 +190,7 @@ def test_open_files_are_limited(load: Callable[..., Storlet]) -> None:
     assert "Too many open files" in (done.message or "")
 
 
-def test_there_are_only_as_many_workers_as_the_storlets_memory_has_room_for(
+def test_the_number_of_workers_is_limited_by_the_storlets_memory(
     load: Callable[..., Storlet], language: str
 ) -> None:
     storlet = load(workers_max=4, memory_bytes=(64 if language == "python" else 256) * MIB)
@@ -206,7 +204,7 @@ def test_there_are_only_as_many_workers_as_the_storlets_memory_has_room_for(
         assert third.finish().output == b"third"
 
 
-# what the node daemon asks
+# queries of the node daemon
 
 
 def test_a_supervisor_reports_the_actual_state_of_its_sandbox(sandbox: HostSandbox) -> None:
@@ -235,7 +233,7 @@ def test_a_storlet_cannot_look_into_the_workers_of_another_or_into_the_superviso
     victim = user_sandbox.load(Code(of.folder, of.main, of.file, of.language, "victim"))
     for pid in (pid_of(victim), user_sandbox.pid):
         assert storlet.run(do="spy", pid=str(pid)).output == b""
-    # It is not the sandbox of this test that is blind: the same works where nobody hides.
+    # Control: without isolation the same attempt succeeds in this sandbox.
     own_child = "self" if of.language == "java" else str(pid_of(storlet))
     assert storlet.run(do="spy", pid=own_child).done.is_ok
 

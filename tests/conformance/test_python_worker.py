@@ -1,4 +1,4 @@
-"""What only the Python worker promises, or what only Python code can try."""
+"""Promises of the Python worker only, and tests that only Python code can make."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(
             ).output
         )
         target = "/memfd" if log_limit else "/dev/null"
-        # listening, channel, epoll, connection, output, inputs, log; the order of those of the run is free
+        # listening, channel, epoll, connection, output, inputs, log; the run's are in any order
         expected = ["socket", "socket", "anon_inode", "socket", "pipe", "pipe", "pipe"] + [
             "/memfd"
         ] * bool(log_limit)
@@ -54,7 +54,7 @@ def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(
         assert [is_closed for _, _, is_closed in listing] == [False] * 3 + [True] * len(expected)
 
 
-def test_other_storlets_of_the_sandbox_have_no_part_in_it(
+def test_other_storlets_of_the_sandbox_do_not_share_descriptors(
     probe: Storlet, sandbox: HostSandbox
 ) -> None:
     alone = json.loads(probe.run(do="descriptors").output)
@@ -67,11 +67,12 @@ def test_other_storlets_of_the_sandbox_have_no_part_in_it(
             for pid in sandbox.descendants()
             if Path(f"/proc/{pid}/comm").read_text().strip() == "json.py"
         )
-        # No connection, input, output while it is idle, which it is a moment after its "done" has arrived.
+        # No connection, input or output while idle; it becomes idle shortly after its "done"
+        # arrives.
         until(lambda: count_descriptors(pid) == len(alone) - 3, 1)
 
 
-def test_what_a_run_changes_in_its_process_is_put_back(single: Storlet) -> None:
+def test_changes_of_a_run_to_its_process_are_restored(single: Storlet) -> None:
     pid = single.run(do="pid").output
     before = json.loads(single.run(do="state").output)
     assert single.run(do="leave_changes").done.is_ok
@@ -79,15 +80,13 @@ def test_what_a_run_changes_in_its_process_is_put_back(single: Storlet) -> None:
     assert single.run(do="pid").output == pid
 
 
-def test_a_signal_handler_left_behind_costs_the_worker(single: Storlet) -> None:
+def test_a_leftover_signal_handler_replaces_the_worker(single: Storlet) -> None:
     pid = single.run(do="pid").output
     assert single.run(do="leave_handler").done.is_ok
     assert single.run(do="pid").output != pid
 
 
-def test_the_next_worker_is_there_before_it_is_asked_for(
-    single: Storlet, sandbox: HostSandbox
-) -> None:
+def test_the_next_worker_is_started_in_advance(single: Storlet, sandbox: HostSandbox) -> None:
     pid = int(single.run(do="pid").output)
     assert single.run(do="leave_handler").done.is_ok
     until(lambda: sandbox.descendants() and pid not in sandbox.descendants())
@@ -103,7 +102,7 @@ def test_a_run_whose_clean_up_hangs_is_killed_after_the_disconnect(
     until(lambda: pid not in sandbox.descendants())
 
 
-def test_a_default_timeout_left_behind_is_not_that_of_the_next_connection(probe: Storlet) -> None:
+def test_a_leftover_default_timeout_does_not_affect_the_next_connection(probe: Storlet) -> None:
     assert probe.run(do="leave_timeout", seconds="0.05").done.is_ok
     connection = probe.connect()
     time.sleep(0.3)
@@ -117,7 +116,7 @@ def test_a_supervisor_does_not_wake_up_for_each_run(probe: Storlet, sandbox: Hos
     before, began = _sleeps(sandbox.pid), time.monotonic()
     for _ in range(200):
         probe.run(b"x")
-    # A nap, and a look for what follows it; on a slow machine that may be more than runs.
+    # A sleep, and a check for leftovers; on a slow machine there may be more sleeps than runs.
     assert _sleeps(sandbox.pid) - before <= 20 + 3 * (time.monotonic() - began) / BATCH_SECONDS
 
 
@@ -142,14 +141,14 @@ def test_a_run_fails_if_a_child_still_holds_its_output(probe: Storlet) -> None:
 
 
 def has_nothing_open(pid: int) -> bool:
-    """Also of a process that has just been reaped, or is about to be."""
+    """Also True for a process that has just been reaped or is about to be."""
     try:
         return not any(Path(f"/proc/{pid}/fd").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return True
 
 
-def test_a_duplicate_of_an_input_that_is_kept_costs_the_worker(probe: Storlet) -> None:
+def test_a_kept_duplicate_of_an_input_replaces_the_worker(probe: Storlet) -> None:
     pid = int(probe.run(b"data", do="keep_duplicate").output)
     until(lambda: has_nothing_open(pid), 6)
     assert int(probe.run(b"data", do="keep_duplicate").output) != pid
@@ -173,7 +172,7 @@ def test_a_traceback_has_the_authors_frames_only(probe: Storlet) -> None:
     assert traceback in result.log.decode()
 
 
-def test_a_module_with_siblings_tools_and_pickles(sandbox: HostSandbox) -> None:
+def test_a_module_can_import_siblings_run_tools_and_pickle(sandbox: HostSandbox) -> None:
     storlet = sandbox.load(Code(CODE / "python", "sibling.Sibling", "sibling.py"))
     result = storlet.run(InputPipe(b"", {"a": "b"}))
     assert result.output == b"hello from the helper and from the tool\n"
@@ -181,12 +180,12 @@ def test_a_module_with_siblings_tools_and_pickles(sandbox: HostSandbox) -> None:
     assert result.done.is_ok
 
 
-def test_a_storlet_may_be_called_like_a_module_of_python(sandbox: HostSandbox) -> None:
+def test_a_storlet_may_have_the_name_of_a_python_module(sandbox: HostSandbox) -> None:
     storlet = sandbox.load(Code(CODE / "python", "json.Json", "json.py"))
     assert json.loads(storlet.run().output) == ["still", "there"]
 
 
-def test_a_storlet_that_closes_our_descriptors_harms_itself(probe: Storlet) -> None:
+def test_a_storlet_that_closes_the_workers_descriptors_affects_only_itself(probe: Storlet) -> None:
     with probe.start(do="ruin") as run:
         result = run.finish()
     assert result.done.code == messages.FAILED
@@ -209,8 +208,8 @@ def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text:
     assert probe.run(b"next").output == b"next"
 
 
-def test_a_storlet_that_forges_its_end_gains_nothing(probe: Storlet) -> None:
-    """It says that it is done and is not: the supervisor no longer watches it, and it harms only its own worker."""
+def test_a_forged_end_affects_only_the_storlets_own_worker(probe: Storlet) -> None:
+    """A false "done" ends the supervisor's watch, and affects only the storlet's own worker."""
     with probe.start(do="forge", text='{"type":"end","recycle":true}') as run:
         run.event()
         assert probe.run(b"next").output == b"next"
@@ -236,7 +235,8 @@ def test_the_supervisors_own_python_by_any_name(sandbox: HostSandbox, version: s
 
 
 def test_another_python_is_started_with_the_same_worker(tmp_path: Path) -> None:
-    """A link by another name stands for another version: what matters is that it is started, not forked."""
+    """A link with another name represents another Python: the test checks that it is started, not
+    forked."""
     (tmp_path / "python3.99").symlink_to(os.path.realpath(sys.executable))
     folder = tmp_path / "s"
     folder.mkdir()
@@ -268,7 +268,7 @@ def test_a_load_that_failed_is_tried_again_after_five_seconds(
     assert storlet.run().output == b"mended"
 
 
-def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(
+def test_a_worker_that_repeatedly_dies_idle_counts_as_a_failed_load(
     sandbox: HostSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "bomb.py").write_text(
@@ -276,7 +276,7 @@ def test_a_worker_that_dies_idle_again_and_again_counts_as_a_failed_load(
         "    def __call__(self, i, o, p):\n        import time; time.sleep(30)\n"
     )
     storlet = sandbox.load(Code(tmp_path, "bomb.Bomb", "bomb.py"))
-    # One that goes off after it has taken the connection and before it says so leaves no end mark.
+    # A worker that dies between accepting the connection and reporting it sends no end mark.
     ends = [end for _ in range(3) for end in storlet.run().events[-1:]]
     assert ends, "one of them was begun"
     assert {end.code for end in ends} <= {messages.FAILED, messages.LOAD}
@@ -306,7 +306,7 @@ def test_sigterm_of_a_storlet_to_its_own_group_reaches_only_itself(
     assert sandbox.process.poll() is None
 
 
-# a worker that lies
+# workers that send false reports
 
 
 def test_a_worker_that_reports_a_false_invocation_is_killed(
@@ -320,7 +320,7 @@ def test_a_worker_that_reports_a_false_invocation_is_killed(
     assert storlet.run(do="pid").output != pid
 
 
-def test_an_invocation_that_is_claimed_twice_costs_the_worker_its_life(single: Storlet) -> None:
+def test_a_worker_that_claims_an_invocation_twice_is_killed(single: Storlet) -> None:
     pid = single.run(do="pid").output
     done = single.run(do="end_early", then="begin").done
     assert done.code == messages.FAILED

@@ -1,7 +1,7 @@
-"""Each transcript of ``transcripts/`` against each language's worker: these bytes in, those events out, and no harm done.
+"""Plays each transcript of ``transcripts/`` to each language's worker and compares the events.
 
-All transcripts of a language share one sandbox, and after each the sandbox must be as it was: the next
-invocation succeeds, and the supervisor has no descriptor more than before.
+All transcripts of a language share one sandbox, which must be intact after each: the next
+invocation succeeds, and the supervisor has no more descriptors than before.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ def storlet(
     assert loaded.run(b"before").output == b"before"
     yield loaded
     assert loaded.run(b"after").output == b"after"
-    # Control, epoll, signals, listening socket and 0 to 2; a channel, an output and perhaps a connection per worker.
+    # Control, epoll, signals, listening socket and 0 to 2; per worker a channel, an output and
+    # perhaps a connection.
     daemon_harness.until(lambda: sandbox.descriptors() <= 8 + 3 * 2)
 
 
 @pytest.mark.parametrize("case", cases("runs"))
-def test_run(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> None:
+def test_a_run_matches_its_transcript(
+    storlet: daemon_harness.Storlet, case: dict[str, Any]
+) -> None:
     result = play(storlet, case)
     if "code" not in case:
         assert result.done.is_ok, result.done
@@ -65,7 +68,9 @@ def test_run(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("failures"))
-def test_failure(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> None:
+def test_a_failure_matches_its_transcript(
+    storlet: daemon_harness.Storlet, case: dict[str, Any]
+) -> None:
     result = play(storlet, case)
     if "code" in case:
         assert not result.done.is_ok
@@ -84,7 +89,7 @@ def test_garbage_is_answered_and_the_connection_closed(
         assert (done.outcome, done.code) == ("error", "protocol")
         assert run.event() is None
         run.close()
-    # Whoever has the other ends sees that all of them were closed.
+    # The holder of the other ends sees that all of them were closed.
     for reading in readers:
         with os.fdopen(reading, "rb") as pipe:
             assert pipe.read() == b""
@@ -132,7 +137,7 @@ def check(result: Result, case: dict[str, Any]) -> None:
 
 
 def send_raw(connection: socket.socket, case: dict[str, Any]) -> list[int]:
-    """Send what the case says, with the write ends of so many pipes; their read ends."""
+    """Send the case's bytes with the write ends of its pipes; return their read ends."""
     raw = case["raw"]
     if "json" in raw:
         data = json.dumps(raw["json"]).encode()

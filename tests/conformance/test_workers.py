@@ -1,4 +1,5 @@
-"""What is true over more than one invocation: cancels, deaths, leftovers, growth, retirement, adoption, loads that fail."""
+"""Behaviour over several invocations: cancels, crashes, leftovers, scaling, adoption, failed
+loads."""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ def test_a_storlet_that_stopped_itself_is_cancelled(single: Storlet) -> None:
     assert single.run(b"next").output == b"next"
 
 
-def test_a_filter_that_leaves_at_any_moment_harms_no_other_invocation(probe: Storlet) -> None:
-    """Invocations end just when their connections are closed: none of the others may be killed for it."""
+def test_a_filter_that_disconnects_at_any_time_affects_no_other_invocation(probe: Storlet) -> None:
+    """Invocations end just as their connections close: no other invocation may be killed."""
     chance = random.Random(1)  # noqa: S311
     for turn in range(150):
         # A connection is watched from 20 ms on.
@@ -96,11 +97,11 @@ def test_a_filter_that_leaves_at_any_moment_harms_no_other_invocation(probe: Sto
 
 
 def test_a_worker_continues_if_the_filter_disconnects_after_done(probe: Storlet) -> None:
-    """Longer than the supervisor waits before it watches: it sees that the filter leaves before it hears of the end."""
+    """Longer than the supervisor's watch delay: it sees the disconnect before the end report."""
     pid = pid_of(probe)
     for _ in range(30):
         assert probe.run(do="sleep", seconds="0.03").done.is_ok
-    # Where the machine is busy a second worker may have been started meanwhile, and answer.
+    # On a busy machine a second worker may have been started meanwhile and serve the run.
     assert is_alive(pid)
     until(lambda: probe.group.runs == 31)
     assert probe.group.failures == 0
@@ -141,7 +142,7 @@ def test_a_worker_killed_from_outside_is_reported_and_replaced(single: Storlet) 
     assert pid_of(single) != pid
 
 
-def test_a_worker_killed_while_idle_is_not_missed(probe: Storlet) -> None:
+def test_a_worker_killed_while_idle_causes_no_error(probe: Storlet) -> None:
     os.kill(pid_of(probe), signal.SIGKILL)
     assert probe.run(b"next").output == b"next"
 
@@ -151,7 +152,7 @@ def test_a_group_whose_workers_were_all_killed_continues_to_serve(
 ) -> None:
     for _ in range(5):
         pid_of(probe)
-        # One that is killed while it works is replaced at once.
+        # A worker that is killed during an invocation is replaced at once.
         until(lambda: not probe.group.busy)
         for pid in sandbox.descendants():
             os.kill(pid, signal.SIGKILL)
@@ -191,7 +192,7 @@ def test_a_worker_is_replaced_after_a_failure_and_kept_after_a_success(single: S
     assert pid_of(single) != first
 
 
-def test_a_worker_is_replaced_after_so_many_runs(
+def test_a_worker_is_replaced_after_its_maximum_of_runs(
     sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     storlet = sandbox.load(code("probe"), workers_max=1, runs_per_worker=3)
@@ -276,7 +277,7 @@ def test_workers_are_added_when_all_are_busy_and_retired_when_idle_to_none(
 # the node daemon comes and goes
 
 
-def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(
+def test_a_sandbox_serves_without_the_node_daemon_and_is_adopted(
     single: Storlet, sandbox: HostSandbox
 ) -> None:
     pid = pid_of(single)
@@ -290,7 +291,7 @@ def test_a_sandbox_serves_on_without_the_node_daemon_and_is_adopted(
     assert list(sandbox.groups()) == [single.code.version]
 
 
-def test_a_new_listening_socket_does_not_end_what_runs(
+def test_a_new_listening_socket_does_not_end_running_invocations(
     probe: Storlet, sandbox: HostSandbox
 ) -> None:
     with running(probe.start(do="sleep", seconds="0.5")) as run:
@@ -329,7 +330,7 @@ def test_the_backlog_of_a_group_that_is_unloaded_is_served(
         assert waiting.finish().output == b"waits"
 
 
-def test_commands_that_cannot_be_done_are_refused(sandbox: HostSandbox) -> None:
+def test_invalid_commands_are_refused(sandbox: HostSandbox) -> None:
     load = messages.Load(
         request=5, version="0" * 64, code="0" * 64, language="cobol", main="A", file="a", name="a"
     )
@@ -343,7 +344,7 @@ def test_commands_that_cannot_be_done_are_refused(sandbox: HostSandbox) -> None:
 @pytest.mark.parametrize(
     "text", ["garbage", '{"type":"load","v":1}', '{"type":"status","request":-1}', "[" * 60000]
 )
-def test_garbage_on_the_control_connection_closes_it_and_nothing_else(
+def test_garbage_on_the_control_connection_closes_only_that_connection(
     probe: Storlet, sandbox: HostSandbox, text: str
 ) -> None:
     assert sandbox.control is not None
@@ -367,7 +368,7 @@ def test_garbage_on_the_control_connection_closes_it_and_nothing_else(
         ("loadhang", "longer than 1 seconds"),
     ],
 )
-def test_code_that_cannot_be_loaded(
+def test_code_that_cannot_be_loaded_is_reported(
     sandbox: HostSandbox, code: Callable[[str], Code], name: str, expected: str
 ) -> None:
     storlet = sandbox.load(code(name), load_seconds=1 if name == "loadhang" else 30)
@@ -384,7 +385,7 @@ def test_code_that_cannot_be_loaded(
     assert len(sandbox.descendants()) <= 1
 
 
-def test_a_storlet_that_is_not_there(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+def test_a_missing_storlet_is_reported(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
     of = code("probe")
     result = sandbox.load(Code(of.folder, of.main, "absent" + of.file, of.language)).run()
     assert result.done.code == messages.LOAD

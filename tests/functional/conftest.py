@@ -17,7 +17,7 @@ from tests.support.storlets import LANGUAGES, Tool, Toolbox
 
 @pytest.fixture(scope="session")
 def owner(users: dict[str, Client]) -> Client:
-    """``test:tester``, the owner of the account that most tests use, with storlets switched on."""
+    """``test:tester``, the owner of the account that most tests use, with storlets enabled."""
     client = users["test:tester"]
     prepare_account(client)
     return client
@@ -25,7 +25,7 @@ def owner(users: dict[str, Client]) -> Client:
 
 @pytest.fixture(scope="session")
 def other_owner(other_cluster: Cluster) -> Client:
-    """``test:tester`` there, with storlets switched on and a container ``c``."""
+    """``test:tester`` on ``other_cluster``, with storlets enabled and a container ``c``."""
     client = users_of(other_cluster.description)["test:tester"]
     prepare_account(client)
     assert client.put("c").status == 201
@@ -34,13 +34,13 @@ def other_owner(other_cluster: Cluster) -> Client:
 
 @pytest.fixture(scope="session")
 def other_names(other_owner: Client, toolbox: Toolbox) -> dict[str, str]:
-    """Name of the multitool there in each language."""
+    """Name of the multitool on ``other_cluster`` in each language."""
     return {language: toolbox.upload(other_owner, language, "multitool") for language in LANGUAGES}
 
 
 @pytest.fixture
 def there(other_owner: Client, other_names: dict[str, str], language: str, placement: str) -> Tool:
-    """The multitool there, in both languages and both places."""
+    """The multitool on ``other_cluster``, in both languages and placements."""
     return Tool(other_owner, other_names[language], placement)
 
 
@@ -57,31 +57,31 @@ def language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tool(owner: Client, storlet_names: dict[str, str], language: str, placement: str) -> Tool:
-    """The multitool; a test that uses it runs for both languages in both places."""
+    """The multitool; a test that uses it runs for both languages and placements."""
     return Tool(owner, storlet_names[language], placement)
 
 
 @pytest.fixture
 def either(owner: Client, storlet_names: dict[str, str], language: str) -> Tool:
-    """The multitool of both languages, where the place is given (PUT) or does not matter."""
+    """The multitool of both languages, where the placement is given (PUT) or does not matter."""
     return Tool(owner, storlet_names[language])
 
 
 @pytest.fixture
 def anywhere(owner: Client, storlet_names: dict[str, str], placement: str) -> Tool:
-    """The Python multitool in both places, where the language does not matter."""
+    """The Python multitool in both placements, where the language does not matter."""
     return Tool(owner, storlet_names["python"], placement)
 
 
 @pytest.fixture
 def any_tool(owner: Client, storlet_names: dict[str, str]) -> Tool:
-    """The Python multitool, where neither language nor place matters."""
+    """The Python multitool, where neither language nor placement matters."""
     return Tool(owner, storlet_names["python"])
 
 
 @pytest.fixture
 def container(owner: Client) -> Iterator[str]:
-    """A container of the test's own; emptied afterwards."""
+    """A separate container; removed afterwards."""
     name = unique("c")
     assert owner.put(name).status == 201
     yield name
@@ -102,7 +102,7 @@ CONTENT = b"0123456789 the content of a plain object\n"
 
 @pytest.fixture
 def content() -> bytes:
-    """What :func:`plain` holds."""
+    """The content of :func:`plain`."""
     return CONTENT
 
 

@@ -47,7 +47,7 @@ class S3:
         query: str = "",
         body: bytes = b"",
     ) -> Answer:
-        """``query`` is quoted already, its words in alphabetical order."""
+        """``query`` is already quoted, its words are in alphabetical order."""
         resource, sent = (
             "/" + quote(path),
             {"Date": formatdate(time.time(), usegmt=True)} | dict(headers or {}),

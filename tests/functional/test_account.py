@@ -17,7 +17,7 @@ OFF = "Account disabled for storlets"
 
 @pytest.fixture
 def stranger(admin: Client) -> Iterator[Client]:
-    """A new account, seen by its reseller's administrator; storlets are not switched on."""
+    """A new account, used by its reseller's administrator; storlets are not enabled."""
     client = admin.on("AUTH_" + unique("new"))
     assert client.request("PUT", "").status in (201, 202)
     assert client.put("c").status == 201
@@ -28,7 +28,7 @@ def stranger(admin: Client) -> Iterator[Client]:
     client.delete("")
 
 
-def test_nothing_of_storlets_works_before_the_switch(stranger: Client) -> None:
+def test_storlets_are_refused_before_the_account_enables_them(stranger: Client) -> None:
     run = {"X-Run-Storlet": "x.py"}
     assert stranger.put("storlet").status in (201, 400)
     for answer in (
@@ -46,7 +46,9 @@ def test_nothing_of_storlets_works_before_the_switch(stranger: Client) -> None:
 
 
 @pytest.mark.parametrize("value", ["True", "yes", "1"])
-def test_the_switch(stranger: Client, toolbox: Toolbox, value: str) -> None:
+def test_storlets_can_be_switched_on_and_off(
+    stranger: Client, toolbox: Toolbox, value: str
+) -> None:
     assert stranger.post("", {"X-Account-Meta-Storlet-Enabled": value}).status in (201, 204)
     for container in ("storlet", "dependency"):
         assert stranger.put(container).status in (201, 202)
@@ -66,7 +68,7 @@ def test_only_the_owner_enables_storlets(users: dict[str, Client], owner: Client
     assert outsider.post("", {"X-Account-Meta-Storlet-Enabled": "True"}).status == 403
 
 
-def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
+def test_accounts_with_a_common_prefix_share_nothing(admin: Client) -> None:
     """OpenStack Storlets cuts account names to 13 characters: the two then share sandbox, code and
     files."""
     stem = "AUTH_" + unique("alike_and_long")
@@ -93,7 +95,7 @@ def test_accounts_with_a_common_beginning_never_meet(admin: Client) -> None:
 def test_extra_resources_stay_in_the_account(
     any_tool: Tool, users: dict[str, Client], plain: str
 ) -> None:
-    """The names are containers of the account in the URL; there is no way to name another."""
+    """The names are containers of the account in the URL; a request cannot name another."""
     other = users["test2:tester2"]
     name = unique("theirs")
     assert other.put(name).status == 201
@@ -122,7 +124,7 @@ def test_info_lists_containers_languages_limits_and_protocol(description: dict[s
         assert word in text, word
 
 
-def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str, Any]) -> None:
+def test_info_has_the_keys_of_openstack_storlets(description: dict[str, Any]) -> None:
     info = info_of(description)
     assert "storlet_handler" in info
     assert set(info["storlet_handler"]) >= {"storlet_container", "storlet_dependency"}
@@ -133,7 +135,9 @@ def test_info_is_where_clients_of_openstack_storlets_look(description: dict[str,
     }
 
 
-def test_ordinary_requests_carry_nothing_of_ours(owner: Client, plain: str, content: bytes) -> None:
+def test_ordinary_responses_have_no_storlet_headers(
+    owner: Client, plain: str, content: bytes
+) -> None:
     answer = owner.get(plain)
     assert answer.body == content
     assert "Etag" in answer.headers

@@ -19,7 +19,7 @@ READERS = ("test:tester3", "test2:tester2")
 
 @pytest.fixture(params=READERS)
 def reader(request: pytest.FixtureRequest, users: dict[str, Client], owner: Client) -> Client:
-    """A user without rights of its own on the account of the tests."""
+    """A user without permissions on the account of the tests."""
     return users[request.param].on(owner.account)
 
 
@@ -86,7 +86,7 @@ def test_a_grant_does_not_open_it_by_range_failure_or_condition(
     assert b"plain text" not in theirs.get(f"{guarded}/o", "fail").body
 
 
-def test_a_grant_is_listed_and_taken_back(
+def test_a_grant_is_listed_and_revoked(
     tool: Tool, owner: Client, reader: Client, guarded: str, shared_storlets: None
 ) -> None:
     assert grant(owner, guarded, reader.user, tool.storlet) == 204
@@ -98,7 +98,7 @@ def test_a_grant_is_listed_and_taken_back(
     assert Tool(reader, tool.storlet, tool.placement).get(f"{guarded}/o").status == 403
 
 
-def test_several_grants_stand_side_by_side(
+def test_several_grants_can_coexist(
     owner: Client,
     users: dict[str, Client],
     guarded: str,
@@ -174,7 +174,7 @@ def test_a_client_cannot_write_the_stored_grants(
     assert Tool(users["test:tester3"], any_tool.storlet).get(f"{guarded}/o").status == 403
 
 
-def test_backend_headers_of_a_client_are_nothing(
+def test_backend_headers_of_a_client_are_ignored(
     any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
 ) -> None:
     forger = users["test:tester3"]
@@ -200,14 +200,16 @@ def test_backend_headers_of_a_client_are_nothing(
         ),
     ],
 )
-def test_malformed_grants(owner: Client, guarded: str, headers: dict[str, str], told: str) -> None:
+def test_malformed_grants_are_refused(
+    owner: Client, guarded: str, headers: dict[str, str], told: str
+) -> None:
     answer = owner.post(guarded, headers)
     assert answer.status == 400
     assert told in answer.text
 
 
 @pytest.mark.parametrize("container", ["storlet", "dependency"])
-def test_no_grants_on_the_containers_of_storlets(owner: Client, container: str) -> None:
+def test_grants_on_the_containers_of_storlets_are_refused(owner: Client, container: str) -> None:
     answer = owner.post(
         container, {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": "x.py"}
     )
@@ -218,7 +220,9 @@ def test_no_grants_on_the_containers_of_storlets(owner: Client, container: str) 
 def test_a_storlet_that_may_not_be_read_does_not_run(
     any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
 ) -> None:
-    """No read access to the container ``storlet`` and no grant: also where the data may be read."""
+    """A caller without read access to the container ``storlet`` and without a grant.
+
+    The caller may read the data."""
     assert owner.post(guarded, {"X-Container-Read": "test:tester3"}).status == 204
     reader = users["test:tester3"]
     assert reader.get(f"{guarded}/o").status == 200

@@ -32,7 +32,7 @@ def crowd() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def other(users: dict[str, Client], toolbox: Toolbox) -> Iterator[Tool]:
-    """Another account, with a storlet and an object ``<storlet>/o`` of its own."""
+    """Another account, with a storlet and an object ``<storlet>/o``."""
     client = users["test2:tester2"]
     prepare_account(client)
     stem = unique("other")
@@ -44,11 +44,11 @@ def other(users: dict[str, Client], toolbox: Toolbox) -> Iterator[Tool]:
     client.delete(name)
 
 
-def nobody_is_counted(cluster: Cluster) -> bool:
+def await_no_slot_in_use(cluster: Cluster) -> bool:
     return snapshot(cluster.run_dir) == {}
 
 
-def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
+def test_a_flood_of_slow_runs_does_not_delay_another_tenant(
     cluster: Cluster, anywhere: Tool, plain: str, other: Tool, crowd: ThreadPoolExecutor
 ) -> None:
     elsewhere = Tool(other.client, other.storlet, anywhere.placement)
@@ -73,9 +73,9 @@ def test_a_flood_of_slow_runs_is_not_felt_by_another_tenant(
     )
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
-    # A request behind the flood would wait for all of it.
+    # A request queued behind the flood would wait for all of it.
     assert max(latencies) < 8 < time.monotonic() - began
-    assert retry_until(lambda: nobody_is_counted(cluster))
+    assert retry_until(lambda: await_no_slot_in_use(cluster))
 
 
 def test_the_answer_has_the_time_in_the_queue(

@@ -18,12 +18,12 @@ from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.waiting import wait_for
 
 RUN_ROOT = "/run/storlets-aio"
-#: It may have to make the sandbox image, on a machine that does other things as well.
+#: The demo may have to build the sandbox image on a busy machine.
 UP_SECONDS = 300
 
 
 class Docker:
-    """The command-line client, on the engine of the session's cluster."""
+    """The Docker command line, for the Docker engine of the session's cluster."""
 
     def __init__(self, host: str) -> None:
         self._env = {**os.environ, "DOCKER_HOST": host}

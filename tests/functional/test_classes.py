@@ -1,5 +1,5 @@
-"""Trust classes, images and pre-warmed sandboxes on a real cluster: what a storlet finds around
-itself."""
+"""Trust classes, images and pre-warmed sandboxes on a real cluster: the environment that a storlet
+sees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPARES = {"storlet.conf:sandbox": {"prewarmed": 1}}
 
 @dataclass(frozen=True)
 class Classes:
-    """A cluster with an admin storlet, that has a mount, one that it may write to, and the host's
+    """A cluster with an admin storlet that has a read-only mount, a writable mount and the host's
     network."""
 
     cluster: Cluster
@@ -89,17 +89,17 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def admin_user(classes: Classes) -> Client:
-    """May do everything in every account of that cluster."""
+    """A user with every permission in every account of that cluster."""
     return users_of(classes.cluster.description)["admin:admin"]
 
 
 def interfaces() -> list[str]:
-    """Of the host, which has more of them than an empty network namespace."""
+    """The interfaces of the host, which has more of them than an empty network namespace."""
     return [path.name for path in Path("/sys/class/net").iterdir()]
 
 
 def look(client: Client, name: str = USER) -> dict[str, Any]:
-    """What the storlet sees."""
+    """The report of the storlet."""
     answer = run(client, name)
     assert (answer.status, answer.is_broken) == (200, False), answer
     seen: dict[str, Any] = json.loads(answer.body)
@@ -132,7 +132,7 @@ def test_the_admin_class_has_the_network_and_mounts_that_were_configured(
     assert set("".join(seen["capabilities"])) == {"0"}
 
 
-def test_the_user_class_has_none_of_it_beside_the_admin_storlet_of_its_own_account(
+def test_the_user_class_has_no_network_and_no_mounts_beside_an_admin_storlet(
     classes: Classes, other_owner: Client
 ) -> None:
     admin, user = look(other_owner, ADMIN), look(other_owner, USER)
@@ -187,7 +187,7 @@ def test_a_mount_whose_directory_is_missing_is_named(classes: Classes, other_own
 
 @pytest.fixture(scope="module")
 def prewarmed(other_cluster: Cluster, classes: Classes) -> Iterator[Classes]:
-    """The same cluster with one spare; without the options of :func:`classes`."""
+    """The same cluster with one pre-warmed sandbox, without the options of :func:`classes`."""
     overrides = Path(other_cluster.description["conf_dir"], "overrides.conf")
     before = overrides.read_text()
     other_cluster.configure(SPARES)
@@ -197,7 +197,7 @@ def prewarmed(other_cluster: Cluster, classes: Classes) -> Iterator[Classes]:
 
 
 def spare(classes: Classes) -> dict[str, Any]:
-    """The spare that waits; waits for it."""
+    """Wait for a pre-warmed sandbox; return it."""
     found: list[dict[str, Any]] = []
 
     def is_there() -> bool:
@@ -215,7 +215,7 @@ def spare(classes: Classes) -> dict[str, Any]:
     return found[0]
 
 
-def test_a_new_account_gets_the_spare_and_finds_a_sandbox_like_any_other(
+def test_a_new_account_gets_the_pre_warmed_sandbox_with_the_usual_contents(
     prewarmed: Classes, admin_user: Client
 ) -> None:
     waiting = spare(prewarmed)
@@ -232,7 +232,7 @@ def test_a_new_account_gets_the_spare_and_finds_a_sandbox_like_any_other(
 
     prewarmed.cluster.configure(
         {}
-    )  # without spares, and so each later account gets a sandbox of the usual kind
+    )  # without pre-warmed sandboxes, so each later account gets one started on demand
     usual = look(admin_user.on(f"AUTH_{unique('usual')}"))
     assert look(client)["uid"] == first["uid"]
     prewarmed.cluster.configure(SPARES)

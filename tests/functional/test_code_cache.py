@@ -41,8 +41,8 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def account(other_cluster: Cluster) -> Iterator[Client]:
-    """An account on a cluster whose code cache holds two storlets, and which unloads them when they
-    rest for a second."""
+    """An account on a cluster whose code cache holds two storlets, and which unloads them after a
+    second without runs."""
     with other_cluster.configured(OPTIONS):
         client = users_of(other_cluster.description)["admin:admin"].on(f"AUTH_{unique('cache')}")
         prepare_account(client)
@@ -78,7 +78,7 @@ def test_unloaded_code_is_evicted_and_fetched_again(
         return {path for path in folder.iterdir() if len(path.name) == 64}
 
     def make_old() -> None:
-        """As if it had been used an hour ago: what was used in the last minute stays."""
+        """Set its last use to an hour ago: code that was used in the last minute is not evicted."""
         for path in versions():
             os.utime(path, (time.time() - 3600,) * 2)
 

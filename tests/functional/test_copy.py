@@ -1,4 +1,5 @@
-"""COPY and X-Copy-From with a storlet: the read runs at the data, the write is an ordinary PUT."""
+"""COPY and X-Copy-From with a storlet: the read runs at the object node, the write is an ordinary
+PUT."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def test_a_failed_copy_stores_nothing(
 
 
 @both_ways
-def test_a_copy_of_a_range(
+def test_a_copy_reads_a_range(
     anywhere: Tool, owner: Client, plain: str, container: str, content: bytes, copier: Copier
 ) -> None:
     answer = copier(anywhere, plain, f"{container}/part", "upper", {"X-Storlet-Range": "bytes=-10"})
@@ -98,7 +99,7 @@ def test_a_copy_of_a_range(
 
 
 @both_ways
-def test_a_copy_of_a_missing_object(
+def test_a_copy_of_a_missing_object_is_404(
     anywhere: Tool, owner: Client, container: str, copier: Copier
 ) -> None:
     assert copier(anywhere, f"{container}/nosuch", f"{container}/target", "upper").status == 404
@@ -106,7 +107,7 @@ def test_a_copy_of_a_missing_object(
 
 
 @both_ways
-def test_a_copy_onto_itself(
+def test_an_object_can_be_copied_onto_itself(
     anywhere: Tool, owner: Client, plain: str, content: bytes, copier: Copier
 ) -> None:
     assert copier(anywhere, plain, plain, "upper").status == 201
@@ -124,7 +125,7 @@ def test_headers_of_the_copy_are_for_the_new_object(
 
 
 @pytest.mark.parametrize("header", ["Destination-Account", "X-Fresh-Metadata"])
-def test_options_that_a_copy_does_not_support(
+def test_unsupported_options_of_a_copy_are_refused(
     any_tool: Tool, plain: str, container: str, header: str
 ) -> None:
     answer = any_tool.copy(plain, f"/{container}/copied", "upper", {header: "true"})
@@ -146,7 +147,7 @@ def test_a_copy_without_a_destination_is_412(any_tool: Tool, owner: Client, plai
     assert owner.request("COPY", plain, any_tool.headers()).status == 412
 
 
-def test_a_copy_with_extra_resources(
+def test_a_copy_reads_extra_resources(
     either: Tool, owner: Client, plain: str, container: str, content: bytes
 ) -> None:
     assert owner.put(f"{container}/more", b"and more").status == 201

@@ -24,8 +24,8 @@ def shell_lines(page: str) -> list[str]:
 
 
 class Shell:
-    """A folder like a fresh checkout, and the cluster in the place of the one that the documents
-    name."""
+    """A folder like a fresh checkout, with the tests' cluster instead of the one in the
+    documents."""
 
     def __init__(self, folder: Path, description: dict[str, Any], home: Path) -> None:
         self._folder = folder
@@ -58,14 +58,14 @@ def shell(tmp_path: Path, cluster: Any, description: dict[str, Any], owner: Clie
     return Shell(tmp_path, description, cluster.home)
 
 
-def test_hello_world_in_python(shell: Shell, tmp_path: Path) -> None:
+def test_hello_world_in_python_gives_its_documented_output(shell: Shell, tmp_path: Path) -> None:
     shutil.copy(ROOT / "docs/examples/hello.py", tmp_path)
     said = shell.run(shell_lines("author/tutorial-python.rst"))
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
     assert "greeted everybody with Hello" in said
 
 
-def test_hello_world_in_java(shell: Shell, tmp_path: Path) -> None:
+def test_hello_world_in_java_gives_its_documented_output(shell: Shell, tmp_path: Path) -> None:
     if shutil.which("javac") is None:
         pytest.skip("no JDK: javac is missing")
     (tmp_path / "hello").mkdir()
@@ -76,7 +76,7 @@ def test_hello_world_in_java(shell: Shell, tmp_path: Path) -> None:
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
 
 
-def test_the_lines_for_users(shell: Shell) -> None:
+def test_the_users_commands_give_their_documented_output(shell: Shell) -> None:
     said = shell.run([*shell_lines("user/tutorial.rst"), *shell_lines("user/how-to.rst")])
     assert "X-Storlet-Ran-On: object" in said
     assert "station\nBasel\n" in said

@@ -13,7 +13,7 @@ from tests.functional.wards import (
     Ward,
     assert_closed,
     assert_masked,
-    assert_tells_nothing,
+    assert_reveals_nothing,
     make_ward,
 )
 from tests.support.accounts import unique, users_of
@@ -53,7 +53,7 @@ def test_a_range_of_the_plain_content(there: Tool, secret: str) -> None:
     assert (saw["input.0.bytes"], saw["input.1.bytes"]) == ("10", "11")
 
 
-def test_the_metadata_are_plain(there: Tool, secret: str) -> None:
+def test_the_storlet_sees_the_plain_metadata(there: Tool, secret: str) -> None:
     assert seen(there.get(secret, "describe"))["input.0.meta.colour"] == "red"
 
 
@@ -83,12 +83,12 @@ def test_a_mandatory_rule_hides_encrypted_content(ward: Ward) -> None:
     copy = unique("open/copy")
     assert ward.researcher.request("COPY", "patients/a.csv", {"Destination": copy}).status == 201
     assert ward.admin.get(copy).body == MASKED
-    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
-    assert_tells_nothing(ward.researcher.get("patients", query={"format": "json"}))
+    assert_reveals_nothing(ward.researcher.head("patients/a.csv"))
+    assert_reveals_nothing(ward.researcher.get("patients", query={"format": "json"}))
     assert ward.physician.get("patients/a.csv").body == CONTENT
 
 
-def test_rules_ask_about_encrypted_metadata(ward: Ward) -> None:
+def test_rules_can_test_encrypted_metadata(ward: Ward) -> None:
     ward.rule(
         "version: 1\nrules:\n  - {name: hide, when: {method: GET, metadata: {patient: SECRET}}, mandatory: true, run: mask.py}\n"
     )

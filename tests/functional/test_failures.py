@@ -81,7 +81,7 @@ def test_after_a_failure_the_next_run_succeeds(tool: Tool, plain: str, content: 
         assert (answer.status, answer.body) == (200, content)
 
 
-def test_failures_on_purpose_do_not_count_against_the_nodes(
+def test_storlet_failures_do_not_count_against_the_nodes(
     tool: Tool, plain: str, content: bytes
 ) -> None:
     for _ in range(15):
@@ -90,7 +90,7 @@ def test_failures_on_purpose_do_not_count_against_the_nodes(
     assert tool.get(plain).headers["X-Storlet-Ran-On"] == tool.placement
 
 
-def test_too_much_metadata_is_a_limit(anywhere: Tool, plain: str) -> None:
+def test_too_much_metadata_exceeds_a_limit(anywhere: Tool, plain: str) -> None:
     answer = anywhere.client.get(
         plain, anywhere.headers({"X-Storlet-Parameter-1": "set-Long:" + "x" * 4100})
     )
@@ -108,7 +108,7 @@ UNLOADABLE = {
 
 
 @pytest.mark.parametrize("fault", UNLOADABLE)
-def test_python_code_that_does_not_load(
+def test_python_code_that_does_not_load_is_reported(
     anywhere: Tool, owner: Client, plain: str, fault: str
 ) -> None:
     stem = unique(f"load_{fault}")
@@ -122,7 +122,7 @@ def test_python_code_that_does_not_load(
 
 
 @pytest.mark.parametrize("fault", ["jar", "class"])
-def test_java_code_that_does_not_load(
+def test_java_code_that_does_not_load_is_reported(
     anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str, fault: str
 ) -> None:
     name = unique(f"load_{fault}") + "-1.0.jar"
@@ -132,7 +132,7 @@ def test_java_code_that_does_not_load(
     assert (answer.status, answer.error) == (422, "storlet.load"), answer
 
 
-def test_code_that_is_mended_runs_at_once(
+def test_fixed_code_runs_at_once(
     anywhere: Tool, owner: Client, toolbox: Toolbox, plain: str
 ) -> None:
     stem = unique("mended")

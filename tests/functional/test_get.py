@@ -47,9 +47,7 @@ def test_every_invocation_has_an_id_of_its_own(any_tool: Tool, plain: str) -> No
     assert len(ids) == 3
 
 
-def test_a_derived_answer_carries_nothing_that_is_true_of_the_source_only(
-    tool: Tool, plain: str
-) -> None:
+def test_a_result_has_no_header_that_describes_only_the_source(tool: Tool, plain: str) -> None:
     answer = tool.get(plain, "upper")
     for name in (
         "Etag",
@@ -97,8 +95,8 @@ def test_the_user_metadata_of_the_object_stay_unless_the_storlet_sets_others(
 def test_a_storlet_withholds_metadata_of_the_source(
     tool: Tool, owner: Client, plain: str, container: str
 ) -> None:
-    """By setting a name to nothing: in OpenStack Storlets the source's user metadata cannot be kept
-    back."""
+    """An empty value removes a name: OpenStack Storlets cannot withhold the source's user
+    metadata."""
     assert tool.get(plain, set_Colour="").meta("Colour") is None
     assert tool.copy(plain, f"/{container}/copied", set_Colour="").status == 201
     assert owner.head(f"{container}/copied").meta("Colour") is None
@@ -183,7 +181,7 @@ def test_an_unknown_header_is_refused_naming_the_nearest(
     assert nearest in answer.text
 
 
-def test_run_on_proxy_wants_an_empty_value(any_tool: Tool, plain: str) -> None:
+def test_run_on_proxy_requires_an_empty_value(any_tool: Tool, plain: str) -> None:
     answer = any_tool.get(plain, headers={"X-Storlet-Run-On-Proxy": "yes"})
     assert answer.status == 400
     assert "X-Storlet-Run-On-Proxy header should be empty" in answer.text
@@ -310,7 +308,9 @@ def test_a_forbidden_extra_resource_is_an_error_before_anything_runs(
 
 
 @pytest.mark.parametrize("value", ["container/object", "/container", "/", "/c/o, junk"])
-def test_extra_resources_want_container_and_object(any_tool: Tool, plain: str, value: str) -> None:
+def test_extra_resources_require_container_and_object(
+    any_tool: Tool, plain: str, value: str
+) -> None:
     answer = any_tool.get(plain, headers={"X-Storlet-Extra-Resources": value})
     assert answer.status == 400
     assert "X-Storlet-Extra-Resource must be a csv with/container/object format" in answer.text
@@ -326,7 +326,7 @@ def test_extra_resources_that_are_large_are_streamed(
     assert (saw["input.1.md5"], saw["input.2.md5"]) == (md5(data), md5(data[::-1]))
 
 
-# --- what may not be done -------------------------------------------------------------------------
+# --- refused requests -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["HEAD", "DELETE", "OPTIONS"])
@@ -338,7 +338,9 @@ def test_only_get_put_and_copy_run_storlets(
     assert owner.head(plain).status == 200
 
 
-def test_post_on_an_object_is_401_as_ever(any_tool: Tool, owner: Client, plain: str) -> None:
+def test_post_on_an_object_is_401_as_without_storlets(
+    any_tool: Tool, owner: Client, plain: str
+) -> None:
     answer = owner.post(plain, {"X-Run-Storlet": any_tool.storlet})
     assert answer.status == 401
     assert owner.head(plain).meta("Colour") == "red"
@@ -351,12 +353,12 @@ def test_without_an_object_in_the_path_the_header_means_nothing(
     assert owner.get("", {"X-Run-Storlet": any_tool.storlet}).status in (200, 204)
 
 
-def test_a_storlet_that_is_not_there(any_tool: Tool, owner: Client, plain: str) -> None:
+def test_a_missing_storlet_is_reported(any_tool: Tool, owner: Client, plain: str) -> None:
     answer = owner.get(plain, {"X-Run-Storlet": "nosuch-1.0.jar"})
     assert (answer.status, answer.error) == (404, "storlet.not_found")
 
 
-def test_an_object_that_is_not_there(anywhere: Tool, container: str) -> None:
+def test_a_missing_object_is_404(anywhere: Tool, container: str) -> None:
     key = unique("missing")
     assert anywhere.get(f"{container}/nosuch", count=key).status == 404
     assert anywhere.get("nosuchcontainer/nosuch", count=key).status == 404
@@ -393,7 +395,7 @@ def test_errors_are_json_when_the_client_accepts_it(anywhere: Tool, plain: str) 
         ("If-Unmodified-Since", "Sat, 01 Jan 2000 00:00:00 GMT", 412),
     ],
 )
-def test_conditions_are_judged_on_the_source_before_anything_runs(
+def test_conditions_are_evaluated_on_the_source_before_a_run(
     anywhere: Tool, plain: str, content: bytes, header: str, value: str, status: int
 ) -> None:
     key = unique("condition")

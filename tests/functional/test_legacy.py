@@ -17,7 +17,7 @@ def streams(owner: Client, toolbox: Toolbox, language: str) -> str:
     return toolbox.upload_source(owner, "legacy_streams.py", "legacy_streams.Streams")
 
 
-def test_metadata_and_data(
+def test_a_legacy_storlet_writes_metadata_and_data(
     owner: Client, toolbox: Toolbox, language: str, placement: str, plain: str, content: bytes
 ) -> None:
     tool = Tool(owner, streams(owner, toolbox, language), placement)
@@ -29,7 +29,7 @@ def test_metadata_and_data(
     assert answer.headers["X-Storlet-Ran-On"] == placement
 
 
-def test_put_and_copy(
+def test_a_legacy_storlet_runs_on_put_and_copy(
     owner: Client, toolbox: Toolbox, language: str, plain: str, container: str, content: bytes
 ) -> None:
     tool = Tool(owner, streams(owner, toolbox, language))
@@ -48,7 +48,7 @@ def test_put_and_copy(
     assert (copied.body, copied.meta("Colour"), copied.meta("Parsed")) == (content, "red", "7")
 
 
-def test_an_executable_dependency(
+def test_a_legacy_storlet_runs_an_executable_dependency(
     owner: Client, toolbox: Toolbox, language: str, placement: str, plain: str
 ) -> None:
     program = Dependency("get42", SCRIPT, "0755")
@@ -61,7 +61,7 @@ def test_an_executable_dependency(
     assert answer.meta("Depend-Ret-Code") == "42"
 
 
-def test_the_log_is_written_as_the_storlet_says(
+def test_the_log_has_the_lines_of_the_storlet(
     owner: Client, toolbox: Toolbox, language: str, plain: str
 ) -> None:
     name = streams(owner, toolbox, language)
@@ -73,7 +73,7 @@ def test_the_log_is_written_as_the_storlet_says(
 
 
 @pytest.mark.parametrize("ranged", [False, True])
-def test_every_promise_of_the_python_files(
+def test_python_file_objects_keep_every_promise(
     owner: Client, toolbox: Toolbox, placement: str, container: str, ranged: bool
 ) -> None:
     name = toolbox.upload_source(owner, "legacy_files.py", "legacy_files.Files")

@@ -31,12 +31,12 @@ def small(other_cluster: Cluster, other_owner: Client) -> Iterator[str]:
 
 
 def warm_up(tool: Tool, small: str) -> None:
-    """The total counts the start of a sandbox and of a worker as well, also of one in the place of
-    another that was killed."""
+    """The total deadline includes the start of a sandbox and of a worker, and of replacements for
+    killed ones."""
     assert retry_until(lambda: tool.get(small).body == CONTENT, 60)
 
 
-def test_the_deadline_of_the_first_byte(there: Tool, small: str) -> None:
+def test_a_late_first_byte_exceeds_its_deadline(there: Tool, small: str) -> None:
     key = unique("late")
     warm_up(there, small)
     answer = there.get(small, "slow", before="30", count=key)
@@ -52,7 +52,7 @@ def test_silence_within_the_output_breaks_it(there: Tool, small: str) -> None:
     warm_up(there, small)
 
 
-def test_the_total_deadline(there: Tool, small: str) -> None:
+def test_a_long_run_exceeds_the_total_deadline_of_the_node(there: Tool, small: str) -> None:
     warm_up(there, small)
     answer = there.get(small, "slow", pieces="100", pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
@@ -60,7 +60,7 @@ def test_the_total_deadline(there: Tool, small: str) -> None:
     assert len(answer.body) < 100
 
 
-def test_deadlines_of_a_put_and_a_copy(there: Tool, small: str) -> None:
+def test_deadlines_apply_to_put_and_copy(there: Tool, small: str) -> None:
     target = f"c/{unique('put')}"
     warm_up(there, small)
     late = there.put(target, b"x", "slow", before="30")
@@ -74,7 +74,7 @@ def test_deadlines_of_a_put_and_a_copy(there: Tool, small: str) -> None:
     assert there.client.head(target).status == 404
 
 
-def test_too_much_output(there: Tool, small: str) -> None:
+def test_too_much_output_exceeds_its_limit(there: Tool, small: str) -> None:
     target = f"c/{unique('put')}"
     warm_up(there, small)
     answer = there.get(small, "flood", bytes="3000000")
@@ -91,15 +91,15 @@ def test_too_much_output(there: Tool, small: str) -> None:
     assert there.get(small, "flood", bytes="1048576").size == 1024 * 1024
 
 
-def test_too_much_memory(there: Tool, small: str) -> None:
+def test_too_much_memory_exceeds_its_limit(there: Tool, small: str) -> None:
     warm_up(there, small)
     answer = there.get(small, "hoard", bytes="400000000")
     assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
-    # A sandbox that lost its supervisor to the lack of memory is replaced.
+    # A sandbox whose supervisor was killed for lack of memory is replaced.
     warm_up(there, small)
 
 
-def test_the_limit_of_the_log(there: Tool, small: str) -> None:
+def test_a_log_ends_at_its_limit(there: Tool, small: str) -> None:
     warm_up(there, small)
     answer = there.get(
         small, "identity", {"X-Storlet-Generate-Log": "True"}, log="w" * 200, times="50"
@@ -151,7 +151,7 @@ def test_limits_that_a_storlet_may_declare_depend_on_the_class(
     assert (status, "Memory: 200M is more than 192M" in text) == (400, True), text
 
 
-def test_lowering_a_maximum_breaks_no_storlet(
+def test_lowering_a_maximum_does_not_break_existing_storlets(
     other_cluster: Cluster, other_owner: Client, toolbox: Toolbox, small: str
 ) -> None:
     status, text, name = upload(

@@ -22,7 +22,7 @@ def log_of(owner: Client, tool: Tool, answer: Answer) -> str:
     return str(found.text)
 
 
-def test_the_log_of_a_get(tool: Tool, owner: Client, plain: str, content: bytes) -> None:
+def test_a_get_stores_its_log(tool: Tool, owner: Client, plain: str, content: bytes) -> None:
     word = unique("word")
     answer = tool.get(plain, headers=WANTED, log=f"said {word}")
     assert (answer.status, answer.body) == (200, content)
@@ -42,7 +42,7 @@ def test_the_log_of_a_failure_has_the_traceback(
     assert f"fails on purpose: {word}" in text
 
 
-def test_the_log_of_a_put_and_of_a_copy(
+def test_a_put_and_a_copy_store_their_logs(
     either: Tool, owner: Client, plain: str, container: str
 ) -> None:
     put = either.put(f"{container}/o", b"x", "upper", WANTED, log="of a put")
@@ -52,7 +52,7 @@ def test_the_log_of_a_put_and_of_a_copy(
     assert "of a copy" in log_of(owner, either, copy)
 
 
-def test_the_log_of_a_failed_put(either: Tool, owner: Client, container: str) -> None:
+def test_a_failed_put_stores_its_log(either: Tool, owner: Client, container: str) -> None:
     answer = either.put(f"{container}/o", b"x", "fail", WANTED, log="of a failed put")
     assert answer.status == 422
     assert "of a failed put" in log_of(owner, either, answer)
@@ -71,7 +71,7 @@ def test_a_log_is_complete_up_to_its_limit_and_marks_the_cut(
     assert long in log_of(owner, anywhere, answer)
 
 
-def test_a_log_is_cut_at_its_limit_and_the_storlet_goes_on(
+def test_a_log_is_truncated_at_its_limit_and_the_storlet_continues(
     anywhere: Tool, owner: Client, plain: str, content: bytes
 ) -> None:
     answer = anywhere.get(plain, headers=WANTED, log="z" * 1000, times="3000")
@@ -90,13 +90,13 @@ def test_no_log_without_the_header(any_tool: Tool, owner: Client, plain: str) ->
 def test_the_log_is_complete_when_the_answer_has_ended(
     tool: Tool, owner: Client, plain: str
 ) -> None:
-    """OpenStack Storlets uploads the log before the storlet ends; here the last lines must be in it
-    too."""
+    """OpenStack Storlets uploads the log before the storlet ends; here it must include the last
+    lines."""
     answer = tool.get(plain, "identity", WANTED, log="first", late="said after the output")
     text = log_of(owner, tool, answer)
     assert "first" in text
     assert "said after the output" in text
 
 
-def test_a_value_that_is_neither_true_nor_false(any_tool: Tool, plain: str) -> None:
+def test_a_value_that_is_neither_true_nor_false_is_refused(any_tool: Tool, plain: str) -> None:
     assert any_tool.get(plain, headers={"X-Storlet-Generate-Log": "perhaps"}).status == 400

@@ -1,4 +1,5 @@
-"""Every kind of object: the storlet reads the plain content, at whichever placement that needs."""
+"""Every kind of object: the storlet reads the plain content, at the placement that this
+requires."""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ def kind(request: pytest.FixtureRequest, owner: Client) -> Iterator[tuple[str, s
     remove_container(owner, container)
 
 
-def expected_place(tool: Tool, kind: str) -> str:
-    """A symlink is followed by Swift's proxy, so its target may be run where it lies."""
+def expected_placement(tool: Tool, kind: str) -> str:
+    """Swift's proxy follows a symlink, so the storlet may run at the target's object node."""
     return tool.placement if kind in ("plain", "symlink") else "proxy"
 
 
@@ -104,11 +105,11 @@ def test_the_storlet_sees_the_content(tool: Tool, kind: tuple[str, str]) -> None
     name, path = kind
     answer = tool.get(path, "upper")
     assert (answer.status, answer.is_broken, answer.md5) == (200, False, md5(WHOLE.upper())), answer
-    assert answer.headers["X-Storlet-Ran-On"] == expected_place(tool, name)
+    assert answer.headers["X-Storlet-Ran-On"] == expected_placement(tool, name)
     check_derived(answer)
 
 
-def test_a_range_of_the_content(tool: Tool, kind: tuple[str, str]) -> None:
+def test_a_range_of_the_content_is_read(tool: Tool, kind: tuple[str, str]) -> None:
     cut = len(SEGMENTS[0])
     for asked, wanted in (
         (f"{cut - 7}-{cut + 7}", WHOLE[cut - 7 : cut + 8]),
@@ -121,18 +122,20 @@ def test_a_range_of_the_content(tool: Tool, kind: tuple[str, str]) -> None:
         check_derived(answer)
 
 
-def test_a_range_outside_the_content(anywhere: Tool, kind: tuple[str, str]) -> None:
+def test_a_range_outside_the_content_is_416(anywhere: Tool, kind: tuple[str, str]) -> None:
     answer = anywhere.get(kind[1], headers={"X-Storlet-Range": f"bytes={len(WHOLE)}-"})
     assert (answer.status, answer.error) == (416, "range.unsatisfiable")
 
 
-def test_several_ranges_of_the_content(anywhere: Tool, kind: tuple[str, str]) -> None:
+def test_several_ranges_of_the_content_are_read(anywhere: Tool, kind: tuple[str, str]) -> None:
     saw = anywhere.describe(kind[1], {"X-Storlet-Range": "bytes=0-4,100000-100009"})
     assert saw["inputs"] == "2"
     assert (saw["input.0.md5"], saw["input.1.md5"]) == (md5(WHOLE[:5]), md5(WHOLE[100000:100010]))
 
 
-def test_the_metadata_of_the_content(anywhere: Tool, kind: tuple[str, str]) -> None:
+def test_the_storlet_sees_the_metadata_of_the_content(
+    anywhere: Tool, kind: tuple[str, str]
+) -> None:
     name = kind[0] if kind[0] != "ec" else "plain"
     assert anywhere.describe(kind[1])["input.0.meta.kind"] == name
 
@@ -147,7 +150,9 @@ def test_a_copy_of_it_is_a_plain_object(
     assert "X-Object-Manifest" not in copied.headers
 
 
-def test_as_an_extra_resource(either: Tool, plain: str, kind: tuple[str, str]) -> None:
+def test_the_storlet_sees_the_content_of_an_extra_resource(
+    either: Tool, plain: str, kind: tuple[str, str]
+) -> None:
     saw = either.describe(plain, {"X-Storlet-Extra-Resources": quote(f"/{kind[1]}")})
     assert saw["input.1.md5"] == md5(WHOLE)
 
@@ -158,7 +163,7 @@ def test_a_failure_does_not_run_again(anywhere: Tool, plain: str, kind: tuple[st
     assert anywhere.count(plain, key) == 1
 
 
-def test_an_upload_into_the_erasure_coded_policy(either: Tool, owner: Client) -> None:
+def test_an_upload_to_the_erasure_coded_policy_is_transformed(either: Tool, owner: Client) -> None:
     container = unique("ec")
     assert owner.put(container, headers={"X-Storage-Policy": "ec21"}).status == 201
     assert either.put(f"{container}/o", WHOLE, "upper").status == 201
@@ -169,7 +174,7 @@ def test_an_upload_into_the_erasure_coded_policy(either: Tool, owner: Client) ->
 # --- a manifest itself ----------------------------------------------------------------------------
 
 
-def test_the_manifest_of_an_slo_is_not_a_content(
+def test_the_manifest_of_an_slo_is_never_mixed_with_content(
     anywhere: Tool, owner: Client, container: str
 ) -> None:
     """``multipart-manifest=get``: the storlet reads the manifest, or the request is refused, never
@@ -185,7 +190,7 @@ def test_the_manifest_of_an_slo_is_not_a_content(
 # --- sizes and names ------------------------------------------------------------------------------
 
 
-def test_an_empty_object(tool: Tool, owner: Client, container: str) -> None:
+def test_an_empty_object_is_read(tool: Tool, owner: Client, container: str) -> None:
     path = f"{container}/empty"
     assert owner.put(path, b"", {"X-Object-Meta-Colour": "none"}).status == 201
     answer = tool.get(path)
@@ -212,7 +217,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_objects(anywhere: Tool, owner: Client, container: str, name: str) -> None:
+def test_unusual_object_names_work(
+    anywhere: Tool, owner: Client, container: str, name: str
+) -> None:
     path = f"{container}/{name}"
     assert owner.put(path, name.encode()).status == 201
     answer = anywhere.get(path, "upper")
@@ -225,7 +232,7 @@ def test_names_of_objects(anywhere: Tool, owner: Client, container: str, name: s
 
 
 @pytest.mark.parametrize("stem", ["c %41+", "Behälter", "漢 字", "q?&#"])
-def test_names_of_containers(tool: Tool, owner: Client, stem: str) -> None:
+def test_unusual_container_names_work(tool: Tool, owner: Client, stem: str) -> None:
     container = unique(stem)
     assert owner.put(container).status == 201
     path = f"{container}/ö b"
@@ -275,7 +282,7 @@ def test_a_large_object_is_copied_through_a_storlet(
     assert owner.head(f"{container}/copied").headers["Etag"].strip('"') == digest
 
 
-def test_five_gibibytes(
+def test_five_gibibytes_are_streamed(
     owner: Client, container: str, storlet_names: dict[str, str], any_tool: Tool
 ) -> None:
     """A large object of 80 times the same segment: all of it must go through the storlet."""

@@ -24,7 +24,7 @@ MEGABYTES = 40
 
 @dataclass
 class Pipes:
-    """An account whose only rule is what a test wants, for objects of the container ``c``."""
+    """An account with one rule, which a test sets, for objects of the container ``c``."""
 
     owner: Client
     python: str
@@ -87,7 +87,7 @@ def nothing_is_stored(pipes: Pipes) -> bool:
     return pipes.owner.head("d/copy").status == pipes.owner.head("c/new").status == 404
 
 
-# --- that it works
+# --- successful pipelines
 
 
 def test_storlets_of_both_languages_read_one_anothers_output(pipes: Pipes, on: str) -> None:
@@ -123,7 +123,7 @@ def test_large_data_arrives_complete(pipes: Pipes, on: str) -> None:
     )
 
 
-def test_erasure_coded_objects(pipes: Pipes) -> None:
+def test_a_rule_applies_to_erasure_coded_objects(pipes: Pipes) -> None:
     """Read from many fragments and written to them: more than one segment of 1 MiB."""
     content = CONTENT * 200
     assert pipes.owner.put("ec", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
@@ -229,7 +229,7 @@ def test_a_step_that_fails_late_never_gives_a_complete_result(
     assert nothing_is_stored(pipes)
 
 
-def test_a_step_that_reads_nothing_does_not_hide_how_the_others_end(pipes: Pipes) -> None:
+def test_a_step_that_reads_nothing_does_not_hide_the_outcome_of_the_others(pipes: Pipes) -> None:
     pipes.rule(pipes.step("flood", bytes="3000000"), pipes.step("version"))
     answer = pipes.owner.get("c/o")
     assert (answer.status, answer.body, answer.is_broken) == (200, b"1", False)
@@ -256,7 +256,9 @@ def test_a_step_without_its_storlet_is_not_reported_as_a_missing_object(pipes: P
         assert pipes.owner.put(f"storlet/{pipes.python}", source.body, declared).status == 201
 
 
-def test_a_client_that_leaves_ends_all_steps(pipes: Pipes, description: dict[str, Any]) -> None:
+def test_a_disconnect_of_the_client_ends_all_steps(
+    pipes: Pipes, description: dict[str, Any]
+) -> None:
     pipes.rule(
         pipes.step("flood", on="object", bytes=str(1 << 40)), pipes.step(java=True), pipes.step()
     )
@@ -266,8 +268,7 @@ def test_a_client_that_leaves_ends_all_steps(pipes: Pipes, description: dict[str
     response.read(1 << 20)
     response.close()
     connection.close()
-    # A pipeline of the same workers that is quick shows that nothing of the endless one is left
-    # running in them.
+    # A short pipeline of the same workers shows that nothing of the endless one still runs in them.
     pipes.rule(pipes.step("upper"), pipes.step(java=True))
     began = time.monotonic()
     assert retry_until(lambda: pipes.owner.get("c/o").body == CONTENT.upper())

@@ -149,7 +149,7 @@ def test_a_put_through_a_storlet_needs_write_permission(
     assert writer.put(f"{container}/o", b"x", "upper").status == 201
 
 
-def test_a_put_to_a_container_that_is_not_there(any_tool: Tool) -> None:
+def test_a_put_to_a_missing_container_is_404(any_tool: Tool) -> None:
     assert any_tool.put("nosuchcontainer/o", b"x").status == 404
 
 

@@ -32,7 +32,7 @@ def python(stem: str, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("missing", ["Language", "Interface-Version", "Object-Metadata", "Main"])
-def test_mandatory_metadata(owner: Client, missing: str) -> None:
+def test_missing_mandatory_metadata_is_refused(owner: Client, missing: str) -> None:
     stem = unique("reg")
     headers = {k: v for k, v in python(stem).items() if k != META + missing}
     text = refused(owner.put(f"storlet/{stem}.py", GOOD, headers))
@@ -59,7 +59,9 @@ PYTHON_FAULTS = [
 @pytest.mark.parametrize(
     ("changed", "told"), PYTHON_FAULTS, ids=[told for _, told in PYTHON_FAULTS]
 )
-def test_faults_of_a_python_storlet(owner: Client, changed: dict[str, str], told: str) -> None:
+def test_faults_of_a_python_storlet_are_refused(
+    owner: Client, changed: dict[str, str], told: str
+) -> None:
     stem = unique("reg")
     headers = python(stem) | {META + key: value.format(stem=stem) for key, value in changed.items()}
     assert told.format(stem=stem) in refused(owner.put(f"storlet/{stem}.py", GOOD, headers))
@@ -68,7 +70,7 @@ def test_faults_of_a_python_storlet(owner: Client, changed: dict[str, str], told
 
 @pytest.mark.parametrize("version", ["3", "3.11"])
 @pytest.mark.parametrize("language", ["python", "Python"])
-def test_language_and_version_in_their_good_forms(
+def test_valid_forms_of_language_and_version_are_accepted(
     owner: Client, version: str, language: str
 ) -> None:
     stem = unique("reg")
@@ -92,7 +94,7 @@ UNSAFE = ["sub/reg.py", "../reg.py", "..%2Freg.py", "a/../../reg.py", "-rf.py", 
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-def test_names_that_could_leave_a_directory(owner: Client, name: str) -> None:
+def test_names_that_could_leave_a_directory_are_refused(owner: Client, name: str) -> None:
     module = name.removesuffix(".py")
     headers = declaration("python", f"{module}.Multitool") if "\n" not in module else python("line")
     if "%" in name:
@@ -103,7 +105,9 @@ def test_names_that_could_leave_a_directory(owner: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sub/dep.txt", "../dep.txt", "a/..", "-dep"])
-def test_names_of_dependencies_that_could_leave_a_directory(owner: Client, name: str) -> None:
+def test_names_of_dependencies_that_could_leave_a_directory_are_refused(
+    owner: Client, name: str
+) -> None:
     refused(owner.put(f"dependency/{name}", b"x", {META + "Dependency-Version": "1"}))
     assert owner.head(f"dependency/{name}").status == 404
 
@@ -126,7 +130,9 @@ def test_names_of_dependencies_that_could_leave_a_directory(owner: Client, name:
         ),
     ],
 )
-def test_faults_of_a_dependency(owner: Client, headers: dict[str, str], told: str) -> None:
+def test_faults_of_a_dependency_are_refused(
+    owner: Client, headers: dict[str, str], told: str
+) -> None:
     name = unique("dep")
     answer = owner.put(
         f"dependency/{name}", b"x", {META + key: value for key, value in headers.items()}
@@ -136,7 +142,7 @@ def test_faults_of_a_dependency(owner: Client, headers: dict[str, str], told: st
 
 
 @pytest.mark.parametrize("permissions", ["0600", "700", "0755", "0644"])
-def test_permissions_in_their_good_forms(owner: Client, permissions: str) -> None:
+def test_valid_forms_of_permissions_are_accepted(owner: Client, permissions: str) -> None:
     headers = {META + "Dependency-Version": "1", META + "Dependency-Permissions": permissions}
     assert owner.put(f"dependency/{unique('dep')}", b"x", headers).status == 201
 
@@ -208,7 +214,9 @@ def test_a_copy_with_good_metadata_is_a_storlet(owner: Client, container: str, p
     )
 
 
-def test_a_copy_that_leaves_the_directory(owner: Client, container: str) -> None:
+def test_a_copy_to_a_name_that_leaves_the_directory_is_refused(
+    owner: Client, container: str
+) -> None:
     assert owner.put(f"{container}/raw", GOOD, python("x")).status == 201
     refused(owner.request("COPY", f"{container}/raw", {"Destination": "/storlet/sub/x.py"}))
 
@@ -259,7 +267,7 @@ def test_a_bulk_upload_is_checked(owner: Client, plain: str) -> None:
     assert Tool(owner, f"{good}.py").get(plain).status == 200
 
 
-def test_a_bulk_upload_that_leaves_the_directory(owner: Client) -> None:
+def test_a_bulk_upload_of_a_name_that_leaves_the_directory_is_refused(owner: Client) -> None:
     told = bulk(owner, tar_of({"sub/x.py": (GOOD, python("x"))}))
     assert told["Number Files Created"] == 0, told
     assert told["Errors"][0][1].startswith("400")

@@ -1,7 +1,7 @@
 """Servers of different versions, and the reasons of object nodes, through real Swift.
 
-The module has a cluster of its own: some of its servers run with a double of ``upgrade_doubles.py``
-in place of the filter.
+The module uses a separate cluster: some of its servers run with a double of ``upgrade_doubles.py``
+instead of the filter.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def tool(request: pytest.FixtureRequest, client: Client) -> Tool:
 
 @contextlib.contextmanager
 def replaced(cluster: Cluster, name: str, filter_lines: str) -> Iterator[None]:
-    """Server ``name`` with another section ``[filter:storlets]`` for the length of a block."""
+    """Server ``name`` with another section ``[filter:storlets]`` for the duration of a block."""
     (entry,) = [
         program
         for program in json.loads((cluster.home / "programs.json").read_text("utf-8"))["programs"]
@@ -133,7 +133,7 @@ def node(double: str) -> str:
 
 
 def get_all(tool: Tool, times: int = 3) -> list[Answer]:
-    """Each object through the storlet, some times; every answer has to be right."""
+    """Read each object through the storlet several times; every response must be right."""
     answers = []
     for path, data in [*OBJECTS.items()] * times:
         answer = tool.get(path, "upper")
@@ -168,7 +168,7 @@ def test_all_gets_are_right_while_one_of_two_object_servers_is_of_version_2(
     with replaced(upgraded, "object-2", node(double)):
         answers = get_all(tool)
         if tool.placement == "object":
-            # Both nodes were used: the one ran storlets, the other gave plain data.
+            # Both nodes were used: one ran storlets, the other returned plain data.
             assert {answer.headers["X-Storlet-Ran-On"] for answer in answers} == {"object", "proxy"}
     answers = get_all(tool, 1)
     assert {answer.headers["X-Storlet-Ran-On"] for answer in answers} == {tool.placement}
@@ -217,7 +217,7 @@ def test_the_reasons_of_object_nodes_reach_the_proxys_filter(
 
 
 def test_swifts_own_409_for_a_link_has_no_reason(direct: Client) -> None:
-    # The storlet's code does not exist; its failure is in the frames, behind an ETag of their own.
+    # The storlet's code does not exist; its failure is in the frames, which have a separate ETag.
     framed = direct.get("c/0", described())
     assert (framed.status, framed.headers[f"{SEEN}Run"]) == (200, "1")
     answer = direct.get("c/link", described())

@@ -37,21 +37,22 @@ def ward(users: dict[str, Client]) -> Ward:
 
 @pytest.fixture(scope="module")
 def plain(users: dict[str, Client]) -> Ward:
-    """Without rules, for tests that give it their own."""
+    """Without rules, for tests that set their own."""
     return make_ward(users)
 
 
-# --- what a rule does -----------------------------------------------------------------------------
+# --- effects of a rule
+# -----------------------------------------------------------------------------
 
 
-def test_a_mandatory_rule_runs_its_storlet_unasked(ward: Ward) -> None:
+def test_a_mandatory_rule_runs_its_storlet_without_a_header(ward: Ward) -> None:
     answer = ward.researcher.get("patients/a.csv")
     assert_masked(answer)
     assert answer.meta("Masked") == "yes"
     assert answer.headers["X-Storlet-Invocation"]
 
 
-def test_others_get_the_object_itself(ward: Ward) -> None:
+def test_callers_outside_the_rule_get_the_object_itself(ward: Ward) -> None:
     answer = ward.physician.get("patients/a.csv")
     assert (answer.status, answer.body, answer.headers["Etag"]) == (200, CONTENT, ETAG)
     assert answer.headers["X-Storlet-Rule"] is None
@@ -62,7 +63,8 @@ def test_requests_without_a_rule_are_unchanged(ward: Ward) -> None:
     assert (answer.status, answer.body) == (206, CONTENT[:10])
 
 
-# --- what a mandatory rule closes -----------------------------------------------------------------
+# --- requests that a mandatory rule closes
+# ------------------------------------------------------------
 
 CLOSED: dict[str, Callable[[Client], Answer]] = {
     "range": lambda c: c.get("patients/a.csv", {"Range": "bytes=0-9"}),
@@ -116,10 +118,10 @@ CLOSED: dict[str, Callable[[Client], Answer]] = {
 
 
 @pytest.mark.parametrize("way", CLOSED)
-def test_no_way_around(ward: Ward, way: str) -> None:
+def test_no_request_bypasses_a_mandatory_rule(ward: Ward, way: str) -> None:
     answer = CLOSED[way](ward.researcher)
     if way == "manifest over it":
-        # Swift names each segment that it could not look at, in an answer of its own.
+        # Swift names each segment that it could not read, in its own response.
         assert answer.status in (400, 403), answer
         assert ETAG not in told(answer)
     else:
@@ -156,7 +158,7 @@ def test_a_copy_to_another_account_is_refused(ward: Ward, users: dict[str, Clien
     assert own.head("loot/a").status == 404
 
 
-def test_head_says_that_there_is_an_object(ward: Ward) -> None:
+def test_head_shows_only_that_the_object_exists(ward: Ward) -> None:
     answer = ward.researcher.head("patients/a.csv")
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (200, "hide"), answer
     assert "SECRET" not in told(answer)
@@ -167,7 +169,7 @@ def test_head_says_that_there_is_an_object(ward: Ward) -> None:
     assert ward.researcher.head("patients/none").status == 404
 
 
-def test_links_lead_nowhere(ward: Ward, users: dict[str, Client]) -> None:
+def test_links_do_not_bypass_a_rule(ward: Ward, users: dict[str, Client]) -> None:
     name = unique("open/link")
     assert ward.admin.put(name, b"", {"X-Symlink-Target": "patients/a.csv"}).status == 201
     assert ward.physician.get(name).body == CONTENT
@@ -178,7 +180,7 @@ def test_links_lead_nowhere(ward: Ward, users: dict[str, Client]) -> None:
     head = ward.researcher.head(name)
     assert (head.status, head.error) == (403, "access.rule"), head
     assert head.headers["Etag"] is None
-    # From an account of the caller's own, which has no rules.
+    # From the caller's own account, which has no rules.
     own = users[RESEARCHER]
     assert own.put("loot").status in (201, 202)
     link = {"X-Symlink-Target": "patients/a.csv", "X-Symlink-Target-Account": ward.admin.account}
@@ -225,7 +227,7 @@ def test_large_objects_that_are_covered_go_through_the_storlet_as_a_whole(ward: 
     assert ward.admin.delete(name).status == 204
 
 
-def test_listings_tell_names_and_nothing_of_the_bytes(ward: Ward) -> None:
+def test_listings_show_only_names(ward: Ward) -> None:
     (entry,) = ward.researcher.listing("patients", prefix="a.csv")
     assert (entry["name"], entry["hash"], entry["bytes"]) == ("a.csv", "", 0)
     assert "csv" not in entry["content_type"]
@@ -319,8 +321,7 @@ def test_a_signed_url_gets_the_result_of_the_rule(ward: Ward) -> None:
 
 
 def test_static_pages_are_covered(ward: Ward) -> None:
-    """``staticweb`` serves anonymous visitors; the storlet must be readable to them, too, or
-    nothing is."""
+    """``staticweb`` serves anonymous visitors; the storlet must be readable to them too."""
     acl = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
     assert ward.admin.put("patients-web", b"", acl).status == 201
     assert (
@@ -346,10 +347,10 @@ def test_static_pages_are_covered(ward: Ward) -> None:
 @pytest.mark.parametrize(
     "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
 )
-def test_settings_that_would_move_bytes_are_refused_to_callers_under_a_rule(
+def test_callers_under_a_rule_cannot_change_settings_that_copy_data(
     ward: Ward, users: dict[str, Client], header: str
 ) -> None:
-    """Swift lets an account's owner alone set these; a rule about owners is what this is for."""
+    """In Swift only an account's owner can set these; this is for rules about owners."""
     text = RULES.replace(RESEARCHER, "admin:admin")
     other = make_ward(users)
     other.rule(text)
@@ -357,7 +358,7 @@ def test_settings_that_would_move_bytes_are_refused_to_callers_under_a_rule(
     assert_closed(answer)
 
 
-def test_erasure_coded_objects(users: dict[str, Client]) -> None:
+def test_a_rule_applies_to_erasure_coded_objects(users: dict[str, Client]) -> None:
     ward = make_ward(users, policy="ec21")
     ward.rule(RULES)
     assert_masked(ward.researcher.get("patients/a.csv"))
@@ -365,7 +366,7 @@ def test_erasure_coded_objects(users: dict[str, Client]) -> None:
     assert ward.researcher.head("patients/a.csv").headers["Etag"] is None
 
 
-def test_a_storlet_that_is_gone_closes_the_object(users: dict[str, Client]) -> None:
+def test_a_deleted_storlet_of_a_rule_closes_the_object(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(RULES)
     assert ward.admin.delete("storlet/mask.py").status == 204
@@ -400,7 +401,7 @@ def test_a_storlet_of_the_client_runs_after_a_mandatory_one(ruled: Callable[[str
     assert answer.body == b"".join(b"* " + line for line in MASKED.splitlines(keepends=True))
 
 
-def test_a_storlet_of_the_client_takes_the_place_of_an_ordinary_one(
+def test_a_storlet_of_the_client_replaces_an_ordinary_rules_storlet(
     ruled: Callable[[str], Ward],
 ) -> None:
     ward = ruled("  - {name: soft, when: {method: GET, container: patients}, run: mask.py}\n")
@@ -409,7 +410,7 @@ def test_a_storlet_of_the_client_takes_the_place_of_an_ordinary_one(
     assert (answer.status, answer.body) == (200, CONTENT)
 
 
-def test_a_pipeline(ruled: Callable[[str], Ward]) -> None:
+def test_a_rule_with_two_storlets_runs_both(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - name: both\n    when: {method: GET, container: patients}\n    run:\n      - mask.py\n"
         '      - {storlet: mark.py, parameters: {mark: "{object}: "}}\n'
@@ -446,7 +447,7 @@ def test_deny_has_a_message_and_comes_after_swifts_own_refusal(
     assert (stranger.status, stranger.headers["X-Storlet-Rule"]) == (401, None), stranger
 
 
-def test_rules_about_accounts_and_containers(ruled: Callable[[str], Ward]) -> None:
+def test_rules_apply_to_accounts_and_containers(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - {name: night, when: {method: [GET, DELETE]}, mandatory: true, deny: not now}\n"
     )
@@ -458,7 +459,7 @@ def test_rules_about_accounts_and_containers(ruled: Callable[[str], Ward]) -> No
     assert ward.admin.get("storlet_rules/rules.yaml").status == 200
 
 
-def test_a_rule_about_uploads(ruled: Callable[[str], Ward]) -> None:
+def test_a_rule_applies_to_uploads(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n"
     )
@@ -488,7 +489,7 @@ def test_reading_reverses_the_compression_of_an_upload(ruled: Callable[[str], Wa
     assert len(stored.body) < len(CONTENT)
 
 
-def test_rules_ask_about_the_object_itself(ruled: Callable[[str], Ward]) -> None:
+def test_rules_can_test_facts_of_the_object(ruled: Callable[[str], Ward]) -> None:
     ward = ruled(
         "  - {name: hide, when: {method: GET, metadata: {study: '7'}, content-type: text/csv, size: {at-least: 1K}},"
         " mandatory: true, run: mask.py}\n"
@@ -564,8 +565,8 @@ def test_explain_names_storlet_placement_and_limits(users: dict[str, Client]) ->
 def test_manifests_and_links_are_not_stored_where_a_rule_runs_a_storlet(
     ruled: Callable[[str], Ward],
 ) -> None:
-    """Also an ordinary rule: its storlet would work on the manifest, and what it makes of that
-    would look stored."""
+    """An ordinary rule too: its storlet would transform the manifest, and the result would look
+    stored."""
     ward = ruled("  - {name: pack, when: {method: PUT, container: open}, run: pack.py}\n")
     name = unique("open/large")
     manifest = json.dumps([{"path": "/patients/a.csv"}]).encode()
@@ -575,7 +576,7 @@ def test_manifests_and_links_are_not_stored_where_a_rule_runs_a_storlet(
     assert ward.admin.head(name).status == 404
 
 
-def test_a_post_does_not_put_other_bytes_in_the_place_of_an_upload(
+def test_a_post_does_not_replace_the_bytes_of_an_upload(
     ruled: Callable[[str], Ward],
 ) -> None:
     ward = ruled(

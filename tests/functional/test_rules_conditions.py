@@ -1,7 +1,7 @@
-"""Each condition of a rule on a cluster: one request that matches, and one that differs in that
-fact only.
+"""Each condition of a rule on a cluster: one request that matches, and one that differs only in
+that fact.
 
-All rules are in force at once, which is faster; each also matches on a header of its own.
+All rules are in force at once, which is faster; each also matches on a separate header.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rule(number: int, condition: str) -> str:
 
 @dataclass
 class Cased(Client):
-    """A client whose requests one of the rules is about."""
+    """A client whose requests match one of the rules."""
 
     number: int = -1
 
@@ -113,20 +113,20 @@ def post(path: str) -> Request:
 
 
 def window(seconds: int) -> str:
-    """A window of UTC that began ``seconds`` ago and lasts three hours more: it is made when tests
-    are collected."""
+    """A UTC window that began ``seconds`` ago and lasts three hours more: created when tests are
+    collected."""
     begin, end = time.gmtime(time.time() - seconds), time.gmtime(time.time() + 3 * 3600)
     return f'time: {{from: "{begin.tm_hour:02}:{begin.tm_min:02}", to: "{end.tm_hour:02}:{end.tm_min:02}"}}'
 
 
 def not_today() -> str:
-    """Tests that run at midnight shall not fail."""
+    """Tests that run at midnight must not fail."""
     today = time.gmtime().tm_wday
     others = [day for number, day in enumerate(DAYS) if (number - today) % 7 not in (0, 1)]
     return f"time: {{days: [{', '.join(others)}]}}"
 
 
-#: What it is, the condition, a request that it holds of, one that it does not hold of.
+#: Name, condition, a request for which it holds, one for which it does not.
 CASES: list[tuple[str, str, Request, Request]] = [
     ("method", "method: PUT", put("open/new"), get()),
     ("GET means HEAD", "method: GET", lambda w: w.physician.head(OBJECT), put("open/new")),
@@ -176,7 +176,7 @@ CASES: list[tuple[str, str, Request, Request]] = [
 ]  # fmt: skip
 
 
-#: Conditions that no client can bring about, and whether they hold here.
+#: Conditions outside of a client's control, and whether they hold here.
 GIVEN: list[tuple[str, bool]] = [
     ("client-address: 127.0.0.0/8", True),
     ("client-address: [192.0.2.0/24, '127.0.0.1']", True),
@@ -193,7 +193,7 @@ GIVEN: list[tuple[str, bool]] = [
 
 
 @pytest.mark.parametrize("what", [case[0] for case in CASES])
-def test_condition(ward: Ward, what: str) -> None:
+def test_a_condition_holds_for_its_request_only(ward: Ward, what: str) -> None:
     (number,) = (number for number, case in enumerate(CASES) if case[0] == what)
     _, _, holds, differs = CASES[number]
     there = of_case(ward, number)
@@ -203,7 +203,7 @@ def test_condition(ward: Ward, what: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(GIVEN)), ids=[condition for condition, _ in GIVEN])
-def test_facts_that_a_client_cannot_choose(ward: Ward, number: int) -> None:
+def test_conditions_about_facts_outside_the_request(ward: Ward, number: int) -> None:
     rule = len(CASES) + number
     answer = of_case(ward, rule).physician.get(OBJECT, {"X-Forwarded-For": "192.0.2.1"})
     if GIVEN[number][1]:
@@ -212,7 +212,7 @@ def test_facts_that_a_client_cannot_choose(ward: Ward, number: int) -> None:
         assert (answer.status, answer.body) == (200, CONTENT), answer
 
 
-def test_an_object_that_is_not_there_has_nothing_and_an_allow_before_decides(
+def test_a_missing_object_has_no_facts_and_an_earlier_allow_decides(
     users: dict[str, Client],
 ) -> None:
     ward = make_ward(users)

@@ -1,4 +1,4 @@
-"""If the storlet of a mandatory rule fails or cannot run, nothing of the object leaves; if it can
+"""If the storlet of a mandatory rule fails or cannot run, no part of the object leaves; if it can
 run elsewhere, it does."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.functional.wards import (
     Ward,
     assert_closed,
     assert_masked,
-    assert_tells_nothing,
+    assert_reveals_nothing,
     make_ward,
 )
 from tests.support.accounts import users_of
@@ -25,7 +25,7 @@ from tests.support.http import Answer, Client
 
 POLICIES = ("", "ec21")
 
-#: Ways to an object's bytes that begin with a storlet.
+#: Requests for an object's bytes that begin with a storlet.
 READS: dict[str, Callable[[Client], Answer]] = {
     "get": lambda c: c.get("patients/a.csv"),
     "copy": lambda c: c.request("COPY", "patients/a.csv", {"Destination": "open/loot"}),
@@ -40,11 +40,11 @@ def assert_nothing_leaves(ward: Ward, status: int, error: str = "") -> None:
         answer = read(ward.researcher)
         assert (answer.status, answer.headers["X-Storlet-Rule"]) == (status, "hide"), (way, answer)
         assert not error or answer.error == error, (way, answer)
-        assert_tells_nothing(answer)
+        assert_reveals_nothing(answer)
         assert ward.admin.head("open/loot").status == 404, way
     assert_closed(ward.researcher.get("patients/a.csv", {"Range": "bytes=0-9"}))
     assert_closed(ward.researcher.get("patients/a.csv", {"X-Run-Storlet": "mark.py"}))
-    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
+    assert_reveals_nothing(ward.researcher.head("patients/a.csv"))
     (entry,) = ward.researcher.listing("patients")
     assert (entry["hash"], entry["bytes"]) == ("", 0)
     assert ward.physician.get("patients/a.csv").body == CONTENT
@@ -70,7 +70,7 @@ def wards_there(other_cluster: Cluster) -> dict[str, Ward]:
 
 @pytest.fixture(scope="module")
 def bare_nodes(other_cluster: Cluster, wards_there: dict[str, Ward]) -> Iterator[None]:
-    """Object servers that know nothing of storlets."""
+    """Object servers without the storlets filter."""
     plain = {"pipeline": "healthcheck recon object-server"}
     with other_cluster.configured(
         {f"object-server-{number}.conf:pipeline:main": plain for number in (1, 2)}
@@ -79,7 +79,7 @@ def bare_nodes(other_cluster: Cluster, wards_there: dict[str, Ward]) -> Iterator
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_object_servers_without_the_filter(
+def test_a_rule_runs_at_the_proxy_if_object_servers_lack_the_filter(
     wards_there: dict[str, Ward], bare_nodes: None, policy: str
 ) -> None:
     ward = wards_there[policy]
@@ -95,7 +95,7 @@ def test_object_servers_without_the_filter(
     assert ward.researcher.head("patients/a.csv").headers["Etag"] is None
 
 
-def test_a_rule_that_wants_the_node_when_the_node_knows_nothing_of_storlets(
+def test_a_rule_that_requires_the_object_node_fails_on_nodes_without_the_filter(
     wards_there: dict[str, Ward], bare_nodes: None
 ) -> None:
     ward = wards_there[""]
@@ -109,13 +109,13 @@ def test_a_rule_that_wants_the_node_when_the_node_knows_nothing_of_storlets(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_encrypted_objects(wards_there: dict[str, Ward], policy: str) -> None:
+def test_a_rule_hides_encrypted_objects(wards_there: dict[str, Ward], policy: str) -> None:
     ward = wards_there[policy]
     assert_masked(ward.researcher.get("patients/a.csv"))
-    assert_tells_nothing(ward.researcher.head("patients/a.csv"))
+    assert_reveals_nothing(ward.researcher.head("patients/a.csv"))
 
 
-def test_a_sandbox_whose_image_is_missing(
+def test_nothing_leaves_if_the_sandbox_image_is_missing(
     other_cluster: Cluster, wards_there: dict[str, Ward]
 ) -> None:
     sections = {
@@ -127,7 +127,9 @@ def test_a_sandbox_whose_image_is_missing(
             assert_nothing_leaves(each, 503)
 
 
-def test_no_sandboxd(other_cluster: Cluster, wards_there: dict[str, Ward]) -> None:
+def test_nothing_leaves_without_sandboxd(
+    other_cluster: Cluster, wards_there: dict[str, Ward]
+) -> None:
     other_cluster.stop("sandboxd")
     try:
         for each in wards_there.values():
@@ -140,7 +142,7 @@ def test_no_sandboxd(other_cluster: Cluster, wards_there: dict[str, Ward]) -> No
 # --- accounts and storlets ------------------------------------------------------------------------
 
 
-def test_an_account_whose_storlets_are_switched_off(ward: Ward) -> None:
+def test_nothing_leaves_if_the_account_disables_storlets(ward: Ward) -> None:
     ward.rule(RULES)
     assert ward.admin.post("", {"X-Account-Meta-Storlet-Enabled": "False"}).status == 204
     try:
@@ -150,7 +152,7 @@ def test_an_account_whose_storlets_are_switched_off(ward: Ward) -> None:
     assert_masked(ward.researcher.get("patients/a.csv"))
 
 
-def test_a_storlet_that_the_caller_may_not_run(ward: Ward) -> None:
+def test_nothing_leaves_if_the_caller_may_not_run_the_storlet(ward: Ward) -> None:
     ward.rule(RULES)
     acl = ward.admin.head("storlet").headers["X-Container-Read"]
     assert ward.admin.post("storlet", {"X-Container-Read": "test:tester"}).status == 204
@@ -160,36 +162,36 @@ def test_a_storlet_that_the_caller_may_not_run(ward: Ward) -> None:
         assert ward.admin.post("storlet", {"X-Container-Read": acl}).status == 204
 
 
-def test_a_storlet_that_fails_quotes_nothing_of_what_it_read(ward: Ward) -> None:
+def test_the_error_of_a_failed_storlet_quotes_no_input(ward: Ward) -> None:
     ward.rule(RULES.replace("mask.py", "fail.py"))
     assert_nothing_leaves(ward, 422)
 
 
-def test_a_storlet_that_fails_half_way(ward: Ward) -> None:
+def test_nothing_leaves_if_the_storlet_fails_in_the_body(ward: Ward) -> None:
     ward.rule(RULES.replace("run: mask.py", 'run: {storlet: fail.py, parameters: {late: "1"}}'))
     answer = ward.researcher.get("patients/a.csv")
     assert answer.status >= 400 or answer.is_broken, answer
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
     copied = ward.researcher.request("COPY", "patients/a.csv", {"Destination": "open/loot"})
     assert copied.status >= 400, copied
-    assert_tells_nothing(copied)
+    assert_reveals_nothing(copied)
     assert ward.admin.head("open/loot").status == 404
 
 
-def test_a_storlet_that_writes_more_than_the_rule_lets_it(ward: Ward) -> None:
+def test_output_beyond_the_limit_of_a_rule_fails(ward: Ward) -> None:
     ward.rule(RULES.replace("run: mask.py", "run: {storlet: mask.py, limits: {output: 1K}}"))
     answer = ward.researcher.get("patients/a.csv")
     assert answer.status >= 400 or answer.is_broken, answer
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
 
 
-def test_a_pipeline_of_which_one_fails(ward: Ward) -> None:
+def test_a_pipeline_with_a_failing_storlet_fails(ward: Ward) -> None:
     ward.rule(RULES.replace("mask.py", "[mask.py, fail.py]"), accept=True)
     answer = ward.researcher.get("patients/a.csv")
     assert (answer.status, answer.headers["X-Storlet-Rule"]) == (422, "hide"), answer
     assert "step 2" in answer.text
     assert "name:" not in answer.text
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
 
 
 def test_uploads_whose_storlet_fails_are_not_stored(ward: Ward) -> None:
@@ -203,7 +205,7 @@ def test_uploads_whose_storlet_fails_are_not_stored(ward: Ward) -> None:
 # --- erasure coding -------------------------------------------------------------------------------
 
 
-def test_erasure_coded_objects_of_many_segments(users: dict[str, Client]) -> None:
+def test_a_rule_hides_erasure_coded_objects_of_many_segments(users: dict[str, Client]) -> None:
     ward = make_ward(users, "ec21")
     ward.rule(RULES)
     content = CONTENT * 600

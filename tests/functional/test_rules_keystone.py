@@ -1,8 +1,8 @@
 """Rules about Keystone's callers: the proxy has ``keystoneauth`` and the identity headers of
 ``authtoken``.
 
-``authtoken`` itself is left out: it would validate the token with a Keystone, and drop these
-headers from the client's request.
+``authtoken`` itself is left out: it would validate the token with a Keystone server, and remove
+these headers from the client's request.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ PEOPLE = {
 
 
 @pytest.mark.parametrize("condition", PEOPLE)
-def test_a_rule_about_a_caller(ward: Ward, condition: str) -> None:
+def test_a_rule_applies_to_keystone_callers(ward: Ward, condition: str) -> None:
     concerned, other = PEOPLE[condition]
     text = (
         "version: 1\nrules:\n"

@@ -67,7 +67,7 @@ def test_rules_are_in_force_when_their_upload_is_answered(account: Client) -> No
     assert account.get(RULES).status == 404
 
 
-def test_json_is_taken_as_well(account: Client) -> None:
+def test_rules_in_json_are_accepted(account: Client) -> None:
     text = (
         b'{"version": 1, "rules": [{"name": "closed", "when": {"container": "c"}, "deny": "no"}]}'
     )
@@ -138,7 +138,7 @@ def test_warnings_are_accepted_with_the_header(account: Client) -> None:
     assert message(account) == "no"
 
 
-def test_no_more_than_a_mebibyte_is_read(account: Client) -> None:
+def test_rules_beyond_a_mebibyte_are_refused(account: Client) -> None:
     answer = account.put(RULES, (b"#" * 65536 for _ in range(17)))
     assert answer.status == 400
     assert "size.bytes" in answer.text
@@ -147,7 +147,9 @@ def test_no_more_than_a_mebibyte_is_read(account: Client) -> None:
 @pytest.mark.parametrize(
     "headers", [{"X-Symlink-Target": "c/o"}, {"X-Object-Manifest": "c/o"}, {"X-Delete-After": "60"}]
 )
-def test_rules_are_no_link_and_do_not_expire(account: Client, headers: dict[str, str]) -> None:
+def test_rules_as_links_or_with_expiry_are_refused(
+    account: Client, headers: dict[str, str]
+) -> None:
     assert account.put(RULES, denying("no"), headers).status == 400
     assert account.put(RULES, denying("no")).status == 201
     assert account.post(RULES, headers).status == 400
@@ -155,7 +157,7 @@ def test_rules_are_no_link_and_do_not_expire(account: Client, headers: dict[str,
     assert message(account) == "no"
 
 
-def test_the_etag_and_conditions_of_an_upload_count(account: Client) -> None:
+def test_the_etag_and_conditions_of_an_upload_apply(account: Client) -> None:
     assert account.put(RULES, denying("no"), {"Etag": "0" * 32}).status == 422
     assert account.put(RULES, denying("a"), {"If-None-Match": "*"}).status == 201
     assert account.put(RULES, denying("b"), {"If-None-Match": "*"}).status == 412
@@ -313,7 +315,7 @@ def test_without_memcached_a_change_is_in_force_at_once(account: Client, cluster
         assert message(there) is None
 
 
-def test_with_a_memcached_of_its_own_a_proxy_follows_when_swift_forgets_accounts(
+def test_a_proxy_with_a_separate_memcached_follows_when_swifts_account_cache_expires(
     account: Client, cluster: Cluster
 ) -> None:
     seconds = 3
@@ -332,7 +334,7 @@ def test_with_a_memcached_of_its_own_a_proxy_follows_when_swift_forgets_accounts
                 time.sleep(0.1)
 
 
-def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(
+def test_a_proxy_killed_during_an_upload_of_rules_keeps_the_old_ones(
     account: Client, cluster: Cluster
 ) -> None:
     assert account.put(RULES, denying("old")).status == 201
@@ -353,7 +355,7 @@ def test_a_proxy_that_dies_while_it_takes_rules_leaves_the_old_ones(
     assert message(account) == "new"
 
 
-# --- rules that are lost
+# --- lost rules
 
 
 @pytest.fixture(scope="module")
@@ -383,7 +385,7 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
     # rules.yaml has the same.
     assert message(fresh) == "no"
     assert outside.delete(RULES).status == 204
-    # A proxy that has cached the rules does not read them again; another cannot know them.
+    # A proxy that has cached the rules does not read them again; another proxy has no copy.
     assert message(account) == "no" or not is_mandatory
     with other_proxy(cluster) as third:
         answer = through(third, cluster, account).get("c/o")
@@ -397,7 +399,7 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
 
 @pytest.mark.parametrize("explain", [{}, {"X-Storlet-Explain": "true"}], ids=["plain", "explain"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_caller_without_access_gets_swifts_own_answer_and_learns_nothing_of_a_rule(
+def test_a_caller_without_access_gets_swifts_answer_without_the_name_of_a_rule(
     account: Client, users: dict[str, Client], method: str, explain: dict[str, str]
 ) -> None:
     stranger = users["test2:tester2"].on(account.account)

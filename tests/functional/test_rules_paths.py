@@ -56,7 +56,7 @@ def raw(
     return fetch(client.storage_url + path, headers, method=method, body=body, timeout=60)
 
 
-def assert_untold(answer: Answer) -> None:
+def assert_reveals_no_content(answer: Answer) -> None:
     assert "SECRET" not in told(answer), answer
     assert ETAG not in told(answer), answer
     assert not tells_length(told(answer)), answer
@@ -64,11 +64,11 @@ def assert_untold(answer: Answer) -> None:
 
 @pytest.mark.parametrize("query", ["", "?heartbeat=on"])
 @pytest.mark.parametrize("path", ["/open/%ff", "/%ff/x", "/open/%00"])
-def test_a_copy_that_swift_refuses_for_its_path(ward: Ward, path: str, query: str) -> None:
+def test_a_copy_with_an_invalid_path_reveals_nothing(ward: Ward, path: str, query: str) -> None:
     """Swift reads the source first, and with heartbeats its metadata is in the answer even if the
     copy fails."""
     answer = raw(ward.researcher, "PUT", path + query, {"X-Copy-From": "/patients/a.csv"})
-    assert_untold(answer)
+    assert_reveals_no_content(answer)
     assert answer.status == 412, answer
 
 
@@ -83,14 +83,16 @@ def test_a_copy_that_swift_refuses_for_its_path(ward: Ward, path: str, query: st
     ],
 )
 @pytest.mark.parametrize("query", ["", "?heartbeat=on"])
-def test_a_copy_to_nowhere(ward: Ward, headers: dict[str, str], query: str) -> None:
+def test_a_copy_without_a_valid_destination_reveals_nothing(
+    ward: Ward, headers: dict[str, str], query: str
+) -> None:
     answer = raw(ward.researcher, "COPY", "/patients/a.csv" + query, headers)
-    assert_untold(answer)
+    assert_reveals_no_content(answer)
     assert answer.status == 412, answer
 
 
 @pytest.mark.parametrize("query", ["", "?heartbeat=on"])
-def test_a_copy_whose_source_is_said_to_be_of_another_account(
+def test_a_copy_with_a_source_account_header_reveals_nothing(
     ward: Ward, users: dict[str, Client], query: str
 ) -> None:
     own = users["test2:tester2"]
@@ -101,16 +103,15 @@ def test_a_copy_whose_source_is_said_to_be_of_another_account(
 
 @pytest.mark.parametrize("path", ["//x", "//x/y", "//", "/"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
-def test_paths_without_a_container_are_swifts_own(
+def test_paths_without_a_container_are_left_to_swift(
     by_metadata: Ward, unruled: Ward, path: str, method: str
 ) -> None:
     expected, answer = raw(unruled.admin, method, path), raw(by_metadata.admin, method, path)
     assert (answer.status, answer.body) == (expected.status, expected.body)
 
 
-def test_a_copy_of_an_old_version_is_asked_about_that_version(users: dict[str, Client]) -> None:
-    """What decides is what the version has of size and metadata, and not what the object has
-    now."""
+def test_a_copy_of_an_old_version_is_decided_by_that_version(users: dict[str, Client]) -> None:
+    """The version's size and metadata decide, not the current object's."""
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}}, mandatory: true, run: mask.py}\n"

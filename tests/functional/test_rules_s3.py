@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.functional.s3 import S3, element
-from tests.functional.wards import CONTENT, ETAG, MASKED, assert_tells_nothing, furnish, told
+from tests.functional.wards import CONTENT, ETAG, MASKED, assert_reveals_nothing, furnish, told
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client, log_in
 from tests.support.proxies import other_proxy
@@ -18,7 +18,7 @@ from tests.support.proxies import other_proxy
 
 @dataclass(frozen=True)
 class Hospital:
-    """An account with users of its own: S3 knows no other accounts than the user's."""
+    """An account with separate users: S3 requests use only the user's own account."""
 
     owner: Client
     researcher: S3
@@ -65,10 +65,10 @@ def assert_denied(answer: Answer, rule: str = "hide") -> None:
     assert (answer.status, element(answer, "Code")) == (403, "AccessDenied"), answer
     assert element(answer, "Message").startswith(f"rule {rule}: ")
     assert (answer.error, answer.headers["X-Storlet-Rule"]) == ("access.rule", rule)
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
 
 
-def test_get_object(hospital: Hospital) -> None:
+def test_s3_get_object_gives_the_result_of_the_rule(hospital: Hospital) -> None:
     answer = hospital.researcher.request("GET", "patients/a.csv")
     assert (answer.status, answer.is_broken, answer.body) == (200, False, MASKED), answer
     assert "SECRET" not in told(answer)
@@ -88,33 +88,35 @@ def test_get_object(hospital: Hospital) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_parts_and_guesses(hospital: Hospital, method: str, header: str, value: str) -> None:
+def test_s3_ranges_and_conditions_do_not_bypass_a_rule(
+    hospital: Hospital, method: str, header: str, value: str
+) -> None:
     answer = hospital.researcher.request(method, "patients/a.csv", {header: value})
     if method == "GET":
         assert_denied(answer)
     else:
         assert answer.status == 403, answer
-        assert_tells_nothing(answer)
+        assert_reveals_nothing(answer)
 
 
-def test_part_number(hospital: Hospital) -> None:
+def test_s3_part_number_does_not_bypass_a_rule(hospital: Hospital) -> None:
     assert_denied(hospital.researcher.request("GET", "patients/a.csv", query="partNumber=1"))
 
 
-def test_head_object(hospital: Hospital) -> None:
+def test_s3_head_object_hides_metadata(hospital: Hospital) -> None:
     answer = hospital.researcher.request("HEAD", "patients/a.csv")
     assert answer.status == 200, answer
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
     assert answer.headers["x-amz-meta-study"] is None
     assert answer.headers["Content-Length"] in (None, "0")
     assert hospital.physician.request("HEAD", "patients/a.csv").headers["ETag"] == f'"{ETAG}"'
 
 
 @pytest.mark.parametrize("directive", ["COPY", "REPLACE"])
-def test_copy_object(hospital: Hospital, directive: str) -> None:
+def test_s3_copy_object_does_not_bypass_a_rule(hospital: Hospital, directive: str) -> None:
     headers = {"x-amz-copy-source": "/patients/a.csv", "x-amz-metadata-directive": directive}
     answer = hospital.researcher.request("PUT", "open/copy", headers)
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
     stored = hospital.owner.get("open/copy")
     if directive == "REPLACE":
         assert_denied(answer)
@@ -125,7 +127,7 @@ def test_copy_object(hospital: Hospital, directive: str) -> None:
         assert hospital.owner.delete("open/copy").status == 204
 
 
-def test_a_copy_if_the_source_is_as_guessed(hospital: Hospital) -> None:
+def test_s3_copy_conditions_do_not_reveal_the_etag(hospital: Hospital) -> None:
     for name in ("if-match", "if-none-match"):
         headers = {"x-amz-copy-source": "/patients/a.csv", f"x-amz-copy-source-{name}": ETAG}
         assert_denied(hospital.researcher.request("PUT", "open/copy", headers))
@@ -142,16 +144,16 @@ def upload(hospital: Hospital) -> Iterator[str]:
         hospital.owner.delete(f"open+segments/{entry['name']}")
 
 
-def test_upload_part_copy(hospital: Hospital, upload: str) -> None:
+def test_s3_upload_part_copy_does_not_bypass_a_rule(hospital: Hospital, upload: str) -> None:
     query = f"partNumber=1&uploadId={upload}"
     headers = {"x-amz-copy-source": "/patients/a.csv"}
     ranged = headers | {"x-amz-copy-source-range": "bytes=0-9"}
     refused = hospital.researcher.request("PUT", "open/large", ranged, query)
     assert refused.status in (400, 403), refused
-    assert_tells_nothing(refused)
+    assert_reveals_nothing(refused)
     copied = hospital.researcher.request("PUT", "open/large", headers, query)
     assert copied.status == 200, copied
-    assert_tells_nothing(copied)
+    assert_reveals_nothing(copied)
     etag = element(copied, "ETag")
     part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
     body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
@@ -163,25 +165,25 @@ def test_upload_part_copy(hospital: Hospital, upload: str) -> None:
     assert hospital.owner.delete("open/large").status == 204
 
 
-def test_select_object_content(hospital: Hospital) -> None:
-    """Swift does not have it; whatever it answers, it is no data."""
+def test_s3_select_object_content_gives_no_data(hospital: Hospital) -> None:
+    """Swift does not implement it; the response must contain no data."""
     body = b"<SelectObjectContentRequest><Expression>SELECT * FROM S3Object</Expression></SelectObjectContentRequest>"
     for user in (hospital.researcher, hospital.physician):
         answer = user.request(
             "POST", "patients/a.csv", {"Content-Type": "text/xml"}, "select&select-type=2", body
         )
         assert answer.status >= 400, answer
-        assert_tells_nothing(answer)
+        assert_reveals_nothing(answer)
 
 
 @pytest.mark.parametrize("query", ["", "list-type=2", "list-type=2&fetch-owner=true", "versions"])
-def test_list_objects(hospital: Hospital, query: str) -> None:
+def test_s3_list_objects_hides_sizes_and_etags(hospital: Hospital, query: str) -> None:
     answer = hospital.researcher.request("GET", "patients", query=query)
     assert answer.status == 200, answer
     entry = "Version" if query == "versions" else "Contents"
     assert element(answer, f"{entry}/Key") == "a.csv"
     assert (element(answer, f"{entry}/ETag"), element(answer, f"{entry}/Size")) == ('""', "0")
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
     assert ETAG in told(hospital.physician.request("GET", "patients", query=query))
 
 
@@ -195,7 +197,7 @@ def test_a_large_object_with_a_covered_segment(hospital: Hospital) -> None:
     assert_denied(hospital.researcher.request("GET", "open/manifest"))
     head = hospital.researcher.request("HEAD", "open/manifest")
     assert head.status == 403, head
-    assert_tells_nothing(head)
+    assert_reveals_nothing(head)
     assert hospital.owner.delete("open/manifest").status == 204
 
 

@@ -62,7 +62,7 @@ LITERALS = [
 ]  # fmt: skip
 
 
-def test_values_of_parameters_come_as_they_are(ruled: Callable[..., Ward]) -> None:
+def test_values_of_parameters_are_unchanged(ruled: Callable[..., Ward]) -> None:
     given = {f"p{number}": text for number, text in enumerate(LITERALS)}
     run = json.dumps({"storlet": "show.py", "parameters": given}, ensure_ascii=False)
     params = shown(ruled(run).physician.get(OBJECT))["params"]
@@ -120,7 +120,7 @@ def test_missing_facts_are_hidden_from_callers_without_read_permission(
     assert "metadata.none" not in told(answer)
 
 
-def test_an_upload_has_templates_too(ruled: Callable[..., Ward]) -> None:
+def test_templates_are_filled_for_uploads(ruled: Callable[..., Ward]) -> None:
     ward = ruled(
         '{storlet: show.py, parameters: {s: "{metadata.study}", m: "{method}"}}', method="PUT"
     )
@@ -132,7 +132,7 @@ def test_an_upload_has_templates_too(ruled: Callable[..., Ward]) -> None:
 
 
 def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward]) -> None:
-    """Else a client could turn the rule's storlet off."""
+    """Otherwise a client could disable the rule's storlet."""
     ward = ruled("mask.py")
     for headers in ({}, {"X-Storlet-Parameter-Word": "x"}):
         answer = ward.researcher.get(OBJECT, headers, query={"word": "nothing"})
@@ -140,11 +140,11 @@ def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward])
         assert answer.status != 200 or answer.body == MASKED
 
 
-# --- where, and how much --------------------------------------------------------------------------
+# --- placement and limits -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["object", "proxy"])
-def test_where_it_runs(ruled: Callable[..., Ward], place: str) -> None:
+def test_the_placement_of_a_rule_applies(ruled: Callable[..., Ward], place: str) -> None:
     ward = ruled(f"{{storlet: mask.py, on: {place}}}")
     answer = ward.researcher.get(OBJECT)
     assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (
@@ -154,7 +154,7 @@ def test_where_it_runs(ruled: Callable[..., Ward], place: str) -> None:
     ), answer
 
 
-def test_limits_of_a_rule_hold(ruled: Callable[..., Ward]) -> None:
+def test_limits_of_a_rule_apply(ruled: Callable[..., Ward]) -> None:
     ward = ruled("{storlet: mask.py, limits: {output: 1K}}")
     answer = ward.researcher.get(OBJECT)
     assert (answer.status >= 400 or answer.is_broken, answer.headers["X-Storlet-Rule"]) == (
@@ -165,7 +165,7 @@ def test_limits_of_a_rule_hold(ruled: Callable[..., Ward]) -> None:
         assert answer.error == "storlet.limit.output"
 
 
-def test_limits_that_suffice(ruled: Callable[..., Ward]) -> None:
+def test_runs_within_the_limits_of_a_rule_succeed(ruled: Callable[..., Ward]) -> None:
     ward = ruled("{storlet: mask.py, limits: {output: 64K, memory: 64M, timeout-total: 20s}}")
     assert ward.researcher.get(OBJECT).body == MASKED
 
@@ -178,21 +178,21 @@ def test_limits_that_suffice(ruled: Callable[..., Ward]) -> None:
         ("{memory: 900T}", "Memory: 900T is more"),
     ],
 )
-def test_limits_that_are_none_are_refused_at_upload(ward: Ward, limits: str, word: str) -> None:
+def test_invalid_limits_are_refused_at_upload(ward: Ward, limits: str, word: str) -> None:
     text = f"version: 1\nrules:\n- name: hide\n  when: {{method: GET}}\n  run: {{storlet: mask.py, limits: {limits}}}\n"
     answer = ward.admin.put("storlet_rules/rules.yaml", text.encode())
     assert (answer.status, answer.error) == (400, "rules.invalid"), answer
     assert word in answer.text
 
 
-def test_limits_of_the_client_do_not_touch_the_rules(ruled: Callable[..., Ward]) -> None:
+def test_limits_of_the_client_do_not_change_those_of_a_rule(ruled: Callable[..., Ward]) -> None:
     ward = ruled("mask.py")
     answer = ward.researcher.get(OBJECT, {"X-Storlet-Limit-Output": "1K"})
     assert "SECRET" not in told(answer)
     assert answer.status in (200, 400), answer
 
 
-# --- what leaves ----------------------------------------------------------------------------------
+# --- passed metadata ------------------------------------------------------------------------------
 
 PASS = "  pass: {metadata: [study, x-*], headers: [content-type, last-modified, x-timestamp]}\n"
 
@@ -309,7 +309,7 @@ def test_explain_stores_and_deletes_nothing(ruled: Callable[..., Ward]) -> None:
     assert ward.admin.head("open/copy").status == 404
 
 
-# --- ranges under an ordinary rule --------------------------------------------------------------------------------------
+# --- ranges under an ordinary rule ------------------------
 
 
 @pytest.mark.parametrize("wanted", ["bytes=0-1", "bytes=-3", "bytes=2-", "bytes=0-1,4-5"])
@@ -339,7 +339,7 @@ def test_a_copy_of_a_range_is_refused_in_the_rules_name(
     assert ward.admin.head("patients/part").status == 404
 
 
-def test_headers_for_a_storlet_that_was_not_asked_for_are_refused_by_name_beside_a_rule(
+def test_storlet_headers_without_x_run_storlet_are_refused_by_name_under_a_rule(
     ruled: Callable[..., Ward],
 ) -> None:
     answer = ruled("{storlet: show.py}", mandatory=False).researcher.get(

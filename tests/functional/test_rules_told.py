@@ -133,7 +133,7 @@ def test_a_copy_stores_no_link_where_a_rule_wants_bytes(users: dict[str, Client]
     assert ward.admin.get("patients/new").body == MASKED
 
 
-def test_a_link_itself_can_be_had_where_rules_ask_about_objects(users: dict[str, Client]) -> None:
+def test_a_link_itself_can_be_read_where_rules_test_objects(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: a, when: {method: GET, metadata: {x: y}}, mandatory: true, run: mask.py}\n"
@@ -146,7 +146,7 @@ def test_a_link_itself_can_be_had_where_rules_ask_about_objects(users: dict[str,
 
 
 @pytest.mark.parametrize("headers", [{}, {"Destination": "open"}, {"Destination": "/"}])
-def test_copies_that_swift_refuses_are_answered_as_ever(
+def test_copies_that_swift_refuses_keep_swifts_answer(
     ward: Ward, users: dict[str, Client], headers: dict[str, str]
 ) -> None:
     unruled = make_ward(users)
@@ -172,7 +172,7 @@ def test_swift_answers_requests_for_missing_objects(users: dict[str, Client], pa
 
 def test_the_object_read_is_the_object_that_was_decided_on(users: dict[str, Client]) -> None:
     """An object changes all the time between one that is covered and one that is not; no reader
-    gets the one as the other."""
+    receives the one as the other."""
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: hide, when: {method: GET, metadata: {study: '7'}, "

@@ -47,7 +47,7 @@ def realms() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ward(cluster: Cluster, users: dict[str, Client], realms: str) -> Iterator[Ward]:
-    """By way of a proxy that takes forms and what another cluster sends."""
+    """A ward behind a proxy that accepts forms and container sync."""
     changes = {
         "pipeline:main": {"pipeline": _pipeline(cluster)},
         "filter:formpost": {"use": "egg:swift#formpost"},
@@ -90,7 +90,7 @@ def rules(action: str, more: str = "", conditions: str = ANY_UPLOAD) -> str:
 def send_form(
     ward: Ward, name: str, content: bytes, key: str = KEY, container: str = "patients"
 ) -> Answer:
-    """As a browser does it that is logged in nowhere."""
+    """Send a form like a browser without a token."""
     path, expires = f"{ward.admin.version_url.path}/{container}/", int(time.time()) + 300
     signature = hmac.new(
         key.encode(), f"{path}\n\n100000\n1\n{expires}".encode(), hashlib.sha256
@@ -140,8 +140,8 @@ def test_a_form_that_is_not_signed_learns_nothing_of_the_rules(ward: Ward) -> No
     assert (answer.status, "scrub" in told(answer)) == (401, False), answer
 
 
-def test_a_letter_box_closed_to_readers_takes_forms(ward: Ward) -> None:
-    """Swift's own look-up of the container's key is subject to no rule."""
+def test_a_container_closed_to_readers_accepts_forms(ward: Ward) -> None:
+    """No rule applies to Swift's own look-up of the container's key."""
     ward.rule(rules("deny: nobody reads here", conditions="method: GET, container: box"))
     assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (
         201,
@@ -214,7 +214,7 @@ def test_bulk_delete_is_refused_one_by_one(ward: Ward) -> None:
 
 
 def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KEY) -> Answer:
-    """As another cluster's container-sync daemon does it."""
+    """Send an object like another cluster's container-sync daemon."""
     path = f"{ward.admin.version_url.path}/patients/{name}"
     timestamp = f"{time.time():.5f}"
     text = f"{method}\n{path}\n{timestamp}\nnonce\n{key}"

@@ -1,5 +1,5 @@
-"""A signature of the S3 API covers what it was made for: headers beside it run no storlet and read
-no other object.
+"""An S3 signature covers only the signed headers: other headers run no storlet and read no other
+object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Signer:
         self.host = f"{self._client.version_url.host}:{self._client.version_url.port}"
 
     def v2_query(self, path: str, headers: Mapping[str, str]) -> Answer:
-        """A presigned URL of version 2; ``headers`` are what its holder adds."""
+        """A presigned URL of version 2; ``headers`` are added by its user."""
         expires = str(int(time.time()) + 600)
         digest = hmac.digest(
             self._key.encode(), f"GET\n\n\n{expires}\n/{quote(path)}".encode(), "sha1"

@@ -93,7 +93,7 @@ def code_of(folder: Path, manifest: dict[str, Any], description: dict[str, Any])
     return built[0].read_bytes()
 
 
-def test_a_sample_gives_its_expected_output(sample: Sample, placement: str) -> None:
+def test_a_sample_returns_its_expected_output(sample: Sample, placement: str) -> None:
     answer = sample.owner.get(
         sample.path, sample.headers(placement), query=sample.manifest["parameters"]
     )
@@ -106,7 +106,7 @@ def test_a_sample_gives_its_expected_output(sample: Sample, placement: str) -> N
         assert answer.meta(name) == value
 
 
-def test_a_sample_stores_the_same(sample: Sample) -> None:
+def test_a_sample_stores_its_expected_output(sample: Sample) -> None:
     target = f"{sample.container}/stored"
     headers = sample.headers("object") | {"Destination": "/" + quote(target)}
     answer = sample.owner.request("COPY", sample.path, headers, query=sample.manifest["parameters"])
@@ -120,7 +120,7 @@ def test_a_sample_stores_the_same(sample: Sample) -> None:
         assert stored.meta(name) == value
 
 
-def test_partitions_of_csv_filter_give_each_line_once(
+def test_partitions_of_csv_filter_return_each_line_once(
     owner: Client, placement: str, container: str
 ) -> None:
     rows = "".join(f"{number},{'x' * (number % 13)}\n" for number in range(2000))

@@ -25,7 +25,7 @@ CLASSES = ("user", "admin")
 
 
 def storlet(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command as an operator runs it, from the cluster's own environment."""
+    """Run the command like an operator, from the cluster's environment."""
     command = [str(cluster.venv / "bin/storlet"), *words, "--conf", str(cluster.storlet_conf)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
@@ -50,7 +50,7 @@ def services() -> Iterator[Path]:
         yield folder
 
 
-def test_both_classes_hold_and_every_test_is_shown(cluster: Cluster) -> None:
+def test_both_classes_pass_and_every_test_is_shown(cluster: Cluster) -> None:
     done = storlet(cluster, "sandboxes", "--check")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,7 @@ def test_the_log_has_a_line_for_each_class(cluster: Cluster) -> None:
         assert int(found[-1]) == len(selftest.TESTS) + len(selftest.OUTSIDE)
 
 
-def test_programs_see_the_sandbox_and_its_storlets(
+def test_json_output_has_the_sandbox_and_its_storlets(
     any_tool: Tool, plain: str, owner: Client, cluster: Cluster
 ) -> None:
     assert any_tool.get(plain).status == 200
@@ -119,12 +119,12 @@ def test_info_reports_that_the_classes_pass(cluster: Cluster) -> None:
     )
 
 
-def test_a_class_that_does_not_hold_is_closed_until_the_operator_accepts_it(
+def test_a_class_that_fails_the_self_test_is_closed_until_the_operator_accepts_it(
     other_cluster: Cluster, other_owner: Client, other_names: dict[str, str], services: Path
 ) -> None:
     assert other_owner.put("c/object", b"content").status == 201
     tool = Tool(other_owner, other_names["python"], "proxy")
-    # The operator has mounted a folder of the host, and overlooked that something listens there.
+    # The operator has mounted a folder of the host, and overlooked a listening socket there.
     admin = {"accounts": other_owner.account, "mounts": f"{services}:/host:ro"}
 
     with other_cluster.configured({"storlet.conf:class:admin": admin}):

@@ -30,7 +30,7 @@ def signature(client: Client, method: str, path: str) -> dict[str, str]:
     return {"temp_url_sig": digest, "temp_url_expires": expires}
 
 
-def test_a_signed_url_reads_the_object_as_ever(signing: Client, plain: str, content: bytes) -> None:
+def test_a_signed_url_reads_the_object(signing: Client, plain: str, content: bytes) -> None:
     assert signing.get(plain, query=signature(signing, "GET", plain)).body == content
 
 

@@ -22,7 +22,7 @@ REFUSED_BY_NODE = re.compile(r'"PUT [^"]*" 4\d\d ')
 COUNTED_BY_PROXY = re.compile(r"ERROR|error.limit|Handoff requested", re.IGNORECASE)
 SERVERS = ("object-1", "object-2")
 
-#: Names and values near what HTTP, Swift and UTF-8 treat in a special way.
+#: Names and values near special cases of HTTP, Swift and UTF-8.
 ODD = st.sampled_from(
     [
         "",
@@ -89,7 +89,7 @@ def new_errors(cluster: Cluster) -> Callable[[], list[str]]:
     [{"Content-Type": " "}, {"content-type": "   "}],
     ids=["space", "lower case"],
 )
-def test_a_blank_content_type_is_none_and_harms_no_node(
+def test_a_blank_content_type_is_dropped_without_a_node_error(
     any_tool: Tool, plain: str, container: str, new_errors: Callable[[], list[str]], metadata: dict[str, str], method: str
 ) -> None:  # fmt: skip
     for number in range(20):
@@ -138,7 +138,7 @@ def test_no_metadata_of_a_storlet_makes_a_node_refuse_a_put(
             assert (stored.meta(key) or "") == value, (key, stored)
 
 
-def test_a_clients_headers_that_no_node_takes_are_refused_by_name(
+def test_client_headers_that_nodes_refuse_are_refused_by_name(
     any_tool: Tool, owner: Client, container: str, new_errors: Callable[[], list[str]]
 ) -> None:
     many = {f"X-Unused-{number}": "x" for number in range(180)}

@@ -20,7 +20,7 @@ META = "X-Object-Meta-Storlet-"
 ASK = "X-Storlet-Limit-"
 CONTENT = b"a small object\n"
 M = 1 << 20
-#: What makes a run go over a limit: its value, what the storlet does, and how that ends.
+#: Runs that exceed a limit: the limit's value, the storlet's action, and the outcome.
 OVER = [
     ("Output", "4K", {"do": "flood", "bytes": "5000"}, "storlet.limit.output"),
     ("Metadata", "64", {"do": "identity", "set-big": "x" * 100}, "storlet.limit.metadata"),
@@ -40,7 +40,7 @@ def small(owner: Client, container: str) -> str:
 
 
 def upload(toolbox: Toolbox, client: Client, language: str, **declared: str) -> str:
-    """A Multitool of its own with limits (``Timeout_Idle="2s"``)."""
+    """A separate Multitool with limits (``Timeout_Idle="2s"``)."""
     name, content, main = toolbox.multitool(language, unique("limited"))
     answer = client.put(f"storlet/{name}", content, declaration(language, main, **declared))
     assert answer.status == 201, answer
@@ -84,7 +84,7 @@ def usage_of_get(
     return numbers(text)
 
 
-# --- what is refused
+# --- refused limits
 
 
 def test_an_upload_reports_every_fault_of_declared_limits(either: Tool, toolbox: Toolbox) -> None:
@@ -139,11 +139,11 @@ def test_a_request_cannot_raise_what_the_storlet_declares(
     assert tool.get(small, headers={ASK + "Output": "1024"}).body == CONTENT
 
 
-# --- what is enforced
+# --- enforced limits
 
 
 @EACH_OVER
-def test_a_limit_of_a_request(
+def test_a_limit_of_a_request_is_enforced(
     tool: Tool, small: str, name: str, value: str, work: dict[str, str], code: str
 ) -> None:
     asked = {ASK + name: value}
@@ -158,12 +158,12 @@ def test_a_limit_of_a_request(
     ):
         assert (answer.status, answer.error) == (422, code), answer
     assert tool.client.head(target).status == 404
-    # The total counts the start of a new worker as well, in the place of the one that was killed.
+    # The total deadline includes the start of a new worker that replaces a killed one.
     assert retry_until(lambda: tool.get(small, headers=asked).body == CONTENT)
 
 
 @EACH_OVER
-def test_a_limit_that_the_storlet_declares(  # noqa: PLR0917
+def test_a_limit_that_the_storlet_declares_is_enforced(  # noqa: PLR0917
     tool: Tool, toolbox: Toolbox, small: str, name: str, value: str, work: dict[str, str], code: str
 ) -> None:
     language = "python" if tool.storlet.endswith(".py") else "java"
@@ -186,7 +186,7 @@ def test_silence_within_the_output(tool: Tool, small: str) -> None:
     assert time.monotonic() - began < 15
 
 
-def test_a_lower_limit_of_the_log(anywhere: Tool, small: str) -> None:
+def test_a_lower_limit_of_the_log_is_enforced(anywhere: Tool, small: str) -> None:
     headers = {"X-Storlet-Generate-Log": "True", ASK + "Log": "300"}
     answer = anywhere.get(small, "identity", headers, log="w" * 100, times="50")
     log = log_of(anywhere, answer)
@@ -253,7 +253,7 @@ EACH_RESOURCE = pytest.mark.parametrize(
 
 
 @EACH_RESOURCE
-def test_a_resource_that_a_request_limits(  # noqa: PLR0917
+def test_a_resource_limit_of_a_request_is_enforced(  # noqa: PLR0917
     tool: Tool,
     small: str,
     name: str,
@@ -266,13 +266,13 @@ def test_a_resource_that_a_request_limits(  # noqa: PLR0917
     assert tool.get(small, do, **amount).text.startswith("had room")
     answer = tool.get(small, do, asked, **amount)
     assert (answer.status, answer.error) == (422, code), answer
-    # Neither this storlet without the limit nor with it is the worse for it.
+    # The storlet still works with and without the limit.
     assert tool.get(small, do, **amount).text.startswith("had room")
     assert retry_until(lambda: tool.get(small, headers=asked).body == CONTENT)
 
 
 @EACH_RESOURCE
-def test_a_resource_that_the_storlet_limits(  # noqa: PLR0917
+def test_a_resource_limit_of_a_storlet_is_enforced(  # noqa: PLR0917
     either: Tool,
     toolbox: Toolbox,
     small: str,
@@ -306,7 +306,7 @@ def test_a_share_of_a_cpu_makes_it_slower(tool: Tool, small: str) -> None:
 @pytest.mark.parametrize(("name", "least"), [("Memory", {"python": "16M", "java": "64M"}), ("Cpu", {"python": "0.05", "java": "0.05"}),
                                              ("Processes", {"python": "4", "java": "48"}), ("Open-Files", {"python": "64", "java": "64"}),
                                              ("Scratch", {"python": "64K", "java": "1M"})])  # fmt: skip
-def test_a_storlet_that_does_little_runs_with_the_least(
+def test_a_small_storlet_runs_with_the_lowest_limits(
     tool: Tool, small: str, name: str, least: dict[str, str]
 ) -> None:
     asked = {ASK + name: least["python" if tool.storlet.endswith(".py") else "java"]}
@@ -314,17 +314,17 @@ def test_a_storlet_that_does_little_runs_with_the_least(
     assert (answer.status, answer.body) == (200, CONTENT), answer
 
 
-# --- what was used
+# --- usage
 
 
-def test_the_usage_of_a_get(tool: Tool, small: str) -> None:
+def test_a_get_reports_its_usage(tool: Tool, small: str) -> None:
     used = usage_of_get(tool, small, "burn", {}, seconds="0.2")
     assert 0.15 < used["cpu"] < 5
     assert 4 * M < used["peak-memory"] < 1024 * M
     assert used["out"] == len(b"burnt")
 
 
-def test_the_usage_of_a_whole_object_and_of_a_range(
+def test_usage_counts_the_bytes_of_an_object_and_of_a_range(
     either: Tool, plain: str, content: bytes
 ) -> None:
     used = usage_of_get(either, plain, "describe", {})
@@ -333,7 +333,7 @@ def test_the_usage_of_a_whole_object_and_of_a_range(
     assert (used["in"], used["out"]) == (10, 10)
 
 
-def test_the_usage_of_a_put_and_a_copy(tool: Tool, container: str) -> None:
+def test_a_put_and_a_copy_report_their_usage(tool: Tool, container: str) -> None:
     answer = tool.put(f"{container}/o", CONTENT * 1000, "upper")
     assert (usage(answer)["in"], usage(answer)["out"]) == (15000, 15000)
     answer = tool.copy(f"{container}/o", f"/{container}/o2", "burn", seconds="0.2")
@@ -341,7 +341,7 @@ def test_the_usage_of_a_put_and_a_copy(tool: Tool, container: str) -> None:
     assert usage(answer)["out"] == 5
 
 
-def test_the_usage_of_a_storlet_that_failed(tool: Tool, small: str) -> None:
+def test_a_failed_storlet_reports_its_usage(tool: Tool, small: str) -> None:
     answer = tool.get(small, "fail")
     assert answer.status == 422
     assert usage(answer)["out"] == 0

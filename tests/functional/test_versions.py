@@ -80,7 +80,7 @@ def test_a_missing_dependency_is_a_fault_of_the_storlet(
     assert tool.get(plain).status == 200
 
 
-def test_a_deleted_storlet_is_gone_at_once(
+def test_a_deleted_storlet_is_missing_at_once(
     owner: Client, toolbox: Toolbox, placement: str, plain: str
 ) -> None:
     name = toolbox.upload(owner, "python", unique("deleted"))
@@ -92,7 +92,7 @@ def test_a_deleted_storlet_is_gone_at_once(
 
 
 @pytest.mark.parametrize("permissions", ["0755", "0600"])
-def test_the_permissions_of_a_dependency(
+def test_a_dependency_has_its_declared_permissions(
     owner: Client, toolbox: Toolbox, plain: str, permissions: str
 ) -> None:
     program = Dependency(unique("program"), b"#!/bin/sh\nexec tr a-z A-Z\n", permissions)

@@ -1,9 +1,8 @@
-"""Test doubles of a rolling upgrade: filters that stand in for the product's in one server of a
-test's cluster.
+"""Test doubles of a rolling upgrade: filters that replace the product's in one server of a cluster.
 
-``test_rolling_upgrade.py`` copies this file to a folder of its own, puts that folder on one
-server's Python path, and names a factory of this file in that server's paste configuration.  The
-product has no option for any of this.
+``test_rolling_upgrade.py`` copies this file to a separate folder, puts that folder on one server's
+Python path, and names a factory of this file in that server's paste configuration.  The product has
+no option for any of this.
 
 =================
 ===================================================================================== filter
@@ -41,13 +40,13 @@ CLIENT_PREFIX = "X-Test-Backend-"
 
 
 class Polite(ObjectNode):
-    """Compares versions, as a node of a later release will do."""
+    """Compares versions, like a node of a later release."""
 
     frame_version = "2"
 
 
 class Eager(ObjectNode):
-    """Does not compare versions, as the first release did not."""
+    """Does not compare versions, like the first release."""
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """WSGI."""

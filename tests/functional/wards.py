@@ -90,10 +90,10 @@ def assert_closed(answer: Answer, rule: str = "hide") -> None:
         "access.rule",
         rule,
     ), answer
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
 
 
-def assert_tells_nothing(answer: Answer) -> None:
+def assert_reveals_nothing(answer: Answer) -> None:
     """Assert that the answer has neither content nor metadata, hash or length of the object."""
     assert "SECRET" not in told(answer)
     assert ETAG not in told(answer)
@@ -101,7 +101,7 @@ def assert_tells_nothing(answer: Answer) -> None:
 
 
 def tells_length(text: str) -> bool:
-    """True if the text has the object's length as a number by itself (a transaction id may contain
+    """True if the text has the object's length as a separate number (a transaction id may contain
     its digits)."""
     return re.search(rf"\b{len(CONTENT)}\b", text) is not None
 

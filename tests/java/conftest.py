@@ -15,7 +15,8 @@ BUILD_SAMPLES = ROOT / "storlets/build_java.sh"
 
 @pytest.fixture(scope="session")
 def java_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What build.sh makes, in a folder with a space in its name; Maven's unit tests have passed."""
+    """The output of build.sh, in a folder with a space in its name; Maven's unit tests have
+    passed."""
     if missing := has_tools():
         pytest.skip(f"{missing} is missing")
     folder = tmp_path_factory.mktemp("java") / "built here"
@@ -32,7 +33,7 @@ def sample_dir(java_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def probe_jar(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The probe, less one class that it needs for one of its deeds."""
+    """The probe without one class that one of its actions needs."""
     folder = tmp_path_factory.mktemp("probe")
     source = Path(__file__).parent / "storlets/Probe.java"
     classes = folder / "classes"

@@ -1,8 +1,8 @@
 """A Java worker as a process of this host, and its two peers: the supervisor's end of the channel,
 and the filter of one invocation.
 
-Written on bare sockets and JSON, not on ``storlet_daemon.protocol``: a mistake that both languages
-share would go unseen otherwise.
+Written with plain sockets and JSON, not with ``storlet_daemon.protocol``, which would hide mistakes
+that both languages share.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Received:
-    """One message and its descriptors, which whoever asked for it must close; no fields at the end
-    of the connection.
+    """One message and its descriptors, which the caller must close; no fields at the end of the
+    connection.
     """
 
     fields: dict[str, Any] | None
@@ -89,7 +89,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that the filter sees of an invocation."""
+    """The filter's view of an invocation."""
 
     events: list[dict[str, Any]]
     output: bytes
@@ -177,7 +177,7 @@ def _log_file(limit: int) -> int:
 
 
 class Worker:
-    """Start with ``with``; ``first`` is what it told the supervisor when it had loaded."""
+    """Start with ``with``; ``first`` is its report to the supervisor after loading."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class Worker:
     def run(
         self, parts: list[Part] | bytes = b"", what: str = "identity", **options: Any
     ) -> Outcome:
-        """A whole invocation of the probe; ``what`` is what it is to do."""
+        """A complete invocation of the probe; ``what`` names the action."""
         return self.start(parts, **{"do": what} | options).finish()
 
     def reports(self) -> list[dict[str, Any]]:
@@ -262,8 +262,8 @@ class Worker:
         return reports
 
     def descriptors(self) -> int:
-        """How many are open once the worker is at rest: it closes the connection a moment after the
-        last event.
+        """The number of open descriptors of the idle worker: it closes the connection shortly after
+        the last event.
         """
         folder = Path(f"/proc/{self.process.pid}/fd")
         counts = [len(list(folder.iterdir()))]
@@ -274,5 +274,5 @@ class Worker:
 
 
 def has_tools() -> str | None:
-    """Which program is missing for these tests, if any."""
+    """The first program that is missing for these tests, or None."""
     return next((tool for tool in ("javac", "mvn", "gcc") if shutil.which(tool) is None), None)

@@ -1,13 +1,13 @@
-"""Makes ``storlet_daemon/java/classes.list`` anew: the classes of the JDK that the Java samples and
-their worker load.
+"""Writes ``storlet_daemon/java/classes.list``: the JDK classes that the Java samples and worker
+load.
 
 ::
 
     storlet_daemon/java/build.sh build/java && storlets/build_java.sh build/java/samples
     python3 -m tests.java.list_classes build/java
 
-Worth doing when the worker has come to use more of the JDK, or with a new JDK; the list only makes
-workers smaller.
+Run it when the worker uses more of the JDK, or with a new JDK; the list only reduces the workers'
+memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.java.harness import FLAGS, Part, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "storlet_daemon/java/classes.list"
-# Left out: pictures, which would double the list for the sake of one sample.
+# Image classes are left out: they would double the list for one sample.
 SAMPLES = [
     path.parent
     for path in sorted((ROOT / "storlets").glob("java_*/manifest.json"))
@@ -30,7 +30,7 @@ SAMPLES = [
 
 
 def classes_of(java_dir: Path, sample: Path) -> list[str]:
-    """What the JVM says it has loaded for one run of the sample and one failure."""
+    """The classes that the JVM reports as loaded for one run of the sample and one failure."""
     manifest = json.loads((sample / "manifest.json").read_text())
     names = manifest["input"] if isinstance(manifest["input"], list) else [manifest["input"]]
     parts = [

@@ -1,6 +1,4 @@
-"""What the build makes: the same bytes each time, the API that compiled storlets expect, samples
-that do what they say.
-"""
+"""The build is reproducible, keeps the API of compiled storlets, and makes working samples."""
 
 from __future__ import annotations
 
@@ -104,7 +102,7 @@ def test_equal_sources_give_equal_files(java_dir: Path, sample_dir: Path, tmp_pa
     assert digests(tmp_path / "samples") == digests(sample_dir)
 
 
-def test_a_build_of_the_same_sources_takes_no_time(java_dir: Path) -> None:
+def test_a_build_of_unchanged_sources_does_nothing(java_dir: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in java_dir.iterdir()}
     began = time.monotonic()
     subprocess.run([BUILD, "--test", java_dir], check=True)
@@ -139,7 +137,7 @@ def test_the_class_archive_can_be_made_and_used(
         assert worker.run(b"data").output == b"data"
 
 
-# --- samples --------------------------------------------------------------------------------------------------------
+# --- samples ------------------------
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
@@ -148,7 +146,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("folder", SAMPLES, ids=lambda path: path.name)
-def test_a_java_sample_gives_the_expected_answer(
+def test_a_java_sample_returns_the_expected_output(
     java_dir: Path, sample_dir: Path, tmp_path: Path, folder: Path
 ) -> None:
     manifest = manifest_of(folder)
@@ -168,7 +166,7 @@ def test_a_java_sample_gives_the_expected_answer(
 
 
 @pytest.mark.parametrize("name", ["java_csv", "java_partitions_identity"])
-def test_partitions_give_each_line_once(java_dir: Path, sample_dir: Path, name: str) -> None:
+def test_partitions_return_each_line_once(java_dir: Path, sample_dir: Path, name: str) -> None:
     manifest = manifest_of(ROOT / "storlets" / name)
     data = b"id,text\n" + b"".join(
         b"%d,%s\n" % (number, b"x" * (number % 13)) for number in range(500)
@@ -203,7 +201,7 @@ def test_partitions_give_each_line_once(java_dir: Path, sample_dir: Path, name: 
     ],
     ids=str,
 )
-def test_csv_refuses_what_makes_no_sense_before_the_first_byte(
+def test_csv_refuses_invalid_parameters_before_the_first_byte(
     java_dir: Path, sample_dir: Path, parameters: dict[str, Any]
 ) -> None:
     manifest = manifest_of(ROOT / "storlets/java_csv")

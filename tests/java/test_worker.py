@@ -18,8 +18,8 @@ RANGE = Part(b"x", is_file=True, fields={"start": 0})
 
 
 def at_rest(worker: Worker) -> int:
-    """The number of open descriptors after a first run. It reads a range, for which the JVM makes a
-    socket pair of its own, once.
+    """The number of open descriptors after a first run. It reads a range, for which the JVM creates
+    a socket pair once.
     """
     worker.run([RANGE], "runs", log_limit=1000)
     worker.reports()
@@ -30,10 +30,10 @@ def failed(code: str) -> dict[str, str]:
     return {"type": "done", "outcome": "error", "code": code}
 
 
-# --- a run that succeeds --------------------------------------------------------------------------------------------
+# --- a run that succeeds ------------------------
 
 
-def test_bytes_and_metadata_go_through(worker: Worker) -> None:
+def test_bytes_and_metadata_are_copied(worker: Worker) -> None:
     data = os.urandom(1_000_000)
     outcome = worker.run([Part(data, fields={"metadata": TEXTS})])
     assert outcome.is_ok()
@@ -101,13 +101,13 @@ def test_ranges_of_one_open_file_share_no_offset(worker: Worker, tmp_path: Path)
     assert run.finish().output == b"0516273849"
 
 
-def test_libraries_and_the_folder_of_the_jar_are_there(worker: Worker, probe_jar: Path) -> None:
+def test_libraries_and_the_folder_of_the_jar_are_available(worker: Worker, probe_jar: Path) -> None:
     outcome = worker.run(b"", "libraries", log_limit=1000)
     assert outcome.output.decode() == "{}" + str(probe_jar.parent)
     assert b"by slf4j" in outcome.log
 
 
-# --- metadata -------------------------------------------------------------------------------------------------------
+# --- metadata ------------------------
 
 
 def test_metadata_may_be_written_as_json(worker: Worker) -> None:
@@ -162,7 +162,7 @@ def test_metadata_that_is_not_json_is_a_failure(worker: Worker) -> None:
     assert "JSON" in outcome.done["message"]
 
 
-# --- a run that fails -----------------------------------------------------------------------------------------------
+# --- a run that fails ------------------------
 
 
 def test_a_storlet_exception_is_one_line_and_in_the_log(worker: Worker) -> None:
@@ -210,7 +210,7 @@ def test_exit_is_no_success(worker: Worker) -> None:
     assert run.finish().types == ["started", "metadata"]
 
 
-# --- what is left behind --------------------------------------------------------------------------------------------
+# --- what is left behind ------------------------
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_only_the_descriptors_of_the_run_are_open(worker: Worker) -> None:
     assert {"1 /dev/null", "2 /dev/null"} <= set(without_log)
 
 
-# --- the log --------------------------------------------------------------------------------------------------------
+# --- the log ------------------------
 
 
 def test_logged_and_printed_lines_are_in_the_log(worker: Worker) -> None:
@@ -269,7 +269,7 @@ def test_logged_and_printed_lines_are_in_the_log(worker: Worker) -> None:
     assert worker.run(b"", "log").is_ok()
 
 
-def test_what_a_run_does_to_the_standard_streams_is_undone(worker: Worker) -> None:
+def test_changes_of_a_run_to_the_standard_streams_are_restored(worker: Worker) -> None:
     assert worker.run(b"", "close the standard streams", log_limit=1000).log == b"last words"
     assert worker.run(b"", "log", log_limit=1000).log.decode() == "Zürich\nprinted\nnot ended"
 
@@ -284,7 +284,7 @@ def test_a_log_ends_at_its_limit_with_a_note(worker: Worker, limit: int) -> None
     assert outcome.log.decode(errors="strict") is not None
 
 
-# --- loading --------------------------------------------------------------------------------------------------------
+# --- loading ------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_file_that_is_no_jar_is_named(java_dir: Path, tmp_path: Path) -> None:
         assert "broken-1.0.jar is not a jar" in worker.first["message"]
 
 
-# --- messages that are not invocations ------------------------------------------------------------------------------
+# --- messages that are not invocations ------------------------
 
 GOOD = '"parameters":{"do":"identity"},"inputs":[{"fd":0}],"output":{"fd":1}'
 
@@ -357,7 +357,7 @@ def test_a_bad_message_is_answered_and_forgotten(worker: Worker, text: bytes) ->
         assert answer is not None
         assert answer.items() >= failed("protocol").items()
         assert receive(connection).fields is None
-    assert os.read(reading, 1) == b""  # the worker has closed its end
+    assert os.read(reading, 1) == b""  # the worker closed its end
     os.close(reading)
     assert worker.descriptors() == before
     assert worker.run(b"next").output == b"next"
@@ -377,12 +377,12 @@ def test_too_many_descriptors_are_all_closed(worker: Worker) -> None:
     assert worker.descriptors() == before
 
 
-def test_a_caller_that_leaves_without_a_word_costs_nothing(worker: Worker) -> None:
+def test_a_client_that_disconnects_without_a_message_has_no_effect(worker: Worker) -> None:
     worker.connect().close()
     assert worker.run(b"next").output == b"next"
 
 
-def test_a_caller_that_leaves_before_the_start_costs_no_process(worker: Worker) -> None:
+def test_a_client_that_disconnects_before_the_start_keeps_the_process(worker: Worker) -> None:
     busy = worker.start([Part(b"x" * 300_000)], do="identity")  # waits for its reader
     run = worker.start(b"", do="runs")
     run.connection.close()
@@ -391,7 +391,7 @@ def test_a_caller_that_leaves_before_the_start_costs_no_process(worker: Worker) 
     assert worker.run(b"", "runs").output == b"2"
 
 
-# --- the end --------------------------------------------------------------------------------------------------------
+# --- the end ------------------------
 
 
 def test_a_worker_without_a_supervisor_drains_its_backlog_and_exits(worker: Worker) -> None:

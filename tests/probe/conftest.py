@@ -2,7 +2,7 @@
 module.
 
 Probes break sandboxes, and sandboxd delays the restart of a sandbox that ends again and again.
-So a test that breaks a sandbox uses an account of its own.
+So a test that breaks a sandbox uses a separate account.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.storlets import Tool, Toolbox
 from tests.support.tenant import Tenant, make_tenant
 from tests.support.waiting import wait_for
 
-#: What a server may have that was just started.
+#: The number of descriptors of a freshly started server.
 BEGINNING = Counter({"pipe": 4})
 
 
@@ -31,7 +31,7 @@ def host(cluster: Cluster) -> Host:
 
 @pytest.fixture(scope="session")
 def new_tenant(admin: Client) -> Callable[[], Tenant]:
-    """Makes accounts: storlets on, the misbehaving storlet and an object uploaded."""
+    """Creates accounts with storlets enabled, the misbehaving storlet and an object."""
 
     return lambda account="": make_tenant(admin, account)
 
@@ -44,13 +44,13 @@ def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture
 def fresh(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """An account of the test's own, for one that ends its sandbox."""
+    """A separate account, for a test that ends its sandbox."""
     return new_tenant()
 
 
 @pytest.fixture
 def neighbour(tenant_of_neighbour: Tenant) -> Tenant:
-    """Another account, whose requests must work all the time."""
+    """Another account, whose requests must always succeed."""
     tenant_of_neighbour.warm_up()
     return tenant_of_neighbour
 
@@ -69,7 +69,7 @@ def java(tenant: Tenant, toolbox: Toolbox) -> Callable[[str], Tool]:
 
 @pytest.fixture
 def background() -> Iterator[ThreadPoolExecutor]:
-    """Threads for clients that wait; all of them end with the test."""
+    """Threads for waiting clients; all of them end with the test."""
     with ThreadPoolExecutor(64) as pool:
         yield pool
 
@@ -81,18 +81,18 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     mounts, descriptors, half_code = host.mounts(), host.all_descriptors(), host.temporary_code()
     pids = {name: host.cluster.process(name).pid for name in descriptors}
     yield
-    # (A sandboxd that was just started is still at work on its self-test.)
+    # (A freshly started sandboxd is still running its self-test.)
     await_none(lambda: busy(host), "at work in the sandboxes")
     await_none(host.dead_containers, "ended containers")
     await_none(host.run_sockets, "sockets")
-    # What a killed engine leaves, sandboxd finds in its next sweep: when it starts, and once a
-    # minute.
+    # sandboxd finds the leftovers of a killed Docker engine in its next sweep: at its start, and
+    # once a minute.
     await_none(host.stray_groups, "control groups without a container", 90)
     await_none(
         lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code"
     )
     await_none(lambda: sorted({*host.mounts()} - {*mounts}), "mounts")
-    # A server that was started anew begins with fewer descriptors, and has not been warmed up.
+    # A restarted server begins with fewer descriptors, and is not warmed up.
     same = {
         name: before
         for name, before in descriptors.items()
@@ -106,7 +106,7 @@ def nothing_is_left(host: Host) -> Iterator[None]:
 
 
 def await_none(left: Callable[[], list[str]], what: str, seconds: float = 30) -> None:
-    """Wait until there is nothing left of a kind; the failure names what there is."""
+    """Wait until no leftover of a kind remains; the failure names the leftovers."""
     try:
         wait_for(lambda: not left(), seconds, what)
     except AssertionError:

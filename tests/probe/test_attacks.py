@@ -1,7 +1,6 @@
-"""Each attack of ``tests/attack``: it ends as the table says, a neighbour sees no error, nothing
-leaks.
+"""Each attack of ``tests/attack``: it ends as the table states, a neighbour sees no error, no leak.
 
-``make attack`` measures how much slower the neighbour becomes: a ratio of times is no unit test.
+``make attack`` measures the neighbour's slowdown: a ratio of times is not suitable for a test.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.attack.syscalls import compare
 from tests.attack.table import TABLE
 from tests.support.cluster import Cluster
 
-#: Exhausts what the machine has, and counts what is left on it.
+#: Exhausts the machine's resources, and counts the leftovers.
 pytestmark = pytest.mark.alone
 
 ROWS = [(attack, language) for attack in TABLE if not attack.alone for language in attack.languages]
@@ -30,7 +29,7 @@ ROWS = [(attack, language) for attack in TABLE if not attack.alone for language 
 def arena(cluster: Cluster, nothing_is_left: None) -> Iterator[Arena]:
     with arena_on(cluster) as made:
         yield made
-        # Whatever has been tried: Swift's auditor finds every object intact.
+        # After all attacks Swift's auditor finds every object intact.
         assert escape.audit(made.attacker("python")) == []
 
 

@@ -20,8 +20,8 @@ SECONDS_TO_DIE = 8.0
 
 
 def await_end(worker: Process, since: float) -> None:
-    """The worker is dead, or, where its storlet saw the end of its input and returned before that,
-    has let go of the run."""
+    """The worker is dead, or has released the run because its storlet saw the end of the input and
+    returned."""
 
     def is_over() -> bool:
         return not is_alive(worker) or not any(
@@ -41,7 +41,7 @@ def leave(client: RawConnection, how: str) -> float:
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
 @pytest.mark.parametrize("lines", ["0", "100", "busy", "endless"])
-def test_a_client_leaves_a_get(
+def test_a_run_ends_when_its_client_disconnects_during_a_get(
     host: Host, tenant: Tenant, placement: str, lines: str, how: str
 ) -> None:
     assert tenant.is_well(placement)
@@ -65,7 +65,9 @@ def test_a_client_leaves_a_get(
 
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
-def test_a_client_leaves_half_way_through_its_body(host: Host, tenant: Tenant, how: str) -> None:
+def test_nothing_is_stored_when_a_client_disconnects_during_its_body(
+    host: Host, tenant: Tenant, how: str
+) -> None:
     path, key = f"data/{unique('put')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
@@ -82,7 +84,7 @@ def test_a_client_leaves_half_way_through_its_body(host: Host, tenant: Tenant, h
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
 @pytest.mark.parametrize("lines", ["0", "100"])
-def test_a_client_leaves_while_its_put_is_computed(
+def test_nothing_is_stored_when_a_client_disconnects_while_its_put_is_computed(
     host: Host, tenant: Tenant, lines: str, how: str
 ) -> None:
     path, key = f"data/{unique('put')}", new_key()
@@ -103,7 +105,9 @@ def test_a_client_leaves_while_its_put_is_computed(
     assert tenant.client.get(path).body == OLD
 
 
-def test_a_client_leaves_a_copy(host: Host, tenant: Tenant, placement: str) -> None:
+def test_nothing_is_stored_when_a_client_disconnects_during_a_copy(
+    host: Host, tenant: Tenant, placement: str
+) -> None:
     path, key = f"data/{unique('copy')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     before = host.all_descriptors()
@@ -133,7 +137,7 @@ def test_a_body_that_ends_before_its_length_stores_nothing(
         client.send(b"x" * 500)
         client.end_sending()
         rest, _ = client.read_to_end()
-    # Whether the client still reads its answer or not: it is no success.
+    # The request fails whether or not the client still reads the response.
     assert not rest.startswith(b"HTTP/1.1 2"), rest
     assert tenant.client.get(path).body == OLD
 
@@ -159,7 +163,7 @@ def test_a_wrong_etag_stores_nothing(tenant: Tenant, do: str) -> None:
     assert tenant.client.get(path).body == OLD
 
 
-# --- storlets that do not care for their input ----------------------------------------------------
+# --- storlets that ignore their input -------------------------------------------------------------
 
 
 def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:
@@ -169,7 +173,9 @@ def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:
     assert tenant.client.get(path).body == b"ignored"
 
 
-def test_a_storlet_that_reads_nothing_and_writes_much(tenant: Tenant, placement: str) -> None:
+def test_a_get_succeeds_if_the_storlet_writes_much_without_reading(
+    tenant: Tenant, placement: str
+) -> None:
     size = 100 << 20
     answer = tenant.client.get(
         tenant.path,
@@ -180,7 +186,7 @@ def test_a_storlet_that_reads_nothing_and_writes_much(tenant: Tenant, placement:
     assert (answer.status, answer.is_broken, answer.size) == (200, False, size)
 
 
-def test_a_put_that_reads_nothing_and_writes_much(tenant: Tenant) -> None:
+def test_a_put_succeeds_if_the_storlet_writes_much_without_reading(tenant: Tenant) -> None:
     path, size = f"data/{unique('put')}", 100 << 20
     assert tenant.tool().put(path, b"x" * 1000, "flood", bytes=str(size)).status == 201
     stored = tenant.client.head(path)

@@ -45,7 +45,7 @@ def test_files_left_by_a_crash_never_run(host: Host, fresh: Tenant, placement: s
         remove(code_dir / ".lock-0123456789abcdef")
 
 
-def test_a_server_is_killed_while_it_fetches_code(
+def test_code_is_complete_after_a_server_is_killed_during_a_fetch(
     host: Host, fresh: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert fresh.is_well()
@@ -89,7 +89,7 @@ class Fetched:
 
 @contextlib.contextmanager
 def cleared(code_dir: Path) -> Iterator[None]:
-    """Afterwards what a killed server has left is gone."""
+    """Remove the leftovers of a killed server at the end."""
     try:
         yield
     finally:
@@ -119,7 +119,7 @@ def test_a_full_disk_under_the_code_is_reported_and_recovers(
     assert fresh.tool(placement).get(fresh.path, "version").body == b"2"
 
 
-def test_an_upload_while_runs_are_under_way(
+def test_an_upload_during_runs_takes_effect_for_new_runs(
     host: Host, tenant: Tenant, placement: str, background: ThreadPoolExecutor
 ) -> None:
     tenant.upload("gremlin.py", version(10))
@@ -140,13 +140,13 @@ def test_an_upload_while_runs_are_under_way(
         assert check_numbered(answer.body[3:]) == 1
 
 
-def test_uploads_under_fire_are_never_mixed_and_never_old(
+def test_uploads_under_load_are_never_mixed_and_never_stale(
     tenant: Tenant, placement: str, background: ThreadPoolExecutor
 ) -> None:
     tool, done = tenant.tool(placement), [20]
     tenant.upload("gremlin.py", version(20))
 
-    def ask() -> None:
+    def get_version() -> None:
         while done[-1] < 28:
             known = done[-1]
             answer = tool.get(tenant.path, "version")
@@ -155,7 +155,7 @@ def test_uploads_under_fire_are_never_mixed_and_never_old(
                 "an upload that was confirmed before was not yet in effect"
             )
 
-    going = [background.submit(ask) for _ in range(4)]
+    going = [background.submit(get_version) for _ in range(4)]
     for number in range(21, 29):
         tenant.upload("gremlin.py", version(number))
         done.append(number)

@@ -1,5 +1,4 @@
-"""What a sandbox lets a storlet see and do: nothing of the network, the host, the object file or
-other tenants."""
+"""A storlet cannot see or change the network, the host, the object file or other tenants."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from tests.support.cluster import Cluster
 from tests.support.host import Host
 from tests.support.tenant import Tenant
 
-#: Attempts that the kernel itself must refuse, whatever arguments they have.
+#: Attempts that the kernel itself must refuse with any arguments.
 REFUSED_CALLS = ("unshare", "mount", "ptrace", "bpf", "keyctl", "open_by_handle_at")
 REFUSALS = ("Operation not permitted", "Function not implemented", "Permission denied")
 
 
 @pytest.fixture(scope="module", params=["object", "proxy"])
 def seen(request: pytest.FixtureRequest, tenant: Tenant, cluster: Cluster) -> dict[str, Any]:
-    """What the storlet found out, with the object's file as its input and with a pipe."""
+    """The storlet's report, with the object's file as its input and with a pipe."""
     answer = tenant.tool(request.param).get(
         tenant.path, "look", port=str(cluster.process("proxy").port)
     )
@@ -30,7 +29,7 @@ def seen(request: pytest.FixtureRequest, tenant: Tenant, cluster: Cluster) -> di
     return found
 
 
-def test_no_attempt_to_get_out_gets_anything(seen: dict[str, Any]) -> None:
+def test_no_escape_attempt_succeeds(seen: dict[str, Any]) -> None:
     got = {
         key: value
         for key, value in seen.items()
@@ -44,26 +43,26 @@ def test_dangerous_system_calls_are_refused(seen: dict[str, Any]) -> None:
         assert any(refusal in seen[name] for refusal in REFUSALS), f"{name}: {seen[name]}"
 
 
-def test_it_runs_with_a_uid_unknown_to_the_host(seen: dict[str, Any]) -> None:
+def test_a_storlet_runs_with_a_uid_unknown_to_the_host(seen: dict[str, Any]) -> None:
     known = {user.pw_uid for user in pwd.getpwall()} | {user.pw_gid for user in pwd.getpwall()}
     assert not known & set(seen["uid"])
     assert len(set(seen["uid"])) == 1
 
 
-def test_it_has_no_privilege(seen: dict[str, Any]) -> None:
+def test_a_storlet_has_no_privilege(seen: dict[str, Any]) -> None:
     assert {int(mask, 16) for mask in seen["capabilities"]} == {0}
     assert seen["no_new_privileges"] == "1"
     assert seen["seccomp"] == "2"
     assert seen["setuid"] == []
 
 
-def test_it_sees_no_network_and_no_sockets_of_others(seen: dict[str, Any]) -> None:
+def test_a_storlet_sees_no_network_and_no_sockets_of_other_processes(seen: dict[str, Any]) -> None:
     assert seen["interfaces"] in ([], ["lo"])
-    # The only one is process 1's own connection to the node daemon.
+    # The only socket is process 1's connection to sandboxd.
     assert [path for path in seen["unix_sockets"] if "/run/c/" not in path] == []
 
 
-def test_it_has_no_descriptor_that_it_was_not_given(seen: dict[str, Any]) -> None:
+def test_a_storlet_has_only_the_descriptors_of_its_invocation(seen: dict[str, Any]) -> None:
     for link in seen["descriptors"]:
         kind = link.partition(":")[0]
         assert (
@@ -73,7 +72,7 @@ def test_it_has_no_descriptor_that_it_was_not_given(seen: dict[str, Any]) -> Non
         ), link
 
 
-def test_its_environment_reveals_nothing(seen: dict[str, Any]) -> None:
+def test_the_environment_of_a_storlet_reveals_nothing(seen: dict[str, Any]) -> None:
     assert seen["processes"] < 30
     assert not [
         name
@@ -82,12 +81,12 @@ def test_its_environment_reveals_nothing(seen: dict[str, Any]) -> None:
     ]
 
 
-def test_the_object_is_as_it_was(tenant: Tenant, seen: dict[str, Any]) -> None:
+def test_the_object_is_unchanged(tenant: Tenant, seen: dict[str, Any]) -> None:
     assert tenant.client.get(tenant.path).body == tenant.content
     assert tenant.client.head(tenant.path).status == 200
 
 
-def test_the_container_is_made_as_the_checklist_says(host: Host, tenant: Tenant) -> None:
+def test_the_docker_container_matches_the_hardening_checklist(host: Host, tenant: Tenant) -> None:
     assert tenant.is_well()
     made = host.inspect(host.sandbox(tenant.account).container)
     config = made["HostConfig"]

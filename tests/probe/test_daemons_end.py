@@ -25,7 +25,7 @@ DAEMONS = ("sandboxd", "dockerd")
 
 @pytest.fixture(params=DAEMONS)
 def daemon(request: pytest.FixtureRequest, host: Host) -> Iterator[str]:
-    """One that is the cluster's; afterwards it runs again."""
+    """A daemon of the cluster; it runs again afterwards."""
     name = str(request.param)
     if name == "dockerd" and not host.has_own_engine():
         # The host's own engine belongs to its operator, who also restarts it.
@@ -52,7 +52,7 @@ def first_success(call: Callable[[], Answer], seconds: float = 60) -> Answer:
         time.sleep(0.1)
 
 
-def test_killed_before_the_first_use(
+def test_requests_recover_if_a_daemon_is_killed_before_the_first_use(
     host: Host, fresh: Tenant, placement: str, daemon: str
 ) -> None:
     pid = host.kill_daemon(daemon)
@@ -61,11 +61,11 @@ def test_killed_before_the_first_use(
     assert len(host.sandboxes(fresh.account)) == 1
 
 
-def test_killed_while_a_sandbox_starts(
+def test_requests_recover_if_a_daemon_is_killed_while_a_sandbox_starts(
     host: Host, fresh: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
 ) -> None:
     going = background.submit(fresh.tool(placement).get, fresh.path)
-    time.sleep(0.1)  # somewhere in the middle of the start, which takes a few times as long
+    time.sleep(0.1)  # in the middle of the start, which takes a few times as long
     pid = host.kill_daemon(daemon)
     answer = going.result(60)
     assert answer.status in (200, 503), answer
@@ -146,7 +146,7 @@ def test_a_new_storlet_loads_into_the_adopted_sandbox(
     assert host.sandbox(fresh.account) == before
 
 
-def test_a_sandbox_that_ends_while_sandboxd_is_away(
+def test_a_sandbox_that_ends_while_sandboxd_is_down_is_replaced(
     host: Host, fresh: Tenant, placement: str
 ) -> None:
     assert fresh.is_well(placement)

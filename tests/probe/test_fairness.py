@@ -67,7 +67,7 @@ class Holder:
         self._slots: list[Slot] = []
 
     def fill(self) -> int:
-        """Take all that are left; how many that were."""
+        """Take all free slots; return their number."""
         before = len(self._slots)
         while slot := self._admission.acquire_at_once(
             self._admission.claim(f"held-{len(self._slots)}", "g", 1)
@@ -75,7 +75,7 @@ class Holder:
             self._slots.append(slot)
         return len(self._slots) - before
 
-    def give_back(self, count: int = PLACES) -> None:
+    def release(self, count: int = PLACES) -> None:
         for slot in self._slots[:count]:
             slot.release()
         del self._slots[:count]
@@ -85,12 +85,12 @@ class Holder:
 def holder(cluster: Cluster, small_node: None) -> Iterator[Holder]:
     made = Holder(cluster.storlet_conf)
     yield made
-    made.give_back()
+    made.release()
     assert retry_until(lambda: is_idle(cluster)), snapshot(cluster.run_dir)
 
 
 @pytest.mark.usefixtures("small_node")
-def test_a_flood_beyond_the_own_share_gets_429_and_the_neighbour_notices_nothing(
+def test_a_flood_beyond_a_tenants_share_gets_429_and_does_not_delay_the_neighbour(
     cluster: Cluster, tenant: Tenant, neighbour: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert tenant.is_well()
@@ -134,7 +134,7 @@ def test_a_weight_is_a_larger_share(
     assert retry_until(lambda: is_idle(cluster))
 
 
-def test_a_full_node_is_503_after_the_wait_and_says_when_to_come_back(
+def test_a_full_node_returns_503_with_retry_after_when_the_wait_ends(
     tenant: Tenant, placement: str, holder: Holder
 ) -> None:
     assert tenant.is_well(placement)
@@ -169,7 +169,7 @@ def test_the_queue_of_the_node_is_bounded_for_all_tenants_together(
     answer = fresh.tool().get(fresh.path)
     assert (answer.status, answer.error) == (503, "node.busy"), answer
     assert "wait already" in answer.text
-    holder.give_back()
+    holder.release()
     assert {one.result().status for one in waiting} == {200}
 
 
@@ -179,7 +179,7 @@ def test_a_waiting_request_gets_a_released_slot(
     holder.fill()
     going = background.submit(tenant.tool(placement).get, tenant.path)
     assert retry_until(lambda: usage(cluster, tenant).waiting == 1)
-    holder.give_back(1)
+    holder.release(1)
     answer = going.result()
     assert (answer.status, answer.body) == (200, tenant.content)
     assert answer.headers["X-Storlet-Ran-On"] == placement
@@ -246,7 +246,7 @@ class OtherTable:
 
 @pytest.fixture(params=["proxy", "replica"])
 def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[str, Holder]]:
-    """Object nodes without a free slot (for ``replica``: one of the two) and without a queue."""
+    """Object nodes without a free slot (``replica``: one of the two nodes) and without a queue."""
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
     elsewhere: dict[str, dict[str, object]] = {
@@ -264,7 +264,7 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
             holder = Holder(other.conf)
             assert holder.fill() == PLACES
             yield request.param, holder
-            holder.give_back()
+            holder.release()
     finally:
         other.remove()
 
@@ -296,14 +296,14 @@ def test_a_request_refused_by_a_full_node_runs_elsewhere_once(
     missing = fresh.tool().get("data/none")
     assert (missing.status, missing.error) == (404, "input.not_found")
 
-    # Now no node has a slot: the request waits where a queue is, and runs there when a slot is
-    # free.
+    # Now no node has a free slot: the request waits on a node with a queue, and runs when a slot is
+    # released.
     here = Holder(cluster.storlet_conf)
     assert here.fill() == PLACES
     going = background.submit(fresh.tool().get, fresh.path, key=keys[0])
     assert not retry_until(going.done, 0.5)
-    holder.give_back() if overflow == "replica" else None
-    here.give_back()
+    holder.release() if overflow == "replica" else None
+    here.release()
     answer = going.result()
     assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (
         200,

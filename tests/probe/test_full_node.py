@@ -18,7 +18,7 @@ from tests.support.tenant import Tenant
 from tests.support.waiting import retry_until, wait_for
 
 PLACES = 3
-#: A sandbox that was used this recently does not make way (``sandboxd.sandbox.RECENT_SECONDS``).
+#: A sandbox that was used this recently is not evicted (``sandboxd.sandbox.RECENT_SECONDS``).
 RECENT_SECONDS = 2.0
 
 
@@ -31,7 +31,7 @@ def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
         host.new_log("sandboxd") as log,
         cluster.configured({"storlet.conf:sandbox": {"max_per_node": PLACES}}),
     ):
-        # Of the last start: the one before may have been stopped in the middle of its own.
+        # Read the log of the last start: an earlier one may have been stopped in its middle.
         wait_for(
             lambda: "self-test class=admin" in log().rpartition("sandboxd serves")[2] and not running(host),
             60, "the end of the self-test",
@@ -40,8 +40,8 @@ def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
 
 
 def running(host: Host) -> list[str]:
-    """Containers in which a process is, as the kernel counts: also one that is just being started
-    or ended."""
+    """Docker containers with a process, as the kernel counts, including those that are starting or
+    ending."""
     found = []
     for pattern in (f"storlets-{host.node_id}/*/", f"memory/storlets-{host.node_id}/*/"):
         for group in Path("/sys/fs/cgroup").glob(pattern):
@@ -55,7 +55,7 @@ def running(host: Host) -> list[str]:
 
 @contextlib.contextmanager
 def most(host: Host) -> Iterator[list[int]]:
-    """How many ran at each moment of the block."""
+    """The maximum number of running sandboxes during the block."""
     counts: list[int] = []
     ended = threading.Event()
 
@@ -76,7 +76,7 @@ def of(host: Host) -> set[str]:
     return {sandbox.account for sandbox in host.sandboxes()}
 
 
-def test_idle_sandboxes_make_way_before_they_must_and_one_that_works_stays(
+def test_idle_sandboxes_are_evicted_early_and_busy_ones_stay(
     host: Host, new_tenant: Callable[[], Tenant], background: ThreadPoolExecutor
 ) -> None:
     worker, first, second, newcomer, *others = (new_tenant() for _ in range(2 * PLACES))

@@ -159,7 +159,7 @@ def test_the_kernel_holds_the_limits_that_the_configuration_names(
 
 @pytest.fixture(scope="module")
 def calls(tenant: Tenant) -> dict[str, str]:
-    """What came of each system call that no sandbox may make."""
+    """The outcome of each system call that no sandbox may make."""
     if platform.machine() != "x86_64":
         pytest.skip("the storlet knows the numbers of x86-64 only")
     name = tenant.upload("caller.py", (STORLETS / "caller.py").read_bytes(), "Caller")
@@ -169,21 +169,21 @@ def calls(tenant: Tenant) -> dict[str, str]:
     return found
 
 
-def test_every_denied_call_fails_as_if_it_were_not_there(calls: dict[str, str]) -> None:
+def test_every_denied_call_fails_as_if_it_did_not_exist(calls: dict[str, str]) -> None:
     assert set(seccomp.DENIED.split()) <= set(calls)
     assert {
         name: calls[name] for name in seccomp.DENIED.split() if calls[name] not in REFUSALS
     } == {}
 
 
-def test_no_namespace_can_be_made(calls: dict[str, str]) -> None:
+def test_no_namespace_can_be_created(calls: dict[str, str]) -> None:
     made = {name: result for name, result in calls.items() if name.startswith("clone ")}
     assert len(made) == 7
     assert set(made.values()) == {"Operation not permitted"}
     assert calls["clone3"] == "Function not implemented"
 
 
-def test_no_socket_but_a_local_one_can_be_made(calls: dict[str, str]) -> None:
+def test_only_local_sockets_can_be_created(calls: dict[str, str]) -> None:
     sockets = {name: result for name, result in calls.items() if name.startswith("socket")}
     assert len(sockets) == 8
     assert set(sockets.values()) == {"Operation not permitted"}
@@ -221,11 +221,12 @@ def test_ordinary_java_works(tenant: Tenant, cluster: Cluster) -> None:
     assert answer.body.decode() == ""
 
 
-# --- a sandbox that came up weaker ----------------------------------------------------------------
+# --- a sandbox weaker than configured -------------------------------------------------------------
 
 
 class Sloppy(Engine):
-    """A Docker that quietly drops or changes arguments, as an old one or a broken runtime does."""
+    """A Docker engine that silently drops or changes arguments, like an old version or a broken
+    runtime."""
 
     def __init__(self, url: str, change: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(url)
@@ -239,7 +240,7 @@ class Sloppy(Engine):
 
 @pytest.fixture
 def private(settings: configuration.Config) -> Iterator[configuration.Config]:
-    """The cluster's options for a node of the test's own."""
+    """The cluster's options for a separate node."""
     home = tempfile.mkdtemp(prefix="weak-", dir="/run")
     own = dataclasses.replace(
         settings.sandbox,
@@ -257,7 +258,7 @@ async def started(
     change: Callable[[dict[str, Any]], None],
     look: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Start one sandbox on such a Docker, look into its container, and end it again."""
+    """Start one sandbox on such a Docker engine, inspect its Docker container, and end it."""
     engine = Sloppy(config.sandbox.docker_url, change)
     paths = NodePaths(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, 0)
     paths.make()
@@ -328,10 +329,10 @@ def test_a_weaker_sandbox_is_refused_and_named(
     assert f'fault="{row}: ' in caplog.text
 
 
-# --- a trust class with more ----------------------------------------------------------------------
+# --- a trust class with more privileges -----------------------------------------------------------
 
-#: In the container, under its filter: which families of sockets can be made, which interfaces there
-#: are, what can be written.
+#: Inside the sandbox, under its filter: allowed socket families, network interfaces, writable
+#: paths.
 LOOK = """
 import json, os, socket
 def can(do, *words):
@@ -350,7 +351,7 @@ print(json.dumps({
 """
 
 
-def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_more(
+def test_an_admin_class_has_only_the_configured_network_and_mounts(
     host: Host, private: configuration.Config, tmp_path: Path
 ) -> None:
     given, out = tmp_path / "given", tmp_path / "out"
@@ -391,7 +392,7 @@ def test_an_admin_class_has_the_network_and_the_mounts_that_are_named_and_no_mor
 # --- control groups -------------------------------------------------------------------------------
 
 
-def test_all_sandboxes_together_get_no_more_than_the_node_gives(
+def test_all_sandboxes_together_stay_within_the_nodes_limits(
     host: Host, private: configuration.Config, docker_host: Mapping[str, Any]
 ) -> None:
     if not docker_host[hardening.CGROUPS_IN_SIGHT]:

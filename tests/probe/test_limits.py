@@ -48,7 +48,7 @@ def _small(cluster: Cluster, tenant: Tenant, nothing_is_left: None) -> Iterator[
 
 @contextmanager
 def undisturbed(neighbour: Tenant) -> Iterator[None]:
-    """A neighbour's requests work all through the block."""
+    """A neighbour's requests succeed during the whole block."""
     stop = threading.Event()
 
     def ask() -> int:
@@ -71,7 +71,7 @@ def undisturbed(neighbour: Tenant) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("do", ["hold", "busy", "stubborn_fork_bomb"])
-def test_no_first_byte_in_time(
+def test_a_missing_first_byte_exceeds_the_first_byte_deadline(
     host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str
 ) -> None:
     key = new_key()
@@ -83,7 +83,9 @@ def test_no_first_byte_in_time(
     wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
 
 
-def test_a_stall_half_way(host: Host, tenant: Tenant, placement: str) -> None:
+def test_a_stall_in_the_body_exceeds_the_idle_deadline(
+    host: Host, tenant: Tenant, placement: str
+) -> None:
     key = new_key()
     answer = tenant.tool(placement).get(tenant.path, "end", how="stall", lines="40000", key=key)
     assert (answer.status, answer.is_broken) == (200, True)
@@ -92,7 +94,7 @@ def test_a_stall_half_way(host: Host, tenant: Tenant, placement: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["stall", "stop"])
-def test_a_stall_while_something_is_stored(host: Host, tenant: Tenant, how: str) -> None:
+def test_a_stall_during_a_put_stores_nothing(host: Host, tenant: Tenant, how: str) -> None:
     path, key = f"data/{unique('stall')}", new_key()
     assert tenant.client.put(path, OLD).status == 201
     answer = tenant.tool().put(path, b"new", "end", GOES_ON, how=how, lines="100", key=key)
@@ -103,7 +105,7 @@ def test_a_stall_while_something_is_stored(host: Host, tenant: Tenant, how: str)
     wait_for(lambda: not host.runs_named(key), 5, "its process to end")
 
 
-def test_too_long_in_all(tenant: Tenant, placement: str) -> None:
+def test_a_long_run_exceeds_the_total_deadline(tenant: Tenant, placement: str) -> None:
     soon = {"X-Storlet-Limit-Timeout-Total": "5s"}
     answer = tenant.tool(placement).get(
         tenant.path, "numbered", soon, lines="1", trickle="100", every="0.5"
@@ -120,7 +122,9 @@ def test_too_long_in_all(tenant: Tenant, placement: str) -> None:
 # --- output, metadata, log ------------------------------------------------------------------------
 
 
-def test_output_without_end(host: Host, tenant: Tenant, placement: str) -> None:
+def test_endless_output_exceeds_the_output_limit(
+    host: Host, tenant: Tenant, placement: str
+) -> None:
     key = new_key()
     answer = tenant.tool(placement).get(tenant.path, "flood", key=key)
     assert (answer.status, answer.is_broken) == (200, True)
@@ -168,7 +172,7 @@ def test_metadata_cannot_forge_a_header(
         assert "X-Forged" not in tenant.client.get(path).headers
 
 
-def test_a_storlet_that_claims_a_terabyte(tenant: Tenant, placement: str) -> None:
+def test_a_false_content_length_has_no_effect(tenant: Tenant, placement: str) -> None:
     metadata = {"Content-Length": str(1 << 40), "content-type": "text/claimed"}
     answer = tenant.tool(placement).get(tenant.path, "metadata", declared(metadata))
     assert (answer.status, answer.is_broken, answer.body) == (200, False, b"metadata was set")
@@ -176,13 +180,15 @@ def test_a_storlet_that_claims_a_terabyte(tenant: Tenant, placement: str) -> Non
     assert answer.headers["Content-Type"] == "text/claimed"
 
 
-def test_a_flood_of_metadata_behind_the_interface(tenant: Tenant, placement: str) -> None:
+def test_a_flood_of_metadata_below_the_interface_is_an_error(
+    tenant: Tenant, placement: str
+) -> None:
     answer = tenant.tool(placement).get(tenant.path, "metadata_flood", ENDS_SOON)
     assert answer.status in (422, 503), answer
     assert tenant.is_well(placement)
 
 
-def test_a_flood_of_log(tenant: Tenant, placement: str) -> None:
+def test_a_log_flood_is_truncated(tenant: Tenant, placement: str) -> None:
     answer = tenant.tool(placement).get(
         tenant.path, "log_flood", {"X-Storlet-Generate-Log": "True"}, lines="5000"
     )
@@ -198,7 +204,9 @@ def test_a_flood_of_log(tenant: Tenant, placement: str) -> None:
 
 
 @pytest.mark.parametrize("do", ["memory", "shared_memory"])
-def test_a_memory_bomb(fresh: Tenant, neighbour: Tenant, placement: str, do: str) -> None:
+def test_a_memory_bomb_exceeds_the_memory_limit(
+    fresh: Tenant, neighbour: Tenant, placement: str, do: str
+) -> None:
     fresh.warm_up(placement)
     with undisturbed(neighbour):
         answer = fresh.tool(placement).get(fresh.path, do)
@@ -207,7 +215,7 @@ def test_a_memory_bomb(fresh: Tenant, neighbour: Tenant, placement: str, do: str
 
 
 @pytest.mark.parametrize("do", ["fork_bomb", "thread_bomb"])
-def test_a_bomb_of_processes(
+def test_a_fork_bomb_exceeds_the_process_limit(
     host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str
 ) -> None:
     key = new_key()
@@ -224,7 +232,7 @@ def test_a_bomb_of_processes(
     wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
 
 
-def test_a_forked_copy_that_returns_does_not_speak_for_the_original(
+def test_a_forked_copy_that_returns_does_not_hide_the_failure_of_the_original(
     tenant: Tenant, placement: str
 ) -> None:
     path = f"data/{unique('forked')}"
@@ -235,7 +243,7 @@ def test_a_forked_copy_that_returns_does_not_speak_for_the_original(
     assert answer.is_broken or answer.status == 422, answer
 
 
-def test_a_full_scratch_is_the_storlets_own_business(tenant: Tenant, placement: str) -> None:
+def test_a_full_scratch_is_an_error_of_the_storlet_only(tenant: Tenant, placement: str) -> None:
     answer = tenant.tool(placement).get(tenant.path, "scratch")
     assert answer.status == 200, answer
     error, size = map(int, answer.body.split())
@@ -244,13 +252,13 @@ def test_a_full_scratch_is_the_storlets_own_business(tenant: Tenant, placement: 
     assert tenant.is_well(placement)
 
 
-def test_a_full_table_of_descriptors(tenant: Tenant, placement: str) -> None:
+def test_a_full_descriptor_table_is_an_error_of_the_storlet(tenant: Tenant, placement: str) -> None:
     answer = tenant.tool(placement).get(tenant.path, "descriptors")
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
     assert tenant.is_well(placement)
 
 
-def test_java_that_wants_too_much_of_everything_leaves_python_alone(
+def test_a_java_storlet_that_exceeds_every_limit_does_not_affect_python(
     tenant: Tenant, toolbox: Toolbox
 ) -> None:
     name = toolbox.upload(tenant.client, "java", "multitool")
@@ -265,10 +273,10 @@ def test_java_that_wants_too_much_of_everything_leaves_python_alone(
 
 
 @pytest.mark.parametrize("do", ["forge_done", "forge_end", "forge_reports", "squat", "hoard"])
-def test_lies_of_one_run_are_never_the_success_of_another(
+def test_false_messages_of_one_run_never_become_the_success_of_another(
     fresh: Tenant, placement: str, do: str, background: ThreadPoolExecutor
 ) -> None:
-    """A storlet may report anything about its own run, and nothing about a run of another
+    """A storlet may report anything about its own run, but nothing about a run of another
     storlet."""
     honest = fresh.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
                           b" def __call__(self, ins, outs, params): outs[0].write(ins[0].read())\n", "Honest")  # fmt: skip
@@ -281,7 +289,7 @@ def test_lies_of_one_run_are_never_the_success_of_another(
         assert (answer.status, answer.is_broken, answer.body) == (200, False, fresh.content)
     for one in lying:
         assert one.result(30).status in (200, 422, 503)
-    # And of the same storlet, later: right or honestly failed.
+    # Later runs of the same storlet succeed with right output or fail with an error.
     for _ in range(10):
         answer = fresh.tool(placement).get(fresh.path)
         if answer.status == 200 and not answer.is_broken:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.alone
 
 MANY = 200
 BUSY = {429: ("tenant.busy",), 503: ("node.busy", "sandbox.unavailable")}
-#: The time that a run may wait for a worker, and then some.
+#: More than the time that a run may wait for a worker.
 SECONDS = 60.0
 
 
@@ -42,7 +42,9 @@ def check_honest(answer: Answer, body: bytes) -> None:
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_two_hundred_at_once(tenant: Tenant, placement: str, crowd: ThreadPoolExecutor) -> None:
+def test_two_hundred_requests_at_once_are_served_or_refused(
+    tenant: Tenant, placement: str, crowd: ThreadPoolExecutor
+) -> None:
     tool = tenant.tool(placement)
     stop = threading.Event()
     plain: list[float] = []
@@ -98,7 +100,7 @@ def test_twenty_first_calls_load_the_storlet_once(
     assert len(host.sandboxes(fresh.account)) == 1
 
 
-def test_many_tenants_begin_at_once(
+def test_first_calls_of_many_tenants_at_once_are_served_or_refused(
     host: Host, new_tenant: object, crowd: ThreadPoolExecutor
 ) -> None:
     tenants = [new_tenant() for _ in range(6)]  # type: ignore[operator]
@@ -110,7 +112,7 @@ def test_many_tenants_begin_at_once(
     assert len(ids) == 6
 
 
-def test_many_puts_at_once(tenant: Tenant, crowd: ThreadPoolExecutor) -> None:
+def test_many_puts_at_once_are_served_or_refused(tenant: Tenant, crowd: ThreadPoolExecutor) -> None:
     paths = [f"data/{unique('crowd')}" for _ in range(50)]
     answers = list(crowd.map(lambda path: tenant.tool().put(path, path.encode() * 1000), paths))
     for path, answer in zip(paths, answers, strict=True):
@@ -129,7 +131,7 @@ def _short_queue(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_short_queue")
-def test_more_than_the_workers_can_take(
+def test_requests_beyond_the_queue_time_are_refused(
     host: Host, tenant: Tenant, placement: str, background: ThreadPoolExecutor
 ) -> None:
     """All workers are busy for longer than the queue time: the other requests are refused in
@@ -154,7 +156,7 @@ def test_more_than_the_workers_can_take(
 
 
 def _touch(host: Host, tenant: Tenant, key: str) -> None:
-    """Let a held run go on, from outside: no worker is free for it."""
+    """Release a held run from outside, because no worker is free."""
     host.docker(
         "exec",
         host.sandbox(tenant.account).container,

@@ -18,8 +18,8 @@ from tests.support.waiting import wait_for
 OLD = b"the old object, byte for byte"
 SERVERS = ("object-1", "object-2")
 MANY_LINES = 40000
-#: A proxy leaves a disk alone for a minute after ten errors; the tests' kills together make about
-#: as many.
+#: A proxy avoids a disk for a minute after ten errors; the kills of these tests cause about as
+#: many.
 FORGIVING: dict[str, dict[str, object]] = {
     "proxy-server.conf:app:proxy-server": {"error_suppression_limit": 1000}
 }
@@ -32,14 +32,14 @@ def _forgiving(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
 
 
 def kill_its_server(host: Host, worker: Process) -> str:
-    """Returns the name of the server that ran it."""
+    """Kill the object server that runs it; return the server's name."""
     name = host.server_of(worker)
     assert name in SERVERS
     host.kill_hard(name)
     return name
 
 
-def test_killed_before_the_first_byte_the_client_sees_only_success(
+def test_an_object_server_killed_before_the_first_byte_causes_no_error(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
@@ -62,7 +62,7 @@ def _holds_pipe(host: Host, key: str) -> bool:
 
 
 @pytest.mark.parametrize("lines", [10, MANY_LINES])
-def test_killed_half_way_the_answer_breaks_and_is_of_one_run(
+def test_an_object_server_killed_in_the_body_breaks_the_response(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor, lines: int
 ) -> None:
     key = new_key()
@@ -92,10 +92,10 @@ def test_killed_half_way_the_answer_breaks_and_is_of_one_run(
     assert tenant.is_well()
 
 
-def test_killed_while_the_storlet_writes_without_end(
+def test_an_object_server_killed_during_long_output_never_gives_a_wrong_body(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
-    """The body fills every buffer on its way when its server is killed."""
+    """The body has filled every buffer to the client when its server is killed."""
     key = new_key()
     with host.started_again(*SERVERS):
         going = background.submit(
@@ -157,7 +157,9 @@ def _has_sent(worker: Process) -> bool:
 
 
 @pytest.mark.parametrize("victim", SERVERS)
-def test_one_object_server_is_down(host: Host, tenant: Tenant, placement: str, victim: str) -> None:
+def test_requests_succeed_with_one_object_server_down(
+    host: Host, tenant: Tenant, placement: str, victim: str
+) -> None:
     with host.started_again(victim):
         host.kill_hard(victim)
         for _ in range(4):
@@ -165,7 +167,9 @@ def test_one_object_server_is_down(host: Host, tenant: Tenant, placement: str, v
     assert tenant.is_well(placement)
 
 
-def test_all_object_servers_are_down(host: Host, tenant: Tenant, placement: str) -> None:
+def test_requests_fail_with_all_object_servers_down(
+    host: Host, tenant: Tenant, placement: str
+) -> None:
     assert tenant.is_well(placement)
     with host.started_again(*SERVERS):
         for name in SERVERS:

@@ -1,5 +1,5 @@
-"""Worker, process 1 and container of a sandbox are killed: the affected request fails, the next one
-works."""
+"""Worker, process 1 and Docker container of a sandbox are killed: the affected request fails, the
+next one works."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_told(answer: Answer, victim: str) -> None:
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_between_two_requests(
+def test_a_kill_between_two_requests_does_not_affect_the_next(
     host: Host, fresh: Tenant, placement: str, victim: str
 ) -> None:
     key = new_key()
@@ -69,7 +69,7 @@ def test_killed_between_two_requests(
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_before_the_first_byte(
+def test_a_kill_before_the_first_byte_is_reported(
     host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
@@ -82,7 +82,7 @@ def test_killed_before_the_first_byte(
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_half_way(
+def test_a_kill_in_the_body_breaks_the_response(
     host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
@@ -100,12 +100,12 @@ def test_killed_half_way(
 
 
 def _waits(worker: Process) -> bool:
-    """Whether it sleeps in ``hold`` and not in a write to a full pipe."""
+    """Return True if it sleeps in ``hold`` and not in a write to a full pipe."""
     return "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(encoding="ascii")
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_while_a_put_runs(
+def test_a_kill_during_a_put_stores_nothing(
     host: Host, fresh: Tenant, victim: str, background: ThreadPoolExecutor
 ) -> None:
     path, key = f"data/{unique('put')}", new_key()
@@ -119,7 +119,7 @@ def test_killed_while_a_put_runs(
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_while_a_copy_runs(
+def test_a_kill_during_a_copy_stores_nothing(
     host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     path, key = f"data/{unique('copy')}", new_key()
@@ -135,7 +135,7 @@ def test_killed_while_a_copy_runs(
 
 
 @pytest.mark.parametrize("pieces", ["0", "1"])
-def test_a_java_machine_is_killed(
+def test_a_killed_jvm_is_reported_and_replaced(
     host: Host,
     fresh: Tenant,
     toolbox: Toolbox,
@@ -178,7 +178,7 @@ def _is_java(process: Process) -> bool:
         return False  # it has ended meanwhile
 
 
-def test_neighbours_in_the_sandbox_do_not_notice_a_killed_worker(
+def test_a_killed_worker_does_not_affect_other_storlets_of_its_sandbox(
     host: Host, tenant: Tenant, background: ThreadPoolExecutor
 ) -> None:
     keys = [new_key() for _ in range(3)]
@@ -212,7 +212,7 @@ def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Te
     assert tenant.is_well()
 
 
-# The failure must reach the proxy before it sends the status line: on a busy machine the answer
+# The failure must reach the proxy before it sends the status line: on a busy machine the response
 # breaks off instead.
 @pytest.mark.alone
 def test_copies_that_could_still_write_make_the_run_a_failure_and_are_ended(

@@ -1,8 +1,9 @@
 """The self-test finds each weakness: real sandboxes, each with one row of the hardening table
 undone.
 
-A test that was never seen to fail proves little.  Here the engine gets a body that is weaker than
-the table, the comparison at the start is switched off, and the self-test of that name must fail.
+A test that was never seen to fail proves little.  Here the Docker engine receives a weaker body
+than the table's, the comparison at the start is switched off, and the corresponding self-test must
+fail.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ OF_THE_MACHINE = frozenset({"limit-oom-score-kept"})
 
 
 class WeakEngine(Engine):
-    """A Docker engine that gets a weaker body than the hardening table says."""
+    """A Docker engine that receives a weaker body than the hardening table's."""
 
     def __init__(self, url: str, weaken: Callable[[Body], None]) -> None:
         super().__init__(url)
@@ -54,7 +55,7 @@ class WeakEngine(Engine):
 
 
 class ProbeNode:
-    """What sandboxd is made of, with places of its own."""
+    """The parts of a sandboxd with separate directories."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="st-", dir="/tmp"))
@@ -77,7 +78,7 @@ class ProbeNode:
     def failed(
         self, weaken: Callable[[Body], None], trust_class: str = "user", prewarmed: int = 0
     ) -> dict[str, str]:
-        """What a weakened sandbox of a class let happen, by name of the test."""
+        """The failed self-tests of a weakened sandbox of a class, by name."""
         sandbox = dataclasses.replace(self.config.sandbox, prewarmed=prewarmed)
         config = dataclasses.replace(self.config, sandbox=sandbox)
         return asyncio.run(self._failed(WeakEngine(self.url, weaken), config, trust_class))
@@ -140,7 +141,7 @@ def with_host_network(body: Body) -> None:
 
 
 def mounted(source: str, target: str) -> Callable[[Body], None]:
-    """A directory or socket of the host more, for writing."""
+    """Mount a further directory or socket of the host, writable."""
     more = {"Type": "bind", "Source": source, "Target": target, "ReadOnly": False}
 
     def weaken(body: Body) -> None:
@@ -197,11 +198,13 @@ def test_a_weakness_is_found_by_the_test_of_its_name(
 
 
 @pytest.mark.parametrize("trust_class", ["user", "admin"])
-def test_a_sandbox_as_the_table_makes_it_holds(node: ProbeNode, trust_class: str) -> None:
+def test_a_sandbox_with_all_hardening_passes_the_self_test(
+    node: ProbeNode, trust_class: str
+) -> None:
     assert node.failed(lambda _body: None, trust_class) == {}
 
 
-def test_a_pre_warmed_sandbox_that_was_given_away_holds(node: ProbeNode) -> None:
+def test_an_assigned_pre_warmed_sandbox_passes_the_self_test(node: ProbeNode) -> None:
     users: list[str] = []
 
     assert node.failed(lambda body: users.append(body["User"]), prewarmed=1) == {}
@@ -226,7 +229,7 @@ def test_a_folder_that_outlives_the_sandbox_is_found(node: ProbeNode, tmp_path: 
     assert not list(tmp_path.iterdir()), "the test left something behind"
 
 
-def test_the_donated_file_is_not_there_any_more(node: ProbeNode) -> None:
+def test_the_self_test_removes_its_donated_file(node: ProbeNode) -> None:
     node.failed(lambda _body: None)
 
     assert not (node.paths.state_dir / "self-test-object").exists()

@@ -28,7 +28,7 @@ UPLOAD = bytes(range(256)) * 16
 
 @dataclass
 class Waiting:
-    """The requests under way, and the keys under which their runs are counted."""
+    """The requests in progress, and the keys of their run counters."""
 
     keys: dict[str, str] = field(default_factory=dict)
     futures: dict[str, Future[Any]] = field(default_factory=dict)
@@ -100,8 +100,7 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
 
 
 def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
-    """A reader of 1 KiB a second for some seconds, then of all the rest: size and MD5 of what it
-    got."""
+    """Read 1 KiB a second for some seconds, then the rest; return size and MD5."""
     tool, size = tenant.tool(placement), 20_000_000
     connection, response = tenant.client.open(
         "GET", tenant.path, tool.headers(), query={"do": "flood", "bytes": str(size)}
@@ -120,7 +119,7 @@ def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
 
 
 def upload_slowly(tenant: Tenant) -> tuple[int, bytes]:
-    """A body in 16 pieces, a second apart."""
+    """Upload a body in 16 pieces, a second apart."""
     path = f"data/{unique('upload')}"
     with raw_connection(tenant.client) as client:
         client.send_head(

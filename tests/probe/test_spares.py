@@ -31,8 +31,8 @@ from tests.support.waiting import wait_for
 
 PREWARMED = 2
 OPTIONS = {"storlet.conf:sandbox": {"prewarmed": PREWARMED, "idle_stop_seconds": 4}}
-#: Seconds from the requests to the kill: from before the first sandbox is touched to after the last
-#: one runs.
+#: Seconds from the requests to the kill: from before the first donation to after the last sandbox
+#: runs.
 MOMENTS = (0.01, 0.03, 0.05, 0.08, 0.12, 0.2)
 CODE = "/var/lib/storlets"
 
@@ -54,7 +54,7 @@ def uid_of(sandbox: Sandbox) -> int:
 
 
 def code_of(sandbox: Sandbox) -> list[str]:
-    """The tenants (by key) whose code it sees: what was ever mounted there but the empty
+    """The tenants (by key) whose code the sandbox sees: everything ever mounted there but the empty
     directory."""
     lines = Path(f"/proc/{sandbox.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
     roots = [Path(line.split()[3]) for line in lines if line.split()[4] == CODE]
@@ -62,7 +62,7 @@ def code_of(sandbox: Sandbox) -> list[str]:
 
 
 def check_owners(there: Host) -> None:
-    """Each sandbox is a spare (root, no code) or belongs to one tenant (that tenant's uid and
+    """Each sandbox is pre-warmed (root, no code) or belongs to one tenant (that tenant's uid and
     code)."""
     book = json.loads((there.cluster.state_dir / "identities.json").read_text(encoding="utf-8"))
     owners = {entry["uid"]: tenant_key(entry["account"]) for entry in book["identities"]}
@@ -71,7 +71,7 @@ def check_owners(there: Host) -> None:
         try:
             uid, code = uid_of(sandbox), code_of(sandbox)
         except OSError:
-            # sandboxd ends those of its self-test by itself, and idle ones.
+            # sandboxd ends its self-test's sandboxes and idle ones.
             wait_for(lambda gone=sandbox: gone not in there.sandboxes(), 10, "its end")  # type: ignore[misc]
             continue
         # Code is mounted before the uid is set; only the self-test's sandbox may be seen in
@@ -80,7 +80,8 @@ def check_owners(there: Host) -> None:
 
 
 def is_settled(there: Host) -> bool:
-    """Whether there are spares and nothing else: no directory, note, socket or container more."""
+    """Return True if only pre-warmed sandboxes exist: no other directory, note, socket or
+    container."""
     keys = set(there.docker("ps", "-a", "--filter", f"label=org.storlets={there.node_id}", "--format",
                             '{{.Label "org.storlets.key"}}').split())  # fmt: skip
     folders = [
@@ -88,7 +89,7 @@ def is_settled(there: Host) -> bool:
     ]
     is_left = (
         there.dead_containers() or there.run_sockets()
-    )  # also of a spare that is just being made
+    )  # including a pre-warmed sandbox that is starting
     return len(keys) == PREWARMED and all(found == keys for found in folders) and not is_left
 
 
@@ -96,7 +97,7 @@ def is_settled(there: Host) -> bool:
 def test_sandboxd_is_killed_while_new_accounts_come(
     there: Host, admin_there: Client, moment: float
 ) -> None:
-    """One account more than there are spares: one sandbox is started the usual way meanwhile."""
+    """One account more than pre-warmed sandboxes: one sandbox is started on demand meanwhile."""
     tenants = [make_tenant(admin_there) for _ in range(PREWARMED + 1)]
     wait_for(lambda: there.cluster.is_running("sandboxd"), 30, "sandboxd")
     pid = there.cluster.process("sandboxd").pid
@@ -134,11 +135,11 @@ def test_sandboxd_is_killed_while_it_stops_idle_sandboxes_and_nothing_is_left(
     check_owners(there)
 
 
-def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
+def test_an_invocation_continues_across_upgrades_and_crashes_of_sandboxd(
     there: Host, admin_there: Client
 ) -> None:
-    """In a sandbox that was a spare: outdated by the first change, set aside, and found again by
-    each later sandboxd."""
+    """In a formerly pre-warmed sandbox: the first change makes it outdated, and each later sandboxd
+    adopts it again."""
     tenant, key = make_tenant(admin_there), new_key()
     with ThreadPoolExecutor(1) as threads:
         going = threads.submit(tenant.tool().get, tenant.path, "hold", key=key)
@@ -157,8 +158,8 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
             assert not going.done()
         finally:
             conf.write_text(before)
-            # By way of its own root: no worker is free for it, and Docker does not know whose the
-            # sandbox is.
+            # Through /proc/<pid>/root: no worker is free for it, and Docker does not know the
+            # sandbox's tenant.
             Path(f"/proc/{run.pid}/root/tmp/go-{key}").touch()
         answer = going.result()
     there.wait_back("sandboxd", there.cluster.kill("sandboxd", signal.SIGTERM))
@@ -171,8 +172,8 @@ def test_an_invocation_outlives_upgrades_and_crashes_of_sandboxd(
 # --- twenty at once -------------------------------------------------------------------------------
 
 
-def ask(run_dir: str, account: str, code: str) -> str:
-    """As a Swift process that has the code already; the path of the storlet's socket."""
+def request_worker_group(run_dir: str, account: str, code: str) -> str:
+    """Request a worker group like a Swift process that has the code; return the socket's path."""
     storlet = messages.Storlet(
         "gremlin.py", "e" * 64, code, "python", "gremlin.Gremlin", "gremlin.py"
     )
@@ -192,7 +193,7 @@ def ask(run_dir: str, account: str, code: str) -> str:
     return answers[1].socket
 
 
-def test_twenty_processes_that_ask_at_once_start_one_sandbox(host: Host, fresh: Tenant) -> None:
+def test_twenty_concurrent_requests_start_one_sandbox(host: Host, fresh: Tenant) -> None:
     assert fresh.is_well()
     first = host.sandbox(fresh.account)
     (code,) = [path.name for path in host.code_dir(fresh.account).iterdir() if len(path.name) == 64]
@@ -203,7 +204,7 @@ def test_twenty_processes_that_ask_at_once_start_one_sandbox(host: Host, fresh: 
         multiprocessing.get_context("spawn").Pool(20) as processes,
     ):
         arguments = (str(host.cluster.run_dir), fresh.account, code)
-        paths = processes.starmap(ask, 20 * [arguments], chunksize=1)
+        paths = processes.starmap(request_worker_group, 20 * [arguments], chunksize=1)
         assert len(set(paths)) == 1
         assert log().count("sandbox started") == 1
         assert log().count("storlet loaded") == 1

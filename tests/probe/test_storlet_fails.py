@@ -18,7 +18,7 @@ Java = Callable[[str], Tool]
 
 #: Every way to end without success that takes no deadline to notice.
 BAD_ENDS = ("raise", "exit", "sysexit", "thread-exit", "kill", "abort", "exec")
-#: What Swift logs when it holds something against a node.
+#: Swift's log lines for errors that it counts against a node.
 BLAME = r"ERROR|[Ee]rror.limit"
 OLD = b"the old object, byte for byte"
 MANY_LINES = "40000"  # more than every buffer on the way to the client
@@ -68,7 +68,7 @@ def test_every_failure_before_output_is_reported_and_runs_once(
     assert tenant.is_well(placement)
 
 
-def test_the_traceback_is_not_for_others(
+def test_only_users_with_permission_see_the_traceback(
     tenant: Tenant, users: dict[str, Client], placement: str
 ) -> None:
     for container in ("storlet", "data"):
@@ -84,9 +84,7 @@ def test_the_traceback_is_not_for_others(
     assert "traceword" in owner.text
 
 
-def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(
-    host: Host, tenant: Tenant
-) -> None:
+def test_many_storlet_failures_do_not_count_against_the_nodes(host: Host, tenant: Tenant) -> None:
     with host.new_log(*SERVERS) as log:
         for _ in range(15):
             assert tenant.tool().get(tenant.path, "end", how="raise").status == 422
@@ -99,7 +97,7 @@ def test_many_failures_on_purpose_leave_the_nodes_in_good_standing(
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_get_breaks_when_the_storlet_ends_badly_half_way(
+def test_a_get_breaks_when_the_storlet_fails_in_the_body(
     tenant: Tenant, placement: str, how: str
 ) -> None:
     key = new_key()
@@ -109,7 +107,7 @@ def test_a_get_breaks_when_the_storlet_ends_badly_half_way(
     assert tenant.count(key) == 1
 
 
-def test_a_get_of_http_1_0_is_reset_when_the_storlet_ends_badly_half_way(
+def test_a_get_of_http_1_0_is_reset_when_the_storlet_fails_in_the_body(
     tenant: Tenant, placement: str
 ) -> None:
     tool = tenant.tool(placement)
@@ -138,9 +136,7 @@ def test_a_whole_get_of_http_1_0_is_not_reset(tenant: Tenant, placement: str) ->
 
 @pytest.mark.parametrize("lines", ["1", MANY_LINES])
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_put_stores_nothing_when_the_storlet_ends_badly(
-    tenant: Tenant, how: str, lines: str
-) -> None:
+def test_a_put_stores_nothing_when_the_storlet_fails(tenant: Tenant, how: str, lines: str) -> None:
     path = f"data/{unique('put')}"
     assert tenant.client.put(path, OLD).status == 201
     answer = tenant.tool().put(path, b"new" * 1000, "end", how=how, lines=lines)
@@ -153,7 +149,7 @@ def test_a_put_stores_nothing_when_the_storlet_ends_badly(
 
 
 @pytest.mark.parametrize("how", BAD_ENDS)
-def test_a_copy_stores_nothing_when_the_storlet_ends_badly(
+def test_a_copy_stores_nothing_when_the_storlet_fails(
     tenant: Tenant, placement: str, how: str
 ) -> None:
     path, key = f"data/{unique('copy')}", new_key()
@@ -167,7 +163,7 @@ def test_a_copy_stores_nothing_when_the_storlet_ends_badly(
 
 
 @pytest.mark.parametrize("how", ["raise", "runtime", "exit"])
-def test_java_that_ends_badly_half_way(
+def test_a_failure_of_java_in_the_body_breaks_the_response(
     tenant: Tenant, java: Java, placement: str, how: str
 ) -> None:
     tool = java(placement)

@@ -1,6 +1,9 @@
-"""``up`` and ``down`` where it is awkward: a deep home with a space below a closed directory, kills at any moment, a stale lock.
+"""``up`` and ``down`` under difficult conditions.
 
-Each test has a cluster of its own beside the session's.  What ``down`` promises is counted from
+A deep home with a space in its path below an inaccessible directory, kills at any time, a stale
+lock.
+
+Each test uses a separate cluster beside the session's. The promises of ``down`` are checked from
 outside, without the tooling.
 """
 
@@ -25,7 +28,7 @@ from tests.support.cluster import CHECKOUT, Cluster, wait_for
 
 @dataclass(frozen=True)
 class Traces:
-    """What is left of a cluster on the machine."""
+    """The resources of a cluster on the machine."""
 
     processes: int
     containers: int
@@ -95,11 +98,13 @@ class Other:
         )
 
     def await_begin(self) -> None:
-        """Until an ``up`` has given the cluster its name; before that it has made nothing outside its home."""
+        """Wait until ``up`` has named the cluster; before that it creates nothing outside its
+        home."""
         wait_for((self.home / "settings.json").exists, 60, "the up to begin")
 
     def kill_an_up(self, seconds: float) -> None:
-        """Begin an ``up`` and kill it ``seconds`` after it gave the cluster its name: a slow machine changes nothing."""
+        """Begin an ``up`` and kill it ``seconds`` after it named the cluster, on slow machines
+        too."""
         up = self.begin("up")
         self.await_begin()
         time.sleep(seconds)
@@ -129,7 +134,7 @@ def other(cluster: Cluster) -> Iterator[Other]:
     shutil.rmtree(closed, ignore_errors=True)
 
 
-def test_up_twice_status_down_twice_in_an_awkward_place(other: Other) -> None:
+def test_up_status_and_down_work_in_a_deep_path_with_a_space(other: Other) -> None:
     first = other.command("up")
     assert first.returncode == 0, first.stdout + first.stderr
     pids = other.pids()
@@ -144,7 +149,7 @@ def test_up_twice_status_down_twice_in_an_awkward_place(other: Other) -> None:
     assert other.command("status").returncode == 1
 
 
-def test_down_after_an_up_that_was_killed_before_it_did_anything(other: Other) -> None:
+def test_down_succeeds_after_an_up_that_was_killed_at_once(other: Other) -> None:
     up = other.begin("up")
     up.send_signal(signal.SIGKILL)
     up.wait()
@@ -154,21 +159,21 @@ def test_down_after_an_up_that_was_killed_before_it_did_anything(other: Other) -
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 1.2, 2.0])
-def test_down_after_an_up_that_was_killed(other: Other, seconds: float) -> None:
+def test_down_removes_everything_after_a_killed_up(other: Other, seconds: float) -> None:
     other.kill_an_up(seconds)
     done = other.command("down")
     assert done.returncode == 0, done.stdout + done.stderr
     assert other.traces() == NOTHING
 
 
-def test_up_after_an_up_that_was_killed(other: Other) -> None:
+def test_up_succeeds_after_a_killed_up(other: Other) -> None:
     other.kill_an_up(1.2)
     done = other.command("up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert other.command("status").returncode == 0
 
 
-def test_down_ends_an_up_that_is_under_way(other: Other) -> None:
+def test_down_ends_an_up_in_progress(other: Other) -> None:
     up = other.begin("up")
     other.await_begin()
     time.sleep(0.3)
@@ -178,7 +183,7 @@ def test_down_ends_an_up_that_is_under_way(other: Other) -> None:
     assert other.traces() == NOTHING
 
 
-def test_down_when_everything_of_it_was_killed(other: Other) -> None:
+def test_down_succeeds_when_all_processes_were_killed(other: Other) -> None:
     assert other.command("up").returncode == 0
     for name, pid in other.pids().items():
         if name != "dockerd":
@@ -187,12 +192,12 @@ def test_down_when_everything_of_it_was_killed(other: Other) -> None:
     assert other.traces() == NOTHING
 
 
-def test_the_keeper_takes_a_cluster_down_whose_home_was_deleted(other: Other) -> None:
+def test_the_keeper_stops_a_cluster_whose_home_was_deleted(other: Other) -> None:
     assert other.command("up").returncode == 0
     node_id = json.loads((other.home / "settings.json").read_text())["node_id"]
 
     def is_gone() -> bool:
-        # Its daemons go on writing there until they are ended.
+        # Its daemons continue to write there until they end.
         shutil.rmtree(other.home, ignore_errors=True)
         return not other.home.exists()
 
@@ -205,7 +210,7 @@ def test_the_keeper_takes_a_cluster_down_whose_home_was_deleted(other: Other) ->
     assert left == NOTHING
 
 
-def test_start_and_stop_of_one_process(other: Other) -> None:
+def test_one_process_can_be_stopped_and_started(other: Other) -> None:
     assert other.command("up").returncode == 0
     assert other.command("stop", "object-2").returncode == 0
     assert other.pids()["object-2"] is None

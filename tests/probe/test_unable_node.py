@@ -1,6 +1,4 @@
-"""One of the object servers cannot run storlets, for a reason of its own: no request with a storlet
-fails.
-"""
+"""One of the object servers cannot run storlets: no request with a storlet fails."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ REQUESTS = 120
 
 @pytest.fixture
 def unable(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
-    """object-2 has a configuration of its own, in which no sandboxd answers."""
+    """object-2 has a separate configuration, in which no sandboxd answers."""
     own = cluster.storlet_conf.with_name("storlet-2.conf")
     missing = cluster.run_dir.parent / "missing"
     lines = cluster.storlet_conf.read_text(encoding="utf-8").splitlines()

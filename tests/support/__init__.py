@@ -4,7 +4,7 @@
 :mod:`.accounts`      users, accounts and containers of a test cluster; unique names; ``/info``
 :mod:`.brief`         short output of pytest for CI
 :mod:`.cluster`       a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
-:mod:`.host`          what the host sees of a cluster: sandboxes, processes, descriptors, logs
+:mod:`.host`          the host's view of a cluster: sandboxes, processes, descriptors, logs
 :mod:`.http`          the HTTP client: whole requests, and raw connections
 :mod:`.proxies`       further proxies and memcached servers of a cluster
 :mod:`.storlets`      storlets of the tests: build, upload, run, read what they return

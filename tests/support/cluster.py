@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 LOG_LINES: Final = 15
 LOG_COLUMNS: Final = 400
-#: A request in the access log of a server that went well.
+#: A successful request in the access log of a server.
 GONE_WELL: Final = re.compile(
     r'"(?:GET|HEAD|PUT|POST|COPY|DELETE|REPLICATE) [^"]*" [23]\d\d | HTTP/1\.[01] [23]\d\d '
 )
@@ -51,8 +51,8 @@ class ServerProcess:
 
 @dataclass
 class Cluster:
-    """A running cluster.  ``description`` is ``cluster.json``, read anew at each use: processes
-    come and go."""
+    """A running cluster.  ``description`` is ``cluster.json``, read again at each use, because
+    processes restart."""
 
     home: Path
     environment: Mapping[str, str]
@@ -115,7 +115,7 @@ class Cluster:
         return pid is not None and _is_alive(pid)
 
     def kill(self, name: str, signum: signal.Signals = signal.SIGKILL) -> int:
-        """Signal one process and, for SIGKILL, wait until it is gone.  Returns its pid."""
+        """Signal one process and, for SIGKILL, wait until it has ended.  Returns its pid."""
         pid = self.process(name).pid
         if pid is None:
             raise ProcessLookupError(name)
@@ -142,7 +142,7 @@ class Cluster:
 
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
         """Set options (``{"storlet.conf:limits": {"pids": 64}}``; empty = back to the defaults) and
-        restart what they concern."""
+        restart the processes that use them."""
         blocks = [
             "\n".join([f"[{section}]", *(f"{key} = {value}" for key, value in options.items())])
             for section, options in changes.items()
@@ -168,7 +168,7 @@ class Cluster:
         return self._clients[user]
 
     def logs(self, lines: int = LOG_LINES) -> str:
-        """The end of every process's log, without requests that went well: few lines, so that a
+        """The end of every process's log, without successful requests: few lines, so that a
         failure stays readable."""
         texts = []
         for item in self.description["processes"]:
@@ -202,8 +202,8 @@ def bring_up(home: Path, **choices: str) -> Cluster:
     """A cluster in ``home`` on free ports; ``choices`` are further variables such as
     ``STORLETS_ENCRYPTION="1"``.
 
-    Clusters come up one after another: free ports are looked for before servers bind them, and the
-    first cluster of a machine builds what the others use.
+    Clusters start in sequence: free ports are chosen before servers bind them, and the first
+    cluster of a machine builds the parts that the others use.
     """
     environment = {
         key: value
@@ -223,7 +223,7 @@ KEPT: Final = {"STORLETS_CACHE", "STORLETS_BASE", "STORLETS_MIRROR", "STORLETS_R
 
 
 def attach(home: Path) -> Cluster:
-    """A cluster that is up already."""
+    """A running cluster."""
     cluster = Cluster(home, {**os.environ, "STORLETS_HOME": str(home)})
     if not (home / "cluster.json").exists():
         raise AssertionError(f"no cluster is up in {home}")

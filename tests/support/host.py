@@ -110,7 +110,7 @@ class Host:
         ).split()
         if not ids:
             return []
-        # A container that ends meanwhile is missing from the answer, as it should be.
+        # A Docker container that ends meanwhile is missing from the result, as it should be.
         with contextlib.suppress(RuntimeError):
             given = json.loads(self.docker("inspect", *ids))
             return [
@@ -142,7 +142,7 @@ class Host:
         return found
 
     def run_named(self, key: str, seconds: float = 10) -> Process:
-        """The process of the run that signed itself with ``key``; waits for it."""
+        """Wait for the process of the run with ``key``; return it."""
         found: list[Process] = []
 
         def look() -> bool:
@@ -172,7 +172,7 @@ class Host:
 
     @contextlib.contextmanager
     def started_again(self, *names: str) -> Iterator[None]:
-        """Afterwards these servers run."""
+        """Start these servers again at the end of the block."""
         try:
             yield
         finally:
@@ -229,7 +229,7 @@ class Host:
             return False
         return True
 
-    # --- what must come back ----------------------------------------------------------------------
+    # --- leftovers --------------------------------------------------------------------------------
 
     def descriptors(self, name: str) -> Counter[str]:
         """The open descriptors of a server by kind."""
@@ -250,8 +250,8 @@ class Host:
         return found
 
     def _connections(self, own: set[str]) -> set[str]:
-        """Connections of TCP and of Unix sockets. What a server opens once and keeps is left out:
-        memcached, syslog, and the pair of sockets by which eventlet's threads wake its loop."""
+        """Connections of TCP and of Unix sockets. Permanent connections of a server are left out:
+        memcached, syslog, and the socket pair by which eventlet's threads wake its loop."""
         pooled = f":{self.cluster.process('memcached').port or 0:04X}"
         tcp = [
             line.split()
@@ -291,8 +291,8 @@ class Host:
             ) from None
 
     def run_sockets(self) -> list[str]:
-        """Leftover names in the directories of sockets: temporary ones, and those of sandboxes that
-        are gone."""
+        """Leftover names in the directories of sockets: temporary ones, and those of ended
+        sandboxes."""
         run_dir = self.cluster.run_dir
         found = [str(path) for path in run_dir.rglob(".*")]
         keys = set(
@@ -416,7 +416,7 @@ def links_of(pid: int) -> list[str]:
 
 
 def busy(host: Host) -> list[str]:
-    """Processes in sandboxes that are no idle workers: strays, and holders of an invocation's
+    """Processes in sandboxes that are not idle workers: strays, and holders of an invocation's
     pipe."""
     names = []
     for sandbox in host.sandboxes():

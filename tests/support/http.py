@@ -1,8 +1,8 @@
 """The HTTP client of functional tests, probes, attacks and the benchmark's preparation.
 
 :class:`Client` sends whole requests of one user and reads whole answers: no retries, no redirects,
-no decoding, headers exactly as given (also empty ones), and an answer says whether its body broke
-off. :class:`RawConnection` sends and reads any part of a request on one socket: requests that stop
+no decoding, headers exactly as given (also empty ones), and ``is_broken`` if a body broke off.
+:class:`RawConnection` sends and reads any part of a request on one socket: requests that stop
 half-way, clients that disconnect, slow readers.
 
 The benchmark's measured requests use :mod:`tests.bench.http` instead, whose docstring has the
@@ -317,11 +317,11 @@ class RawConnection:
         return b"".join(pieces), ending
 
     def close(self) -> None:
-        """Disconnect as a client does that exits."""
+        """Disconnect like a client that exits."""
         self.sock.close()
 
     def reset(self) -> None:
-        """Disconnect as a client does that is killed with unread data: the connection is reset."""
+        """Disconnect like a client that is killed with unread data: the connection is reset."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         self.sock.close()
 

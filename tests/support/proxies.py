@@ -80,7 +80,7 @@ def other_proxy(
 
 @contextmanager
 def other_memcached() -> Iterator[str]:
-    """A memcached of its own; gives its address."""
+    """Run a separate memcached; return its address."""
     port = free_port()
     command = [
         "memcached",

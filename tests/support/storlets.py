@@ -87,7 +87,7 @@ class Dependency:
 def declaration(
     language: str, main: str, dependencies: Iterable[str] = (), **more: str
 ) -> dict[str, str]:
-    """The metadata headers of a storlet."""
+    """The manifest of a storlet as metadata headers."""
     headers = {
         "X-Object-Meta-Storlet-Language": language,
         "X-Object-Meta-Storlet-Interface-Version": "1.0",

@@ -1,10 +1,11 @@
 /*
- * The few system calls of the Java worker that the JDK has no way to make: waiting on a listening socket that several processes
- * share, messages that carry descriptors (SCM_RIGHTS), and giving a java.io.FileDescriptor a descriptor that came from outside.
+ * System calls of the Java worker that the JDK lacks: waiting on a listening socket that several
+ * processes share, messages with descriptors (SCM_RIGHTS), and setting the descriptor of a
+ * java.io.FileDescriptor.
  *
- * Every function here is called by org.openstack.storlet.daemon.Native; its comments there are the contract. Failures of system
- * calls become java.io.IOException with the call's name; nothing is retried but EINTR. A descriptor that a function has received
- * is returned or closed, never left behind.
+ * org.openstack.storlet.daemon.Native calls every function here; its comments are the contract.
+ * Failures of system calls become java.io.IOException with the call's name; only EINTR is retried.
+ * A function returns or closes every descriptor that it has received.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,7 +42,7 @@ static int nowhere = -1;
 static bool retiring = false;
 static jfieldID descriptor_number;
 
-/* Only the worker's one thread receives, so one buffer will do. */
+/* Only the worker's single thread receives, so one buffer suffices. */
 static char received[MESSAGE_MAX];
 
 static void throw_io(JNIEnv *env, const char *call) {
@@ -79,7 +80,8 @@ JNIEXPORT void JNICALL NATIVE(open)(JNIEnv *env, jclass self, jint listen_fd, ji
     if (descriptor_number == NULL) {
         return;
     }
-    /* Other storlets of the tenant have the same uid: without this they could reach our memory and descriptors in /proc. */
+    /* Other storlets of the tenant have the same uid: without this they could read this process's
+     * memory and descriptors in /proc. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
         throw_io(env, "prctl");
         return;
@@ -88,7 +90,8 @@ JNIEXPORT void JNICALL NATIVE(open)(JNIEnv *env, jclass self, jint listen_fd, ji
     channel = channel_fd;
     waiter = epoll_create1(EPOLL_CLOEXEC);
     nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    /* Close on exec: a program that the storlet starts must hold neither our sockets nor, by them, the next invocation. */
+    /* Close on exec: programs of the storlet must not inherit the sockets, and so the next
+     * invocation. */
     if (waiter < 0 || nowhere < 0 || !set_flags(listener, F_GETFD, F_SETFD, FD_CLOEXEC, 0) ||
         !set_flags(channel, F_GETFD, F_SETFD, FD_CLOEXEC, 0) || !set_flags(listener, F_GETFL, F_SETFL, O_NONBLOCK, 0) ||
         !watch(listener, EPOLLIN | EPOLLEXCLUSIVE) || !watch(channel, EPOLLIN | EPOLLRDHUP)) {
@@ -96,7 +99,7 @@ JNIEXPORT void JNICALL NATIVE(open)(JNIEnv *env, jclass self, jint listen_fd, ji
     }
 }
 
-/* True: a neighbour may have been faster, or the caller left again; look once more. */
+/* True: another worker may have accepted the connection, or the client disconnected; poll again. */
 static bool is_passing(int error) {
     return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
@@ -112,7 +115,8 @@ JNIEXPORT jint JNICALL NATIVE(accept)(JNIEnv *env, jclass self, jboolean drains)
                 return -1;
             }
             for (int i = 0; i < count; i++) {
-                /* The supervisor never sends, so this is its end: take what still waits in the backlog, then go. */
+                /* The supervisor never sends, so this is its end: serve the rest of the backlog,
+                 * then exit. */
                 retiring = retiring || events[i].data.fd == channel;
             }
         }
@@ -138,7 +142,7 @@ static bool wait_readable(int connection) {
     return ready > 0;
 }
 
-/* Whether a refused message should be tried again: at most for five seconds. */
+/* Return true if a refused message should be retried: for at most five seconds. */
 static bool pause_for_room(int *refusals) {
     struct timespec pause = {.tv_sec = 0, .tv_nsec = 5 * 1000 * 1000};
     nanosleep(&pause, NULL);
@@ -223,7 +227,8 @@ JNIEXPORT void JNICALL NATIVE(send)(JNIEnv *env, jclass self, jint socket, jbyte
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
-    /* On the stack, for a storlet may set its metadata from a thread of its own; the smallest stack is larger than this. */
+    /* On the stack, because a storlet may set its metadata from another thread; the smallest stack
+     * is larger than this. */
     char bytes[length > 4096 ? MESSAGE_MAX : 4096];
     (*env)->GetByteArrayRegion(env, buffer, 0, length, (jbyte *)bytes);
     if ((*env)->ExceptionCheck(env)) {
@@ -250,7 +255,8 @@ JNIEXPORT void JNICALL NATIVE(send)(JNIEnv *env, jclass self, jint socket, jbyte
         /* On older kernels a worker may use sendmsg() on the channel only. */
         sent = passed >= 0 ? sendmsg(socket, &message, MSG_NOSIGNAL)
                            : send(socket, bytes, (size_t)length, MSG_NOSIGNAL);
-        /* How many descriptors may be under way the kernel counts for a user: another storlet of the account can use them up. */
+        /* The kernel limits descriptors in flight per user: another storlet of the account can use
+         * them up. */
     } while (sent < 0 && (errno == EINTR || (errno == ETOOMANYREFS && pause_for_room(&refusals))));
     if (sent < 0) {
         throw_io(env, "sendmsg");
@@ -271,7 +277,8 @@ JNIEXPORT jlong JNICALL NATIVE(offset)(JNIEnv *env, jclass self, jint fd) {
 
 JNIEXPORT void JNICALL NATIVE(adopt)(JNIEnv *env, jclass self, jobject descriptor, jint fd) {
     (void)self;
-    /* Java streams take EAGAIN for an error, so a pipe must block; the flag belongs to this end of the pipe alone. */
+    /* Java streams treat EAGAIN as an error, so a pipe must block; the flag affects only this end
+     * of the pipe. */
     if (!set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK)) {
         throw_io(env, "adopt a descriptor");
         return;

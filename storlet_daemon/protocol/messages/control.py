@@ -154,7 +154,8 @@ class Refused(Message):
 
 @dataclass(frozen=True)
 class Assign(Message):
-    """To a spare sandbox: become this user for good, before any code of the tenant is loaded."""
+    """To a pre-warmed sandbox: permanently become this user, before any code of the tenant is
+    loaded."""
 
     TYPE = "assign"
     IS_VERSIONED = True

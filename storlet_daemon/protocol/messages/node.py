@@ -121,7 +121,7 @@ class SelfTest:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Status of one sandbox of the node; a spare has no account yet."""
+    """Status of one sandbox of the node; a pre-warmed sandbox has no account."""
 
     account: str = wire(read_text)
     key: str = wire(read_name)

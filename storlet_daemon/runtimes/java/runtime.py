@@ -16,7 +16,8 @@ _FLAGS = (
     "-Xshare:auto",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    # By default the initial heap is a 64th of the host's memory, whatever the storlet needs.
+    # By default the initial heap is a 64th of the host's memory, independent of the storlet's
+    # needs.
     "-Xms8m",
     # No file in /tmp/hsperfdata_*, no attach socket, no core or error files in the scratch space.
     "-XX:-UsePerfData",
@@ -28,7 +29,7 @@ _FLAGS = (
 )
 _HEAP_MIN_BYTES = 16 * MIB
 _BESIDE_HEAP_BYTES = 32 * MIB
-"""What a small JVM needs beside its heap: classes, compiled code, stacks, the collector's data."""
+"""Memory of a small JVM beside its heap: classes, compiled code, stacks, the collector's data."""
 
 
 class JavaRuntime:

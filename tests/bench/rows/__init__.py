@@ -1,5 +1,4 @@
-"""The rows, each a module or a function of one; :data:`ROWS` is the table, in the order in which
-they run."""
+"""The rows, each a module or one of its functions; :data:`ROWS` is the table, in running order."""
 
 from __future__ import annotations
 
@@ -30,11 +29,12 @@ from tests.bench.rows import (
 
 @dataclass(frozen=True)
 class Row:
-    """``name`` is what ``ROWS=`` takes.
+    """``name`` is the value for ``ROWS=``.
 
-    :param seconds: about how long it takes on two cores; rounded up, because nothing is lost when it ends early.
-    :param quick_seconds: the same with :data:`tests.bench.plan.QUICK`; 0: not part of ``make bench-quick``.
-    :param only_named: not part of any run that does not name it, because it takes as long as all the others.
+    :param seconds: estimated duration on two cores, rounded up.
+    :param quick_seconds: the same with :data:`tests.bench.plan.QUICK`; 0: not in ``make
+        bench-quick``.
+    :param only_named: runs only if named, because it takes as long as all other rows together.
     """
 
     name: str
@@ -45,46 +45,46 @@ class Row:
     only_named: bool = False
 
     def about(self, *, quick: bool) -> int:
-        """Seconds, for people who wait.  A row that is not part of the quick plan has the estimate
-        of the full one."""
+        """Estimated seconds. A row that is not in the quick plan has the estimate of the full
+        plan."""
         return (self.quick_seconds if quick else 0) or self.seconds
 
 
 ROWS: Final = (
-    Row("driver", "what the benchmark's own client costs", driver.measure, 12, 3),
-    # First: memory is counted by parts, and sandboxes of other rows would share it.
+    Row("driver", "the benchmark's client against an empty server", driver.measure, 12, 3),
+    # First: PSS divides shared memory, and sandboxes of other rows would reduce it.
     Row("memory", "memory of an idle sandbox", memory.measure, 12, 12),
     Row("latency", "GET of 1 KiB through a no-op", latency.measure, 30, 10),
-    Row("breakdown", "where the time of a GET of 1 KiB goes", breakdown.measure, 20),
+    Row("breakdown", "stages of a GET of 1 KiB", breakdown.measure, 20),
     Row("stream", "GET of 100 MiB through identity", stream.get, 15, 12),
     Row("put", "PUT of 100 MiB through identity", stream.put, 30, 15),
     Row("copy", "COPY of 100 MiB through identity", stream.copy, 50, 30),
     Row("load", "requests a second with 16 and 64 clients", load.measure, 125, 35),
     Row("first", "first calls", first.measure, 60, 35),
-    Row("isolation", "the same daemon in a sandbox and without one", isolation.measure, 110),
+    Row("isolation", "storlets with and without a sandbox", isolation.measure, 110),
     Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 12),
     Row("scan", "a filter that keeps 1% of an object", scan.measure, 110),
     Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 90),
     Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 300),
     Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 40),
-    Row("tenants", "many tenants, few sandboxes", tenants.measure, 80),
+    Row("tenants", "more tenants than sandboxes", tenants.measure, 80),
     Row("study", "IBM's study of its Storlet Engine", study.measure, 870, 80, only_named=True),
 )
 
 NAMES: Final = tuple(row.name for row in ROWS)
-#: Those that only run when they are named.
+#: Rows that run only if named.
 APART: Final = tuple(row.name for row in ROWS if row.only_named)
-#: Of the benchmark's own cluster, up and down; when nothing has to be built any more.
+#: Start and stop of the benchmark's cluster, when everything has been built before.
 CLUSTER_SECONDS: Final = 20
 
 
 def chosen(names: Collection[str], *, quick: bool) -> list[Row]:
-    """The rows of a run: those of ``names``, or those that the plan has."""
+    """The rows of a run: those of ``names``, or those of the plan."""
     if names:
         return [row for row in ROWS if row.name in names]
     return [row for row in ROWS if not row.only_named and (row.quick_seconds or not quick)]
 
 
 def estimate(rows: Iterable[Row], *, quick: bool) -> int:
-    """Seconds of a whole run of ``rows``, about."""
+    """Estimated seconds of a run of ``rows``."""
     return CLUSTER_SECONDS + sum(row.about(quick=quick) for row in rows)

@@ -1,8 +1,7 @@
-"""Where every microsecond of a GET of 1 KiB goes, through a no-op and plain, from probes in the
-servers and in the storlet.
+"""Stages of a GET of 1 KiB, through a no-op and plain, from probes in the servers and the storlet.
 
-The servers are own ones beside the cluster's (:mod:`tests.bench.probed`).  The probes' own cost is
-measured in the same processes: in rounds with them and without.
+The servers are separate from the cluster's (:mod:`tests.bench.probed`).  The cost of the probes is
+measured in the same processes, in rounds with and without them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tests.bench.probed import ProbedServers, probed_servers
 from tests.bench.site import PLAIN, SMALL, STORLETS, Account, Code, Site, Treatment, python_code
 
 _ROUNDS: Final = 6
-#: After the probes were put in or taken out Python has to learn anew what is called where.
+#: After probes were inserted or removed, Python's adaptive interpreter must specialise again.
 _AGAIN: Final = 10
 _HEADER: Final = r"(?im)^{}: *([^\r\n]*)"
 _ID: Final = re.compile(_HEADER.format("x-trans-id"))
@@ -45,7 +44,7 @@ class _Asked:
 
     treatment: Treatment
     request: Request
-    #: Those with probes: the transaction id, what the client has noted, what the storlet has said.
+    #: Requests with probes: transaction id, the client's stamps, the storlet's stamps.
     noted: list[tuple[str, dict[str, int], stages.StorletTimes | None]] = field(
         default_factory=list
     )
@@ -60,8 +59,8 @@ class _Asked:
     def requests(
         self, taken: dict[str, dict[str, int]], ended: dict[int, dict[str, int]]
     ) -> list[dict[str, float]]:
-        """The stages of every request, except for those whose storlet had no later run to tell of
-        it."""
+        """The stages of every request, except those whose storlet had no later run to report
+        them."""
         course = stages.COURSES[_place(self.treatment)]
         return [
             stages.lengths(
@@ -100,7 +99,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _rounds(
     bench: Bench, servers: ProbedServers, account: Account, asked: list[_Asked]
 ) -> list[Figure]:
-    """Requests with probes, which are noted, and without; what the probes cost."""
+    """Requests with probes, which are recorded, and without; the cost of the probes."""
     by_key = {one.treatment.key: one for one in asked}
     treatments = [one.treatment for one in asked[1:]]
     figures = {
@@ -134,7 +133,7 @@ def _rounds(
 
 
 def _figures(asked: _Asked, every: list[dict[str, float]]) -> Iterator[Figure]:
-    """Of one treatment: its stages, and the whole."""
+    """The figures of one treatment: its stages and their sum."""
     requests = stages.usual(every)
     key, title = f"breakdown.{asked.treatment.key}", asked.treatment.title
     for name, stage in stages.STAGES.items():

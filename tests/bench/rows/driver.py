@@ -1,4 +1,4 @@
-"""What the benchmark's own client costs, against a server that does nothing."""
+"""Cost of the benchmark's client, measured against a server that does nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.cluster import CHECKOUT
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Client and empty server together: the client alone costs less than that."""
+    """Client and empty server together: an upper bound for the client."""
     small, large = make_request("GET", "/small", {}), make_request("GET", "/large", {})
     with _null_server() as address:
         connection = Connection(lambda: open_tcp(address))

@@ -18,7 +18,7 @@ _PATIENCE_SECONDS: Final = 20.0
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Seconds to the first byte, compared with nothing: plain Swift has no first call."""
+    """Seconds to the first byte, without a ratio: plain Swift has no first call."""
     for language, make in _codes(bench).items():
         yield _new_tenants(
             bench, language, make, f"first.tenant.{language}", "first call of a tenant"
@@ -64,7 +64,7 @@ def _new_tenants(
                 f"no {spares} sandboxes were pre-warmed within {_PATIENCE_SECONDS:g} s"
             )
             break
-        # Nothing of the account's making may still be under way.
+        # No write of the account's set-up may still be in progress.
         time.sleep(0.2)
         figure.treated.append(account.send("GET", SMALL, {"X-Run-Storlet": code.name}).first_byte)
         bench.progress.step(number + 1, bench.plan.first)

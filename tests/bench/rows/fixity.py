@@ -1,5 +1,5 @@
-"""MD5 and SHA-256 of 100 MiB: by a storlet, and by a client that reads the object.  Each side with
-its best number of threads."""
+"""MD5 and SHA-256 of 100 MiB: by a storlet, and by a client that reads the object; each with its
+best number of threads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _best(samples: dict[str, list[float]], side: str) -> str:
-    """The key of the number of threads that a side does best with."""
+    """The key of a side's fastest number of threads."""
     keys = [
         key for key in samples if key.startswith(side) or (side == "client" and key == PLAIN.key)
     ]

@@ -1,8 +1,6 @@
-"""The same storlet in a sandbox and in the same daemon without one, through the same servers, in
-turn.
+"""The same storlet and daemon with and without a sandbox, through the same servers, in turn.
 
-One account, one object and one storlet under two names: all that differs is where the workers of
-each name run.
+One account, one object and one storlet under two names: only the location of the workers differs.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ _INSIDE: Final = python_code("identity.py", "Identity", "inside.py")
 _OUTSIDE: Final = python_code("identity.py", "Identity", "outside.py")
 _CODES: Final = {_SANDBOX.key: _INSIDE, PLAIN.key: _OUTSIDE}
 _CLIENTS: Final = 16
-#: Single rates differ by a fifth on both sides: the mean of many tells smaller differences than
-#: their median.
+#: Single rates vary by a fifth on both sides: the mean of many shows smaller differences than the
+#: median.
 _MEAN_RATE: Final = functools.partial(Family, "isolation", is_rate=True, quantile=None)
 
 
@@ -41,7 +39,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _load(account: Account, code: Code) -> None:
-    """Have its worker group started: from then on nobody asks sandboxd."""
+    """Start its worker group: later runs do not involve sandboxd."""
     for path in (*[SMALL] * WARM_UP, LARGE):
         account.send("GET", path, {"X-Run-Storlet": code.name})
 
@@ -72,7 +70,7 @@ def _pairs(bench: Bench, account: Account) -> Iterator[Figure]:
     crowd = Crowd(account.address, _CLIENTS)
     try:
         for request in small.values():
-            crowd.run(request, 1.0)  # as many workers as so many clients need
+            crowd.run(request, 1.0)  # enough workers for that number of clients
         samples = bench.alternate(
             [_SANDBOX],
             bench.plan.isolation_rounds,

@@ -1,4 +1,4 @@
-"""GET of 1 KiB through a no-op storlet, both languages, both places."""
+"""GET of 1 KiB through a no-op storlet, both languages, both placements."""
 
 from __future__ import annotations
 

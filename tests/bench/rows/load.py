@@ -1,4 +1,4 @@
-"""Requests a second of 16 and of 64 clients, 1 KiB through a no-op."""
+"""Requests a second of 16 and 64 clients, 1 KiB through a no-op."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.bench.site import PLAIN, SMALL, Treatment
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """A closed loop: every client sends its next request when it has its answer."""
+    """A closed loop: every client sends its next request after the last response."""
     for clients in (16, 64):
-        yield from _of(bench, clients)
+        yield from _with_clients(bench, clients)
 
 
-def _of(bench: Bench, clients: int) -> Iterator[Figure]:
+def _with_clients(bench: Bench, clients: int) -> Iterator[Figure]:
     account, treatments = bench.site.main, bench.site.treatments()
     requests = {t.key: account.request("GET", SMALL, t.headers) for t in [PLAIN, *treatments]}
     crowd = Crowd(account.address, clients)

@@ -18,8 +18,7 @@ _SETTLE_SECONDS = 1.0
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """PSS of all processes of the container, in MB; each step in the same sandbox, as many times as
-    tenants are tried."""
+    """PSS of all processes of the Docker container, in MB; all steps in one sandbox per tenant."""
     steps = {
         "empty": "empty",
         "python": "with a Python storlet",
@@ -48,7 +47,7 @@ def _of_one_tenant(bench: Bench) -> Iterator[tuple[str, list[int]]]:
     account = bench.site.new_account(f"memory-{secrets.token_hex(4)}")
     python, java = python_code("identity.py", "Identity"), java_identity(bench.site.java_dir)
     account.get_ready(python, java)
-    node.ask(messages.Prepare(account.name, python.name))
+    node.request(messages.Prepare(account.name, python.name))
     if not wait(lambda: node.of(account.name), 30):
         raise RuntimeError("an empty sandbox did not start")
     yield "empty", _settled(node, account.name)

@@ -1,10 +1,10 @@
-"""1 GiB spread over 1, 2, 4 and 8 object-server nodes whose disks are equally slow, scanned on all
-of them at once.
+"""1 GiB spread over 1, 2, 4 and 8 object-server nodes with equally slow disks, scanned
+concurrently.
 
-Each node has a network namespace, a disk, an object server and, because its objects are those of an
-account of its own, a sandbox (:mod:`tests.bench.storage_nodes`).  All of them share this machine's
-CPUs, proxy and sandboxd, which real nodes would not: so it is linear only until the CPUs are full,
-and how busy they were stands beside each figure.
+Each node has a network namespace, a disk, an object server and a separate account, and so a sandbox
+(:mod:`tests.bench.storage_nodes`).  Unlike real nodes they share this machine's CPUs, proxy and
+sandboxd: so the scan is linear only until the CPUs are saturated, and each figure is shown with the
+CPU use.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _TREATMENTS: Final = [Treatment(str(count), f"{count} nodes against one") for co
 _DISK_BYTES_PER_SECOND: Final = 200_000_000
 _CONTAINER: Final = "records"
 _STORLET: Final = "one_percent.py"
-#: Of all CPUs: from here on they are what limits.
+#: Share of all CPUs from which on they are the bottleneck.
 _FULL: Final = 0.95
 _TITLE: Final = "scan, MB/s a node"
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """MB/s of each node: with as many nodes, and ("plain") with one.  The ratio is the share of
-    linear."""
+    """MB/s of each node: with several nodes, and ("plain") with one. The ratio is the share of
+    linear scaling."""
     try:
         with (
             Site.bring_up() as site,
@@ -55,7 +55,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _part(bench: Bench, at: int) -> int:
-    """Bytes of the object on node ``at``: its part where it is one of the fewest."""
+    """Bytes of the object on node ``at``: its part in the smallest configuration with this node."""
     return scan.whole_blocks(
         bench.plan.scan_bytes // next(count for count in (1, *_COUNTS) if at < count)
     )
@@ -70,7 +70,7 @@ class _Scanned:
         self._account.get_ready(python_code(_STORLET, "OnePercent"))
         self._account.send("PUT", _CONTAINER, {"X-Storage-Policy": node.policy})
         self._account.send("PUT", f"{_CONTAINER}/part", body=scan.records(size))
-        # From another disk: the sandbox starts, and the code is on the machine before a namespace
+        # Read from another disk first, to start the sandbox and to load code before a namespace
         # needs it.
         self._account.send("GET", SMALL, {"X-Run-Storlet": _STORLET})
         sandbox = Node(site.cluster).of(self._account.name)
@@ -120,8 +120,8 @@ def _figures(bench: Bench, nodes: list[_Scanned]) -> Iterator[Figure]:
 
 
 def _name_limit(figure: Figure, busy: float) -> None:
-    """What stands beside a figure; one that was measured with all CPUs busy, by whomever, has
-    another key and no promise."""
+    """The note beside a figure; a figure that was measured with all CPUs busy has another key and
+    no promise."""
     cpus = os.cpu_count() or 1
     if busy < _FULL * cpus:
         figure.notes.append(f"{busy:.2f} of {cpus} CPUs busy: the disks are the limit")

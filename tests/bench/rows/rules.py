@@ -1,7 +1,7 @@
-"""What rules cost requests that run no storlet: a plain GET of 1 KiB whose account has so many
-rules, the last of which lets it pass.
+"""Cost of rules for requests without a storlet: a plain GET of 1 KiB whose account has 0 to 1,000
+rules, the last of which allows it.
 
-Each request is made twice in turn, with rules asked and without, by one process
+Each request is sent alternately with and without the evaluation of rules, by one process
 (:mod:`tests.bench.own_proxy`).
 """
 
@@ -24,19 +24,19 @@ from tests.bench.site import SMALL, Account
 from tests.support.cluster import CHECKOUT
 
 _COUNTS: Final = (1, 10, 100, 1000)
-#: What this row is about.
+#: The subject of this row.
 _TO_BE_SEEN: Final = 0.01
-#: One percent is promised where there are no rules, and wants more samples than five.
+#: The promise without rules is one percent, which needs more samples than five percent.
 _TIMES_NONE: Final = 10
 _CALLS: Final = 200
 
 
 def text(count: int, last: str) -> str:
-    """``count`` rules in YAML: the condition ``last`` holds or does not hold of the request, all
-    before it do not.
+    """``count`` rules in YAML: only the condition ``last`` may hold for the request, earlier ones
+    do not.
 
-    None can be left out beforehand, as those about another method or container would be; each looks
-    at something else.
+    The index can exclude none of them, as it would rules about another method or container; each
+    tests something else.
     """
     kinds = (
         "object: {{prefix: archive-{0}/}}",
@@ -55,7 +55,7 @@ def text(count: int, last: str) -> str:
 
 _MATCHES: Final = "method: GET, object: {prefix: sm}"
 _NEVER: Final = "method: GET, object: {prefix: other}"
-#: Needs to know the object, and so a HEAD.
+#: Needs facts of the object, and so a HEAD.
 _LOOKS: Final = "method: GET, object: {prefix: sm}, content-type: application/octet-stream"
 
 
@@ -66,8 +66,8 @@ class _Case:
     rules: str = ""
 
     def figures(self) -> tuple[Figure, Figure]:
-        """Of latency, and of the proxy's CPU time, which tells less than one percent, but nothing
-        of waits for memcached."""
+        """Figures of latency, and of the proxy's CPU time, which resolves less than one percent but
+        excludes waits for memcached."""
         return (
             Figure(f"rules.{self.key}", f"GET 1 KiB, {self.title}", "ms"),
             Figure(f"rules.{self.key}.cpu", "the same, CPU time of the proxy", "ms"),
@@ -86,7 +86,7 @@ _CASES: Final = (
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """First what evaluation itself takes, then whole requests."""
+    """First the evaluation alone, then whole requests."""
     yield from _evaluation(bench)
     yield from _requests(bench)
 
@@ -95,8 +95,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _evaluation(bench: Bench) -> Iterator[Figure]:
-    """Microseconds of a decision; whether a rule of a thousand costs what a rule of a hundred
-    does."""
+    """Microseconds of a decision, to compare the cost per rule of 1,000 rules and of 100."""
     facts = Facts(
         method="GET", container="bench", object="small", caller=Caller(user="ada", project="p", roles=frozenset({"p", "ada"})),
         headers={"x-purpose": "none", "user-agent": "bench"},
@@ -196,7 +195,7 @@ class _OwnProxy:
                 process.terminate()
 
     def get(self, account: Account, *, asks: bool) -> list[float]:
-        """Milliseconds that passed, and that the process used the CPU."""
+        """Milliseconds of wall time and of CPU time."""
         wanted = {
             "path": account.path_of(SMALL),
             "headers": {"X-Auth-Token": account.token},

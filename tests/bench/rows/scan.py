@@ -2,9 +2,9 @@
 same filter in the client.
 
 Over the loopback device and over a link of 1 Gbit/s, each time with all copies of the object in the
-page cache; and over the loopback device with none of it there.  What a worker reads from a disk
-counts for its sandbox's memory, which is smaller than the object, so the next scan finds nothing of
-it; what others have read before stays.
+page cache; and over the loopback device with an empty page cache.  The kernel charges the pages
+that a worker reads from a disk to its sandbox, whose memory is smaller than the object, so the next
+scan finds none of them; pages that other processes have read stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.bench.storlets.one_percent import DROP, FLAG_AT, KEEP, RECORD_BYTES, 
 OBJECT: Final = f"{CONTAINER}/records"
 _MBIT: Final = 1000
 _STORLET: Final = "one_percent.py"
-#: One of so many records is kept.
+#: One record in this number is kept.
 ONE_OF: Final = 100
 _READ_BYTES: Final = 1 << 20
 
@@ -51,9 +51,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 class Copies:
-    """The files of an object, which are known by their length.
+    """The files of an object, found by their length.
 
-    :param disks: Swift's, with all policies.
+    :param disks: Swift's data directories of all policies.
     :param size: of the object, in bytes.
     """
 
@@ -64,14 +64,14 @@ class Copies:
             raise BadAnswer(f"no file of {size} bytes on {', '.join(map(str, disks))}")
 
     def forget(self) -> None:
-        """Leave nothing of it in the page cache."""
+        """Drop the object from the page cache."""
         for path in self.files:
             with path.open("rb") as data:
                 os.fsync(data.fileno())
                 os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def cache(self) -> None:
-        """Have all of it in the page cache, and on nobody's account there."""
+        """Read all of the object into the page cache, charged to no sandbox."""
         self.forget()
         buffer = bytearray(_READ_BYTES)
         for path in self.files:
@@ -81,19 +81,19 @@ class Copies:
 
 
 def _upload(bench: Bench) -> int:
-    """Store the object; its size."""
+    """Store the object; return its size."""
     body = records(whole_blocks(bench.plan.scan_bytes))
     bench.site.main.send("PUT", OBJECT, body=body)
     return len(body)
 
 
 def whole_blocks(size: int) -> int:
-    """The most of ``size`` that is a whole number of blocks of :data:`ONE_OF` records."""
+    """``size`` rounded down to whole blocks of :data:`ONE_OF` records."""
     return size - size % (ONE_OF * RECORD_BYTES)
 
 
 def records(size: int) -> bytes:
-    """``size`` bytes, as :func:`whole_blocks` gives them."""
+    """``size`` bytes of records, for a size from :func:`whole_blocks`."""
     kinds = [KEEP if number == ONE_OF // 2 else DROP for number in range(ONE_OF)]
     lines = [b"%0*d%b" % (FLAG_AT, number, kind) for number, kind in enumerate(kinds)]
     block = b"".join(line.ljust(RECORD_BYTES - 1, b".") + b"\n" for line in lines)

@@ -13,7 +13,7 @@ from tests.bench.site import CONTAINER, LARGE, LARGE_BYTES, PLAIN, SMALL, Treatm
 
 
 def get(bench: Bench) -> Iterator[Figure]:
-    """Object node and proxy; what plain Swift's MD5 takes is measured, too."""
+    """Object node and proxy; the cost of plain Swift's MD5 is also measured."""
     account, treatments = bench.site.main, bench.site.treatments()
     family = Family("stream", "GET 100 MiB", "MB/s", is_rate=True)
     yield from _rates(bench, family, treatments, lambda t: account.request("GET", LARGE, t.headers))
@@ -21,7 +21,7 @@ def get(bench: Bench) -> Iterator[Figure]:
 
 
 def put(bench: Bench) -> Iterator[Figure]:
-    """A PUT runs at the proxy always."""
+    """A PUT always runs at the proxy."""
     account, body = bench.site.main, memoryview(os.urandom(1 << 20) * (LARGE_BYTES >> 20))
     family = Family("put", "PUT 100 MiB", "MB/s", is_rate=True)
     name = f"{CONTAINER}/put"
@@ -61,8 +61,8 @@ def _rates(
 
 
 def _without_md5(bench: Bench) -> Iterator[Figure]:
-    """Swift's reader computes an MD5 over whole objects and not over ranges: a range that leaves
-    out one byte has none."""
+    """Swift's reader computes an MD5 over whole objects and not over ranges: a range without the
+    last byte avoids it."""
     connection, account = bench.site.main.connection, bench.site.main
     account.connection.exchange(account.request("GET", SMALL))
     ranged = Treatment(

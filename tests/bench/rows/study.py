@@ -1,10 +1,10 @@
-"""IBM's performance study of its Storlet Engine, done anew; :mod:`tests.bench.study` says what it
-compares.
+"""IBM's performance study of its Storlet Engine, repeated; :mod:`tests.bench.study` describes what
+it compares.
 
 There are two clusters, one with the filter and one without, and objects of six sizes in both.  A
-point (a condition, a size, a number of clients) is measured with one treatment after another, and
-all points are gone through in several rounds, so that a busy minute of the machine meets no more
-than one sample of each.
+point is a condition, a size and a number of clients; it is measured with each treatment in turn.
+All points are measured in several rounds, so that a busy minute of the machine affects at most one
+sample of each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.bench.study import (
 )
 
 _CONTAINER: Final = "study"
-#: Of the background with nobody beside it.
+#: Duration of the background without a load.
 _IDLE_SECONDS: Final = 3.0
 _WARM_CLIENTS: Final = 20
 
@@ -64,7 +64,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 @dataclass(frozen=True)
 class _Point:
-    """Nobody asks for anything where ``clients`` is 0."""
+    """Without load where ``clients`` is 0."""
 
     condition: str
     size: int
@@ -83,7 +83,7 @@ def _points(bench: Bench) -> list[_Point]:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two clusters: the account that asks, its neighbour, and the long way to the
+    """One of the two clusters: the calling account, its neighbour, and the delaying relay to the
     proxy."""
 
     account: Account
@@ -102,13 +102,13 @@ class _Laboratory:
     bare: _Side
 
     def warm_up(self) -> None:
-        """Workers start, and objects come into the page cache."""
+        """Start the workers and read the objects into the page cache."""
         for size in self.sizes:
             for treatment in TREATMENTS:
                 self._load(_Point(QUIET, size, _WARM_CLIENTS), treatment)
 
     def see(self, point: _Point, turn: int) -> list[Seen]:
-        """A point with each treatment; the order turns."""
+        """Measure a point with each treatment, in rotating order."""
         if not point.clients:
             return [self._see(point, treatment) for treatment in (CLIENT, BARE)]
         first = turn % len(TREATMENTS)
@@ -190,7 +190,7 @@ def _store(account: Account, sizes: list[int]) -> None:
 
 
 def _require_the_same(account: Account, size: int) -> None:
-    """The storlets' answers are what the client computes."""
+    """Require that the storlets' results equal the client's."""
     hashes = Hashes(1)
     account.connection.exchange(
         account.request("GET", _path(size)), lambda data: hashes.feed(bytes(data))

@@ -1,4 +1,4 @@
-"""More tenants than sandboxes: each calls once, one after another."""
+"""More tenants than sandboxes: each calls once, in sequence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
     """Errors, the longest wait against the usual cold start, and the memory of all sandboxes at the
     end.
 
-    On a cluster of its own: sandboxes that other rows have left would have to go first, while the
-    first tenants wait.
+    On a separate cluster: sandboxes of other rows would be evicted first, while the first tenants
+    wait.
     """
     plan, code = bench.plan, python_code("identity.py", "Identity")
     with Site.bring_up() as site:

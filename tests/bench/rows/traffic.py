@@ -1,12 +1,12 @@
 """Plain requests with the filter in the proxy's and the object servers' pipelines against the same
 without it.
 
-One percent is less than what two equal processes differ by, because their memory lies differently.
-So there are two clusters side by side, requests go to one and the other in turn, and after each
-round the filter changes sides: its processes are started anew.  A ratio over all rounds has each
-cluster as often on the one side as on the other, and each side as often as the one that is started
-first, whose requests take one percent longer, whichever it is.  What a start gives to all of its
-requests is told by other starts only, so there are many, and the spread is that of starts.
+One percent is less than the difference between two equal processes, which comes from their memory
+layout. So there are two clusters side by side, and requests alternate between them. After each
+round the filter changes sides, with a restart of the processes.  Over all rounds each cluster is on
+each side equally often, and each side is started first equally often, because requests of the first
+one take one percent longer.  The effect of a start on all of its requests shows only in other
+starts, so there are many starts, and the spread is that of starts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.bench.figures import Figure
 from tests.bench.http import Request
 from tests.bench.site import CONTAINER, LARGE, LARGE_BYTES, SMALL, SMALL_BYTES, Account, Site
 
-#: What this row is about.
+#: The subject of this row.
 _TO_BE_SEEN: Final = 0.01
-#: To each PUT: they take a quarter of its time, and differ more in proportion to it.
+#: GETs for each PUT: they take a quarter of its time, and vary more in proportion.
 _GETS: Final = 4
 _KINDS: Final = {
     "get.small": "GET 1 KiB",
@@ -33,7 +33,7 @@ _KINDS: Final = {
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Milliseconds; the spread tells whether one percent could be seen."""
+    """Milliseconds; the spread shows whether one percent could be detected."""
     figures = {
         key: Figure(
             f"traffic.{key}",

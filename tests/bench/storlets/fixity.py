@@ -1,4 +1,7 @@
-"""MD5 and SHA-256 of an object, in one thread or in one for each.  The benchmark's client uses the same class on a GET."""
+"""MD5 and SHA-256 of an object, in one thread or in two.
+
+The benchmark's client uses the same class on a GET.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _AHEAD = 8
 
 
 class Hashes:
-    """Both hashes of bytes that come in pieces; with two ``threads`` each hash is computed by one of its own."""
+    """Both hashes of a stream of bytes; with two ``threads`` each hash has its thread."""
 
     def __init__(self, threads: int) -> None:
         self._hashes = (hashlib.md5(usedforsecurity=False), hashlib.sha256())
@@ -31,7 +34,7 @@ class Hashes:
             digest.update(piece)
 
     def feed(self, data: bytes) -> None:
-        """Take ``data``; with threads it must not change any more."""
+        """Hash ``data``; with threads the caller must not change it afterwards."""
         if self._queues:
             for pieces in self._queues:
                 pieces.put(data)

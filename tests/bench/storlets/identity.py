@@ -1,4 +1,4 @@
-"""The no-op: hands the object on through one reused buffer of 256 KiB."""
+"""The no-op: copies the object through one reused buffer of 256 KiB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records of 100 bytes, of which it keeps those whose flag is set.  The benchmark's client uses the same class on a GET."""
+"""Keeps the records of 100 bytes whose flag is set.
+
+The benchmark's client uses the same class on a GET.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ KEEP, DROP = b"+", b"-"
 
 
 class Scanner:
-    """Takes bytes in pieces of any size, gives the flagged records."""
+    """Receives bytes in pieces of any size, returns the flagged records."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,7 +1,9 @@
-"""The no-op of ``identity.py`` with probes: says when it began, and of the run before when that began, had told its metadata, had
-its first input, and ended.
+"""The no-op of ``identity.py`` with probes.
 
-Metadata leaves before the first byte, so no run can say when it ended: the next run of the same worker does.
+Reports when it began, and four times of the previous run: start, metadata sent, first input, end.
+
+Metadata is sent before the first byte, so no run can report its own end: the next run of the same
+worker does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 class Probe:
     """The storlet."""
 
-    #: Of the run before in this process, in nanoseconds of the monotonic clock.
+    #: Times of the previous run in this process, in nanoseconds of the monotonic clock.
     before = ""
 
     def __init__(self, logger: Any) -> None:

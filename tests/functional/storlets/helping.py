@@ -1,4 +1,4 @@
-"""What a dependency module holds: code that the storlet calls."""
+"""A dependency module: code that the storlet calls."""
 
 from __future__ import annotations
 

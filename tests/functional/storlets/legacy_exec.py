@@ -1,4 +1,4 @@
-# In the manner of storlets written for OpenStack Storlets: runs a dependency found in storlet_execution_path.
+# In the style of OpenStack Storlets: runs a dependency found in storlet_execution_path.
 import os
 import subprocess
 

@@ -1,4 +1,4 @@
-# Tries every promise of the file objects that a storlet for OpenStack Storlets may rely on, and writes what is not kept.
+# Checks each promise of OpenStack Storlets' file objects, and writes the broken ones.
 
 def refused(errors, call, *args):
     try:

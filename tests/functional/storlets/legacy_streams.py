@@ -1,4 +1,4 @@
-# In the manner of storlets written for OpenStack Storlets, Python 2 habits included: nothing is adapted to us.
+# In the style of OpenStack Storlets, with Python 2 habits; not adapted to this project.
 
 
 class Streams(object):

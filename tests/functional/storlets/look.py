@@ -1,4 +1,4 @@
-"""Looks around in its sandbox and tells what it sees, as JSON."""
+"""Inspects its sandbox and reports the result as JSON."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ def content(path):
 
 
 def written(path):
-    """Whether a file can be made there; it is left."""
+    """Return True if a file can be created there; the file stays."""
     with contextlib.suppress(OSError), open(path, "w") as file:
         file.write("a storlet was here")
         return True

@@ -1,7 +1,7 @@
-"""The storlet that most functional tests run; Multitool.java is its twin and behaves alike.
+"""The storlet that most functional tests run; Multitool.java is the Java version.
 
-It does what the parameter ``do`` says. Each run first appends a byte to a file of the sandbox when ``count`` names one, so
-that a test can tell how often it really ran.
+The parameter ``do`` names the action. If ``count`` names a file of the sandbox, each run first
+appends a byte to it, so that a test can count the runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK = 256 * 1024
 
 
 class Multitool:
-    """Everything a test wants to see from inside."""
+    """Facts about the run, for tests."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
@@ -60,7 +60,7 @@ class Multitool:
         """Neither metadata nor data."""
 
     def describe(self) -> None:
-        """What the storlet sees, a ``key=value`` a line; values in hexadecimal."""
+        """The facts of the run, one ``key=value`` a line; values in hexadecimal."""
         lines = [("inputs", str(len(self.ins)))]
         for number, source in enumerate(self.ins):
             digest, size = hashlib.md5(), 0
@@ -75,7 +75,7 @@ class Multitool:
         self.out.write("".join(f"{key}={value.encode().hex()}\n" for key, value in lines).encode())
 
     def fail(self) -> None:
-        """Write ``after`` bytes, then end badly in the manner that ``how`` names."""
+        """Write ``after`` bytes, then fail in the way that ``how`` names."""
         after = int(self.params.get("after", "0"))
         if after:
             self._set_metadata()
@@ -87,7 +87,7 @@ class Multitool:
         raise RuntimeError("fails on purpose: " + self.params.get("word", "-"))
 
     def counted(self) -> None:
-        """How often ``of`` was counted."""
+        """The count of ``of``."""
         path = pathlib.Path(f"/tmp/count-{self.params['of']}")
         self.out.write(str(path.stat().st_size if path.exists() else 0).encode())
 
@@ -107,11 +107,11 @@ class Multitool:
         self.out.write((pathlib.Path(self.params["storlet_execution_path"]) / self.params["file"]).read_bytes())
 
     def code(self) -> None:
-        """A value that code in a dependency gives."""
+        """A value that a function of a dependency returns."""
         self.out.write(str(importlib.import_module(self.params["name"]).Helper()).encode())
 
     def flood(self) -> None:
-        """``bytes`` bytes of output, of a pattern that shows what is missing."""
+        """``bytes`` bytes of output, in a pattern that makes missing parts detectable."""
         block = bytes(range(256)) * 1024
         left = int(self.params["bytes"])
         while left:
@@ -119,7 +119,7 @@ class Multitool:
             left -= min(left, len(block))
 
     def hoard(self) -> None:
-        """``bytes`` bytes of memory, all of them written to."""
+        """Allocate and write ``bytes`` bytes of memory."""
         held = bytearray(int(self.params["bytes"]))
         held[::4096] = b"x" * len(held[::4096])
         self.out.write(b"had room")
@@ -154,7 +154,7 @@ class Multitool:
         self.out.write(b"had room")
 
     def fill(self) -> None:
-        """A file of ``bytes`` bytes in /tmp, while it lasts."""
+        """Write a file of ``bytes`` bytes in /tmp, then delete it."""
         path = pathlib.Path(f"/tmp/fill-{os.getpid()}")
         try:
             with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Storlets that rules run: one hides a word, one marks what passes, one packs and one unpacks, one tells what it was given, one fails."""
+"""Storlets that rules run: mask a word, mark lines, pack, unpack, report parameters, fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Mask:
-    """``SECRET`` becomes ``------``; the whole object is in memory, so that no word is cut in two."""
+    """Replaces ``SECRET`` by ``------``; the object is in memory, so that no word is split."""
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
@@ -71,7 +71,7 @@ class Show:
 
 
 class Fail:
-    """Ends with an exception that quotes its input: before its result begins, or (``late``) after a part of it."""
+    """Raises an exception that quotes its input: before any output, or (``late``) after a part."""
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger

@@ -23,7 +23,7 @@ import org.openstack.storlet.common.StorletOutputStream;
 import org.openstack.storlet.common.StorletUtils;
 import org.slf4j.LoggerFactory;
 
-/** Does what the parameter {@code do} says, good and bad. */
+/** The parameter {@code do} names the action. */
 public class Probe implements IStorlet {
     private static final List<byte[]> HOARD = new ArrayList<>();
 
@@ -220,7 +220,7 @@ public class Probe implements IStorlet {
             try {
                 Thread.sleep(600_000);
             } catch (InterruptedException end) {
-                // As good an end as any.
+                // Fall through.
             }
         });
         thread.setDaemon(isDaemon);
@@ -258,7 +258,7 @@ public class Probe implements IStorlet {
 /** Compiled, but left out of the jar. */
 class Absent {}
 
-/** Has no constructor that could be called. */
+/** Has no accessible constructor. */
 class NeedsArgument implements IStorlet {
     NeedsArgument(int argument) {}
 
@@ -267,7 +267,7 @@ class NeedsArgument implements IStorlet {
             ArrayList<StorletInputStream> in, ArrayList<StorletOutputStream> out, Map<String, String> parameters, StorletLogger logger) {}
 }
 
-/** Fails to be made. */
+/** Its constructor throws. */
 class Stillborn implements IStorlet {
     Stillborn() {
         throw new IllegalArgumentException("not today");
@@ -278,7 +278,7 @@ class Stillborn implements IStorlet {
             ArrayList<StorletInputStream> in, ArrayList<StorletOutputStream> out, Map<String, String> parameters, StorletLogger logger) {}
 }
 
-/** Fails to be initialised. */
+/** Its static initialiser throws. */
 class BadStatic implements IStorlet {
     static final int NUMBER = Integer.parseInt("twelve");
 

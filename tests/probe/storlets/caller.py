@@ -1,7 +1,7 @@
-"""A storlet that makes system calls which no sandbox may make, and says what came of each, as JSON by name.
+"""A storlet that tries denied system calls and reports each outcome, as JSON by name.
 
-Each in a child of its own: one that succeeds against expectation (to be traced, to be in another namespace) or that ends the
-process does not end the answers of the others.
+Each call runs in a child process: an unexpected success (traced, in another namespace) or the end
+of the process does not affect the other results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-#: By name, as x86-64 numbers them.
+#: Numbers of x86-64, by name.
 DENIED = {
     "acct": 163,
     "add_key": 248,
@@ -123,7 +123,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def call(number: int, *arguments: int) -> str:
-    """The error's name, or what was got."""
+    """The error's name, or the result."""
     given = [ctypes.c_long(argument) for argument in (*arguments, 0, 0, 0, 0, 0, 0)[:6]]
     ctypes.set_errno(0)
     LIBC.syscall.restype = ctypes.c_long
@@ -131,12 +131,13 @@ def call(number: int, *arguments: int) -> str:
     if result == -1 and ctypes.get_errno():
         return os.strerror(ctypes.get_errno())
     if result == 0 and number == 56:
-        os._exit(0)  # the child of a clone that worked
+        os._exit(0)  # the child of a successful clone
     return f"got {result}"
 
 
 def old_call() -> str:
-    """getppid by the 32-bit convention, which numbers calls differently: a filter must not take one for the other."""
+    """getppid by the 32-bit convention, which numbers calls differently: a filter must distinguish
+    them."""
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(b"\xb8\x40\x00\x00\x00\xcd\x80\xc3")
     address = ctypes.addressof(ctypes.c_char.from_buffer(code))
@@ -144,7 +145,7 @@ def old_call() -> str:
 
 
 def apart(attempt: Callable[[], str]) -> str:
-    """What a child says, or the signal that has ended it."""
+    """The report of a child, or the signal that ended it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,9 +1,11 @@
-"""A storlet that misbehaves on demand: the parameter ``do`` names the way.
+"""A storlet that misbehaves on demand: the parameter ``do`` names the behaviour.
 
-With ``key`` a run signs itself: its process takes the key for a name, so that a test finds it among the host's processes,
-and a byte is added to ``/tmp/count-<key>``, so that a test can tell how often it ran.
+With ``key`` a run can be identified: its process takes the key as its name, so that a test finds
+it among the host's processes. A byte is added to ``/tmp/count-<key>``, so that a test can count
+the runs.
 
-Numbered output is lines of ``<nonce of the run> <number>``: a splice of two runs or a missing piece cannot go unseen.
+Numbered output is lines of ``<nonce of the run> <number>``: tests detect a splice of two runs and
+a missing piece.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ CHUNK = 256 * 1024
 PR_SET_NAME = 15
 
 
-def _take_name(name: str) -> None:
-    """For a name of this process. A worker's own files in /proc are root's, so comm cannot be written."""
+def _set_process_name(name: str) -> None:
+    """Set the name of this process. A worker's files in /proc belong to root, so comm is not
+    writable."""
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
@@ -43,11 +46,11 @@ class Gremlin:
         self.ins, self.out, self.params = in_files, out_files[0], params
         self.nonce = os.urandom(8).hex()
         self.number = 0
-        self.run = self._sign(params["key"]) if "key" in params else 0
+        self.run = self._identify_run(params["key"]) if "key" in params else 0
         getattr(self, params.get("do", "identity"))()
 
-    def _sign(self, key: str) -> int:
-        _take_name(key)
+    def _identify_run(self, key: str) -> int:
+        _set_process_name(key)
         with open(f"/tmp/count-{key}", "ab") as file:
             file.write(b"x")
             return file.tell()
@@ -56,13 +59,13 @@ class Gremlin:
         return float(self.params.get(name, otherwise))
 
     def _lines(self, count: int) -> None:
-        """So many numbered lines, let out at once."""
+        """Write ``count`` numbered lines at once."""
         first = self.number
         self.number += count
         self.out.write("".join(f"{self.nonce} {number:010}\n" for number in range(first, self.number)).encode())
         self.out.flush()
 
-    # --- harmless ---------------------------------------------------------------------------------------------------
+    # --- harmless ------------------------
 
     def identity(self) -> None:
         for source in self.ins:
@@ -74,14 +77,15 @@ class Gremlin:
         self.out.write(str(path.stat().st_size if path.exists() else 0).encode())
 
     def touch(self) -> None:
-        """Let :meth:`hold` with this ``go`` go on."""
+        """Release :meth:`hold` with this ``go``."""
         pathlib.Path(f"/tmp/go-{self.params['go']}").touch()
 
     def version(self) -> None:
         self.out.write(VERSION.encode())
 
     def numbered(self) -> None:
-        """``lines`` lines after ``before`` seconds of silence, then, a second at a time, as many as ``trickle`` says."""
+        """``lines`` lines after ``before`` seconds of silence, then ``trickle`` lines, one a
+        second."""
         time.sleep(self._float("before"))
         self._lines(int(self.params.get("lines", "0")))
         time.sleep(self._float("pause"))
@@ -91,7 +95,8 @@ class Gremlin:
         self._lines(1)
 
     def hold(self) -> None:
-        """``lines`` lines, then wait for :meth:`touch`, then one line. With ``once``, only the first run waits."""
+        """``lines`` lines, then wait for :meth:`touch`, then a line. With ``once`` only the first
+        waits."""
         if lines := int(self.params.get("lines", "0")):
             self._lines(lines)
         is_held = self.run <= 1 or "once" not in self.params
@@ -108,7 +113,7 @@ class Gremlin:
             time.sleep(self._float("every"))
         self.out.write(str(size).encode())
 
-    # --- bad ends ---------------------------------------------------------------------------------------------------
+    # --- bad ends ------------------------
 
     def end(self) -> None:
         """``lines`` lines, ``pause`` seconds, then the end that ``how`` names."""
@@ -136,17 +141,17 @@ class Gremlin:
         if how == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    # --- too much ---------------------------------------------------------------------------------------------------
+    # --- too much ------------------------
 
     def flood(self) -> None:
-        """``bytes`` bytes without a look at the input; for ever without ``bytes``."""
+        """Write ``bytes`` bytes without reading the input; without end if ``bytes`` is missing."""
         block, left = bytes(range(256)) * 1024, int(self.params.get("bytes", str(1 << 62)))
         while left:
             self.out.write(block[:left])
             left -= min(left, len(block))
 
     def ignore(self) -> None:
-        """Neither read the input nor take long."""
+        """Return quickly without reading the input."""
         self.out.write(b"ignored")
 
     def metadata(self) -> None:
@@ -154,7 +159,7 @@ class Gremlin:
         self.out.write(b"metadata was set")
 
     def metadata_flood(self) -> None:
-        """Events without end, behind the author's interface."""
+        """Send events without end, below the author's interface."""
         event = json.dumps({"type": "metadata", "metadata": {"a": "x" * 1000}}).encode()
         connection = _invocation_connection()
         for _ in range(100_000):
@@ -172,7 +177,7 @@ class Gremlin:
             kept.append(bytearray(os.urandom(1)) * (16 << 20))
 
     def shared_memory(self) -> None:
-        """Memory that belongs to no process: files in /tmp are kept in memory, too."""
+        """Memory that belongs to no process: files in /tmp are also kept in memory."""
         kept = []
         for number in range(1000):
             memory = mmap.mmap(-1, 16 << 20)
@@ -198,7 +203,7 @@ class Gremlin:
             os.fork()
 
     def stubborn_fork_bomb(self) -> None:
-        """One that takes no error for an answer, leaves its session and goes on for ever."""
+        """A fork bomb that ignores errors, leaves its session and continues without end."""
         while True:
             try:
                 if os.fork() == 0:
@@ -207,7 +212,7 @@ class Gremlin:
                 pass
 
     def forked_return(self) -> None:
-        """A copy returns as if all were well, then the original fails."""
+        """A forked copy returns normally, then the original fails."""
         self._lines(10)
         if os.fork() == 0:
             return
@@ -224,7 +229,7 @@ class Gremlin:
             kept.append(os.open("/dev/null", os.O_RDONLY))
 
     def orphans(self) -> None:
-        """Succeed and leave programs behind that have left group and session and heed no signal."""
+        """Succeed and leave programs behind that have left group and session and ignore signals."""
         deaf = "import ctypes, signal, sys, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
         named = f"ctypes.CDLL(None).prctl({PR_SET_NAME}, sys.argv[1].encode(), 0, 0, 0); time.sleep(3600)"
         for _ in range(3):
@@ -232,29 +237,29 @@ class Gremlin:
         self.out.write(b"left")
 
     def copies(self) -> None:
-        """Leave copies of this process behind, which have its output open as every copy has."""
+        """Leave copies of this process behind, which have its output open."""
         for _ in range(3):
             if os.fork() == 0:
                 os.setsid()
                 if os.fork() == 0:
                     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                         signal.signal(number, signal.SIG_IGN)
-                    _take_name(self.params["child"])
+                    _set_process_name(self.params["child"])
                     time.sleep(3600)
                 os._exit(0)
         self.out.write(b"left")
 
     def busy(self) -> None:
-        """Compute for ever, deaf to polite signals."""
+        """Compute without end and ignore signals."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         while True:
             pass
 
-    # --- lies -------------------------------------------------------------------------------------------------------
+    # --- lies ------------------------
 
     def forge_done(self) -> None:
-        """Say ``done`` to the filter while the output is still open, then hang."""
+        """Send ``done`` to the filter while the output is still open, then hang."""
         self._lines(10)
         _invocation_connection().send(json.dumps({"type": "done", "outcome": "ok", "usage": None}).encode())
         time.sleep(3600)
@@ -265,14 +270,14 @@ class Gremlin:
         time.sleep(3600)
 
     def forge_end(self) -> None:
-        """Tell the supervisor that this run has ended, then go on."""
+        """Report the end of this run to the supervisor, then continue."""
         channel = _sockets()[1]
         channel.send(json.dumps({"type": "end", "recycle": False, "failed": False}).encode())
         time.sleep(0.5)
         self._lines(10)
 
     def forge_reports(self) -> None:
-        """Flood the supervisor, then end well."""
+        """Flood the supervisor, then succeed."""
         channel = _sockets()[1]
         channel.setblocking(False)
         for _ in range(20_000):
@@ -285,7 +290,7 @@ class Gremlin:
         self.out.write(b"flooded")
 
     def squat(self) -> None:
-        """Keep a thread that takes this storlet's next connections and answers them with a lie."""
+        """Keep a thread that accepts this storlet's next connections and sends a false success."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, os.dup(3))
 
         def lie() -> None:
@@ -303,12 +308,12 @@ class Gremlin:
         self.out.write(b"squatting")
 
     def hoard(self) -> None:
-        """Keep duplicates of everything for later runs in this process."""
+        """Keep duplicates of all descriptors for later runs in this process."""
         kept = [os.dup(int(fd)) for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
         self.out.write(b"%d" % len(kept))
 
     def kill_all(self) -> None:
-        """Kill everything that can be reached."""
+        """Kill every process in reach."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in (1, -1):
                 try:
@@ -317,10 +322,10 @@ class Gremlin:
                     pass
         self.out.write(b"?")
 
-    # --- what a sandbox lets its storlet see ------------------------------------------------------------------------
+    # --- what a sandbox lets its storlet see ------------------------
 
     def look(self) -> None:
-        """The outcome of every attempt to get out, as JSON: ``no`` and the reason, or what was got."""
+        """The outcome of every escape attempt, as JSON: ``no`` and the reason, or the result."""
         fd = self.ins[0].fileno()
         status = dict(line.split(":\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
         found: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A storlet that does what honest storlets do, step by step, and says what did not work, as JSON: an empty object is best."""
+"""A storlet with legitimate operations; reports the failed ones as JSON, {} if all worked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals process 1 of its sandbox as if from outside, in every way that the kernel has for it."""
+"""Signals process 1 of its sandbox as if from outside, by every system call that can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Pretender:
-    """With ``do=pretend`` it does so; else it says what the run before has left in the scratch."""
+    """With ``do=pretend`` it sends them; else it reports the files of the previous run in the
+    scratch."""
 
     def __init__(self, logger: Any) -> None:
         """Nothing to remember."""
@@ -39,14 +40,14 @@ class Pretender:
 
 def _pretend(number: int) -> None:
     queue, tkill, tgkill = _NUMBERS[platform.machine()]
-    _LIBC.syscall(queue, 1, number, struct.pack("iii116x", number, 0, -1))  # from process 0, it says
+    _LIBC.syscall(queue, 1, number, struct.pack("iii116x", number, 0, -1))  # sender 0
     one, other = socket.socketpair()
     with one, other:
         fcntl.fcntl(one, _F_SETSIG, number)
         fcntl.fcntl(one, fcntl.F_SETOWN, 1)
         fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-        other.send(b"x")  # from a descriptor: from nobody
-    # With as many signals waiting as may, the kernel forgets who has sent the next one.
+        other.send(b"x")  # from a descriptor: without a sender
+    # Once the queue of pending signals is full, the kernel drops the sender of the next one.
     signal.pthread_sigmask(signal.SIG_BLOCK, [_REAL_TIME])
     while _LIBC.sigqueue(os.getpid(), _REAL_TIME, None) == 0:
         pass

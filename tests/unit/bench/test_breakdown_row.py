@@ -92,7 +92,7 @@ def test_every_stage_is_part_of_a_course_and_has_a_colour_of_its_own() -> None:
     ids=lambda probe: probe.attribute,
 )
 def test_every_probe_has_its_place(probe: probed_server.Probe) -> None:
-    owner, name = probed_server.place_of(probe)
+    owner, name = probed_server.definition_of(probe)
     assert callable(getattr(owner, name))
 
 
@@ -126,7 +126,7 @@ def test_probes_are_put_in_and_leave_nothing_when_they_are_taken_out() -> None:
 
 def test_a_probe_without_a_place_is_an_error() -> None:
     with pytest.raises(AttributeError, match="treble"):
-        probed_server.place_of(probed_server.Probe(__name__, "Wrapped.treble", "in"))
+        probed_server.definition_of(probed_server.Probe(__name__, "Wrapped.treble", "in"))
 
 
 def asked(app: Callable[..., Any], query: str = "", path: str = "/v1") -> bytes:

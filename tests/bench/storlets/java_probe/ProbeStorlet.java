@@ -15,7 +15,7 @@ import org.openstack.storlet.common.StorletOutputStream;
 public class ProbeStorlet implements IStorlet {
     private static final int CHUNK_BYTES = 64 * 1024;
 
-    /** Of the run before in this process. System.nanoTime() is the monotonic clock. */
+    /** Times of the previous run in this process. System.nanoTime() is the monotonic clock. */
     private static String before = "";
 
     @Override
@@ -40,7 +40,7 @@ public class ProbeStorlet implements IStorlet {
         }
     }
 
-    /** When the first input was there. */
+    /** When the first input arrived. */
     private static long copy(InputStream source, OutputStream target) throws IOException {
         byte[] chunk = new byte[CHUNK_BYTES];
         int count = source.read(chunk);

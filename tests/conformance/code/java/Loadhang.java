@@ -1,4 +1,4 @@
-/** Takes for ever to load. */
+/** Hangs when it is loaded. */
 public class Loadhang {
     static {
         try {

@@ -1,4 +1,4 @@
-/** Ends the process that loads it, politely. */
+/** Ends the process that loads it, with a normal exit. */
 public class Loadquit {
     static {
         System.exit(1);

@@ -18,7 +18,7 @@ import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
-/** A storlet that does what its parameter "do" says; code/python/probe.py is the same in Python. */
+/** A storlet whose parameter "do" names the action; code/python/probe.py is the same in Python. */
 public class Probe implements IStorlet {
     private static int runs;
     private static final List<byte[]> kept = new ArrayList<>();

@@ -1,4 +1,4 @@
-"""Is called like a module of Python that is loaded already."""
+"""Has the name of a Python module that is already loaded."""
 
 
 class Json:

@@ -1,4 +1,4 @@
-"""Takes for ever to import."""
+"""Hangs when it is imported."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Ends the process that imports it, politely."""
+"""Ends the process that imports it, with a normal exit."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""A storlet that does what its parameter ``do`` says; ``code/java/Probe.java`` is the same in Java."""
+"""A storlet whose parameter ``do`` names the action; ``code/java/Probe.java`` is the Java
+version."""
 
 import json
 import os
@@ -23,7 +24,8 @@ class Probe:
         getattr(self, "do_" + params.get("do", "echo"))(in_files, out_files[0], params)
 
     def do_echo(self, in_files, out, params):
-        """Metadata of the first input and its own parameters (less the path), then all inputs one after another."""
+        """Metadata of the first input and the parameters (without the path), then all inputs in
+        sequence."""
         metadata = in_files[0].get_metadata()
         metadata.update((k, v) for k, v in params.items() if k not in ("do", "storlet_execution_path"))
         out.set_metadata(metadata)
@@ -42,7 +44,7 @@ class Probe:
         out.write(str(os.getpid()).encode())
 
     def do_count(self, in_files, out, params):
-        """How many runs this process has had."""
+        """The number of runs of this process."""
         out.write(str(RUNS).encode())
 
     def do_path(self, in_files, out, params):
@@ -80,7 +82,7 @@ class Probe:
         self.do_recurse(in_files, out, params)
 
     def do_exit(self, in_files, out, params):
-        """End the process in the middle of the output, as if all were well."""
+        """End the process with status 0 in the middle of the output."""
         out.set_metadata({})
         out.write(b"half")
         out.flush()
@@ -97,7 +99,7 @@ class Probe:
         time.sleep(60)
 
     def do_spin(self, in_files, out, params):
-        """Write one byte, then compute for ever."""
+        """Write one byte, then compute without end."""
         out.write(b"x")
         out.flush()
         while True:
@@ -108,7 +110,7 @@ class Probe:
         out.write(b"slept")
 
     def do_flood(self, in_files, out, params):
-        """Write for ever."""
+        """Write without end."""
         while True:
             out.write(b"x" * 262144)
 
@@ -146,12 +148,12 @@ class Probe:
         print("to the standard error", file=sys.stderr)
 
     def do_leave_process(self, in_files, out, params):
-        """Leave a process behind, in a session of its own, that ignores what it can."""
+        """Leave a process behind, in a separate session, that ignores signals."""
         child = subprocess.Popen(["sleep", "300"], start_new_session=True)
         out.write(str(child.pid).encode())
 
     def do_leave_orphan(self, in_files, out, params):
-        """Leave a process behind whose parent is gone."""
+        """Leave a process behind whose parent has ended."""
         script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
         out.write(subprocess.run(["sh", "-c", script], stdout=subprocess.PIPE, check=True).stdout.strip())
 
@@ -166,7 +168,7 @@ class Probe:
         threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
 
     def do_leave_changes(self, in_files, out, params):
-        """Change all of the process that can be put back."""
+        """Change all state of the process that the worker can restore."""
         os.chdir("/")
         os.umask(0o777)
         os.environ["LEFT"] = "behind"
@@ -178,7 +180,7 @@ class Probe:
         signal.signal(signal.SIGUSR1, lambda *_: None)
 
     def do_leave_hang(self, in_files, out, params):
-        """Leave the process (its pid is the output) such that putting it back takes for ever."""
+        """Leave the process (its pid is the output) in a state whose restoration hangs."""
         out.write(str(os.getpid()).encode())
         os.getcwd = lambda: time.sleep(300)
 
@@ -192,7 +194,7 @@ class Probe:
         out.write(json.dumps({**state, "sys_path": sys.path[0], "stdout": sys.stdout is None}).encode())
 
     def do_descriptors(self, in_files, out, params):
-        """The descriptors of this process, and which of them a child would have."""
+        """The descriptors of this process, and those that a child would inherit."""
         import fcntl
 
         listing = []
@@ -210,12 +212,12 @@ class Probe:
         subprocess.run(["tr", "a-z", "A-Z"], stdin=in_files[0].fileno(), stdout=out.fileno(), check=True)
 
     def do_ruin(self, in_files, out, params):
-        """Close every descriptor that is not the storlet's business."""
+        """Close every descriptor except the storlet's own."""
         os.closerange(3, 1024)
         time.sleep(0.1)
 
     def do_hold_memory(self, in_files, out, params):
-        """Hold so many MiB, really."""
+        """Allocate and touch ``mib`` MiB."""
         kept.append(b"x" * (int(params["mib"]) << 20))
         out.write(b"held")
 
@@ -232,12 +234,12 @@ class Probe:
             child.kill()
 
     def do_open(self, in_files, out, params):
-        """Open so many files."""
+        """Open ``count`` files."""
         held = [open("/dev/null", "rb") for _ in range(int(params["count"]))]
         out.write(b"%d" % len(held))
 
     def do_scratch(self, in_files, out, params):
-        """Fill files of one MiB, or one of so many, in a folder; then do something else."""
+        """Fill files of one MiB, or one large file, in a folder; then do another action."""
         for number in range(int(params["files"])):
             with open("%s/%d" % (params["folder"], number), "wb") as file:
                 for _ in range(int(params.get("mib", 1))):
@@ -247,24 +249,24 @@ class Probe:
         out.write(b"filled")
 
     def do_end_early(self, in_files, out, params):
-        """Say that it is over, and go on."""
-        self.tell('{"type":"end"}')
+        """Report the end of the run, and continue."""
+        self.send_report('{"type":"end"}')
         while params["then"] == "spin":
             pass
-        self.tell('{"type":"begin","id":"again"}', self.connection())
+        self.send_report('{"type":"begin","id":"again"}', self.connection())
         time.sleep(30)
 
     def do_forge_begin(self, in_files, out, params):
-        """Say that it is over, and that something new has begun that the filter knows nothing of."""
+        """Report the end of the run, and the begin of one that the filter does not know."""
         import socket
 
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.tell('{"type":"end"}')
-        self.tell('{"type":"begin","id":"mine"}', theirs.fileno())
+        self.send_report('{"type":"end"}')
+        self.send_report('{"type":"begin","id":"mine"}', theirs.fileno())
         time.sleep(30)
 
     def connection(self):
-        """The descriptor of this invocation's connection: a connected socket that is not the channel."""
+        """The connection of this invocation: a connected socket other than the channel."""
         import socket
 
         for name in os.listdir("/proc/self/fd"):
@@ -276,7 +278,7 @@ class Probe:
                 except OSError:
                     pass
 
-    def tell(self, text, *descriptors):
+    def send_report(self, text, *descriptors):
         import array
         import socket
 
@@ -284,7 +286,7 @@ class Probe:
         socket.socket(fileno=os.dup(4)).sendmsg([text.encode()], rights)
 
     def do_signal(self, in_files, out, params):
-        """Send a signal; what came of it."""
+        """Send a signal; return the outcome."""
         try:
             os.kill(int(params["pid"]), int(params["signal"]))
             out.write(b"sent")
@@ -302,7 +304,7 @@ class Probe:
                 pass
 
     def do_forge(self, in_files, out, params):
-        """Write to the supervisor what no worker would."""
+        """Send an invalid message to the supervisor."""
         import socket
 
         channel = socket.socket(fileno=os.dup(4))

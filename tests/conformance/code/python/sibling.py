@@ -1,4 +1,4 @@
-"""A storlet with a dependency that it imports, one that it runs, and classes that must survive pickling."""
+"""A storlet that imports a dependency, runs another, and pickles its classes."""
 
 import os
 import pickle

@@ -176,7 +176,12 @@ def test_every_copy_is_what_swifts_copy_middleware_makes_of_it(
     parsed = parse(request.environ)
     assert parsed is not None
     swift = RecordingSwift()
-    answer = request.get_response(ServerSideCopyMiddleware(swift, {}))
+    try:
+        answer = request.get_response(ServerSideCopyMiddleware(swift, {}))
+    except UnicodeDecodeError:
+        # Swift fails on a name that is not UTF-8; the filter refuses it before.
+        assert parsed.fault
+        return
     reads = [path for verb, path in swift.seen if verb == "GET"]
     writes = [path for verb, path in swift.seen if verb == "PUT"]
     if parsed.fault:

@@ -28,7 +28,7 @@ import org.openstack.storlet.common.StorletOutputStream;
 public class Multitool implements IStorlet {
     private static final int CHUNK = 256 * 1024;
 
-    /** One run; the storlet object itself stays free of state, since the contract lets runs share it. */
+    /** One run; the storlet object itself has no state, since the contract lets runs share it. */
     private record Run(ArrayList<StorletInputStream> ins, StorletObjectOutputStream out, Map<String, String> params) {
         String get(String key, String otherwise) {
             return params.getOrDefault(key, otherwise);

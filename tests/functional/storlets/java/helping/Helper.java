@@ -1,6 +1,6 @@
 package helping;
 
-/** What a dependency jar holds: code that the storlet calls. */
+/** A dependency jar: code that the storlet calls. */
 public class Helper {
     @Override
     public String toString() {

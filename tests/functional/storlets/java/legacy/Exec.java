@@ -7,7 +7,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.openstack.storlet.common.*;
 
-/** In the manner of storlets written for OpenStack Storlets: runs a dependency found beside its own jar. */
+/** In the style of OpenStack Storlets: runs a dependency found beside its own jar. */
 public class Exec implements IStorlet {
     @Override
     public void invoke(ArrayList<StorletInputStream> inStreams,

@@ -13,7 +13,7 @@ import org.openstack.storlet.common.*;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** In the manner of storlets written for OpenStack Storlets: casts, json-simple, slf4j, hand-made copy loop, closes all. */
+/** In the style of OpenStack Storlets: casts, json-simple, slf4j, copy loop, closes all streams. */
 public class Streams implements IStorlet {
     private static final Logger LOG = LoggerFactory.getLogger(Streams.class);
 

@@ -49,7 +49,7 @@ import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
-/** Twin of honest.py: does what honest storlets do and writes what did not work, a line each; nothing is best. */
+/** Java version of honest.py: tries legitimate operations and writes a line for each failure. */
 public class Honest implements IStorlet {
     private interface Step {
         void run() throws Exception;

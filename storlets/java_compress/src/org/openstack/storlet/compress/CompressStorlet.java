@@ -16,8 +16,8 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Compresses an object in gzip format, or with {@code action=decompress} takes it apart again. Parameter {@code level}: 1 (fast) to 9
- * (small), default 6.
+ * Compresses an object in gzip format, or with {@code action=decompress} decompresses it. Parameter
+ * {@code level}: 1 (fast) to 9 (small), default 6.
  */
 public class CompressStorlet implements IStorlet {
     private static final int CHUNK_BYTES = 64 * 1024;
@@ -43,7 +43,8 @@ public class CompressStorlet implements IStorlet {
                     break;
                 case "decompress":
                     metadata.put("Content-Type", "application/octet-stream");
-                    // Before the metadata is set, so that an object that is no gzip file is refused with a proper status.
+                    // Before the metadata is set, so that an object that is not a gzip file is
+                    // refused with an error status.
                     GZIPInputStream plain = new GZIPInputStream(source.getStream(), CHUNK_BYTES);
                     target.setMetadata(metadata);
                     copy(plain, target.getStream());

@@ -21,7 +21,7 @@ final class Condition {
         this.number = number;
     }
 
-    /** Reads a condition; a column that is not there or a number that is none is the caller's mistake. */
+    /** Parses a condition; throws for an unknown column or an invalid number. */
     static Condition parse(String written, List<String> header) throws StorletException {
         Matcher match = SYNTAX.matcher(written);
         if (!match.matches()) {
@@ -46,7 +46,7 @@ final class Condition {
             case "=" -> field.equals(text);
             case "!=" -> !field.equals(text);
             case "~" -> field.contains(text);
-            // A field that is no number is NaN, which is neither above nor below.
+            // A field that is not a number is NaN, which is neither above nor below.
             case "<" -> number(field) < number;
             case "<=" -> number(field) <= number;
             case ">" -> number(field) > number;
@@ -55,7 +55,7 @@ final class Condition {
     }
 
     private static double number(String text) {
-        // An empty cell is common, and an exception is dear.
+        // Empty cells are common, and an exception is expensive.
         if (text.isEmpty()) {
             return Double.NaN;
         }

@@ -7,8 +7,8 @@ import java.util.List;
 /**
  * Splits bytes into rows of fields: quotes protect delimiters, line breaks and (doubled) quotes.
  *
- * <p>A field is a string with one character per byte. So nothing has to be decoded, bytes that are no text survive, and comparing
- * two fields still says the right thing about their UTF-8.
+ * <p>A field is a string with one character per byte. So no decoding is needed, invalid UTF-8 is
+ * preserved, and comparing two fields compares their UTF-8.
  */
 final class CsvReader {
     private static final int END = -1;
@@ -41,7 +41,7 @@ final class CsvReader {
         return row;
     }
 
-    /** Reads one field and says which byte ended it. */
+    /** Reads one field and returns the byte that ended it. */
     private int readField() throws IOException {
         field.setLength(0);
         int b = read();

@@ -16,8 +16,8 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Chooses columns and rows of a CSV object, of a whole one or of one partition of it. The parameters are those of the Python sample
- * {@code csv_filter}, and so are the answers.
+ * Chooses columns and rows of a CSV object, of a whole one or of one partition of it. The
+ * parameters are those of the Python sample {@code csv_filter}, and so are the results.
  */
 public class CsvStorlet implements IStorlet {
     private static final int BUFFER_BYTES = 64 * 1024;
@@ -39,7 +39,7 @@ public class CsvStorlet implements IStorlet {
             List<String> header = header(rows, parameters, isLater);
             int[] columns = columns(header, split(bytewise(parameters.getOrDefault("columns", "")), ","));
             List<Condition> conditions = conditions(header, bytewise(parameters.getOrDefault("where", "")));
-            // All parameters are good: from here on only the data can fail.
+            // All parameters are valid: from here on only the data can fail.
             Map<String, String> metadata = new HashMap<>();
             metadata.put("Content-Type", "text/csv; charset=utf-8");
             target.setMetadata(metadata);
@@ -105,7 +105,7 @@ public class CsvStorlet implements IStorlet {
         return conditions;
     }
 
-    /** Where a column is; a name that is not there is the caller's mistake and must not pass in silence. */
+    /** Index of a column; throws for an unknown name. */
     static int position(List<String> header, String name) throws StorletException {
         int position = header.indexOf(name);
         if (position < 0) {
@@ -121,7 +121,7 @@ public class CsvStorlet implements IStorlet {
                 line.append(delimiter);
             }
             String field = columns[i] < row.size() ? row.get(columns[i]) : "";
-            // A line with nothing in it would be no row at all.
+            // An empty line would not be a row.
             boolean isQuoted = columns.length == 1 && field.isEmpty() || needsQuotes(field, delimiter);
             line.append(isQuoted ? '"' + field.replace("\"", "\"\"") + '"' : field);
         }
@@ -170,7 +170,7 @@ public class CsvStorlet implements IStorlet {
         }
     }
 
-    /** Text of a parameter as fields are: one character per byte of its UTF-8. */
+    /** Text of a parameter in the form of fields: one character per byte of its UTF-8. */
     private static String bytewise(String text) {
         return new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.ISO_8859_1);
     }

@@ -4,10 +4,11 @@ import java.io.IOException;
 import java.io.InputStream;
 
 /**
- * The bytes of the whole lines that belong to one partition of an object; without a partition, all bytes.
+ * The bytes of the whole lines that belong to one partition of an object; without a partition, all
+ * bytes.
  *
- * <p>A line belongs to the partition that holds the byte before it. So a later partition begins behind its first line break, and every
- * partition ends with the line that starts at its very end.
+ * <p>A line belongs to the partition that holds the byte before it. So a later partition begins
+ * after its first line break, and every partition ends with the line that starts at its end.
  */
 final class PartitionReader {
     private final InputStream source;

@@ -12,7 +12,10 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 import org.openstack.storlet.common.StorletUtils;
 
-/** Runs a program that was uploaded as a dependency, says in the metadata how it ended, and hands the object on. */
+/**
+ * Runs a program that was uploaded as a dependency, reports its exit code in the metadata, and
+ * copies the object.
+ */
 public class ExecDepStorlet implements IStorlet {
     private static final String PROGRAM = "get42";
 
@@ -28,7 +31,7 @@ public class ExecDepStorlet implements IStorlet {
         // Dependencies lie beside the jar.
         String program = StorletUtils.getClassFolder(getClass()) + "/" + PROGRAM;
         try {
-            // What the program prints goes to the log of this invocation.
+            // The program's output is written to the log of this invocation.
             Process process = new ProcessBuilder(program).inheritIO().start();
             int status = process.waitFor();
             logger.emitLog(PROGRAM + " ended with " + status);

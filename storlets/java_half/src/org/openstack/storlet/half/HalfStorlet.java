@@ -12,7 +12,10 @@ import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
-/** Keeps every second byte of the object, beginning with the first: a result whose length is not the object's. */
+/**
+ * Keeps every second byte of the object, beginning with the first: a result whose length is not
+ * the object's.
+ */
 public class HalfStorlet implements IStorlet {
     private static final int CHUNK_BYTES = 64 * 1024;
 
@@ -35,7 +38,7 @@ public class HalfStorlet implements IStorlet {
 
     private static void halve(InputStream source, OutputStream target) throws IOException {
         byte[] chunk = new byte[CHUNK_BYTES];
-        // A read may return an odd number of bytes, so the turn has to survive it.
+        // A read may return an odd number of bytes, so the parity is kept across reads.
         boolean isKept = true;
         for (int count = source.read(chunk); count >= 0; count = source.read(chunk)) {
             int kept = 0;

@@ -13,7 +13,7 @@ import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
-/** Hands the object on as it is, with its metadata. The shortest storlet, to start one's own from. */
+/** Copies the object unchanged, with its metadata. The shortest storlet, a start for your own. */
 public class IdentityStorlet implements IStorlet {
     private static final int CHUNK_BYTES = 256 * 1024;
 
@@ -27,7 +27,8 @@ public class IdentityStorlet implements IStorlet {
         StorletInputStream source = inStreams.get(0);
         StorletObjectOutputStream target = (StorletObjectOutputStream) outStreams.get(0);
         HashMap<String, String> metadata = new HashMap<>(source.getMetadata());
-        // Metadata goes first: it becomes headers, and the first byte of the body ends the time for headers.
+        // Metadata goes first: it becomes headers, and the first byte of the body ends the time for
+        // headers.
         target.setMetadata(metadata);
         try {
             long bytes = copy(source.getStream(), target.getStream());
@@ -40,7 +41,8 @@ public class IdentityStorlet implements IStorlet {
     private static long copy(InputStream source, OutputStream target) throws IOException {
         byte[] chunk = new byte[CHUNK_BYTES];
         long total = 0;
-        // Whole chunks: through a pipe, read() would give what is there, and whoever takes the output would be woken for each piece.
+        // Whole chunks: on a pipe, read() returns the available bytes, and the reader of the output
+        // would be woken for each piece.
         for (int count = source.readNBytes(chunk, 0, CHUNK_BYTES); count > 0; count = source.readNBytes(chunk, 0, CHUNK_BYTES)) {
             target.write(chunk, 0, count);
             total += count;

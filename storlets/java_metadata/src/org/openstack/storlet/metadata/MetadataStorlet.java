@@ -16,10 +16,11 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Reads the object's metadata and sets new ones on the result; the body goes through unchanged.
+ * Reads the object's metadata and sets new ones on the result; the body is copied unchanged.
  *
- * <p>Parameters: {@code set-<Name>} sets {@code <Name>}, {@code remove} names what to leave out (separated by commas), {@code Content-Type} replaces the
- * content type. What is not repeated on the result is gone.
+ * <p>Parameters: {@code set-<Name>} sets {@code <Name>}, {@code remove} lists names to leave out
+ * (separated by commas), {@code Content-Type} replaces the content type. Metadata that is not
+ * repeated on the result is lost.
  */
 public class MetadataStorlet implements IStorlet {
     private static final String SET_PREFIX = "set-";

@@ -14,8 +14,9 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Joins several objects to one, in the order in which the request names them. Parameter {@code separator}: text written between two of
- * them, default none. The metadata of the result has every input's own and says how many there were.
+ * Joins several objects to one, in the order in which the request names them. Parameter {@code
+ * separator}: text written between two of them, default none. The metadata of the result contains
+ * every input's own and the number of inputs.
  */
 public class MultiInputStorlet implements IStorlet {
     @Override

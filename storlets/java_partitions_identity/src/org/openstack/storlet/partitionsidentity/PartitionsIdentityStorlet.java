@@ -16,12 +16,13 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Hands on the whole lines of one partition of an object: what a distributed job asks for when it cuts a large object at round numbers of
- * bytes and wants each line exactly once.
+ * Copies the whole lines of one partition of an object, for distributed jobs that divide a large
+ * object at round numbers of bytes and need each line exactly once.
  *
- * <p>Parameters: {@code partition} ({@code first} or {@code later}, default first) and {@code partition_bytes} (default: to the end). The partition of
- * the bytes s to e (without e) is asked for with the range {@code bytes=s-}, {@code partition_bytes = e - s}, and {@code later} unless s is 0. A line
- * belongs to the partition that holds the byte before it.
+ * <p>Parameters: {@code partition} ({@code first} or {@code later}, default first) and {@code
+ * partition_bytes} (default: to the end). The partition of the bytes s to e (without e) is
+ * requested with the range {@code bytes=s-}, {@code partition_bytes = e - s}, and {@code later}
+ * unless s is 0. A line belongs to the partition that holds the byte before it.
  */
 public class PartitionsIdentityStorlet implements IStorlet {
     private static final int BUFFER_BYTES = 64 * 1024;
@@ -66,14 +67,15 @@ public class PartitionsIdentityStorlet implements IStorlet {
         boolean isOurs = !isLater;
         for (int b = source.read(); b >= 0; b = source.read(), offset++) {
             if (atLineStart && offset > bytes) {
-                // This line starts behind our last byte and the one before it: it is the next partition's.
+                // This line starts after the last byte of this partition: it belongs to the next
+                // one.
                 return;
             }
             if (isOurs) {
                 target.write(b);
             }
             atLineStart = b == '\n';
-            // Of a later partition the first line, or what is left of it, is the business of the one before.
+            // The first line of a later partition, or its rest, belongs to the partition before.
             isOurs |= atLineStart;
         }
     }

@@ -14,8 +14,9 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
 
 /**
- * Makes a small PNG of a picture (PNG, JPEG, GIF, BMP). Parameter {@code size}: the longer side in pixels, default 100; a picture that is
- * smaller stays as it is. Metadata {@code Width} and {@code Height} are the original's.
+ * Makes a small PNG of a picture (PNG, JPEG, GIF, BMP). Parameter {@code size}: the longer side in
+ * pixels, default 100; a smaller picture keeps its size. Metadata {@code Width} and {@code Height}
+ * are the original's.
  */
 public class ThumbnailStorlet implements IStorlet {
     private static final int SIZE_MAX = 2000;
@@ -60,8 +61,9 @@ public class ThumbnailStorlet implements IStorlet {
     }
 
     /**
-     * Each new point is the mean of the rectangle of old points under it. Done by hand, because it gives the same bytes on every
-     * machine, which Java's own scaling does not promise, and needs no fonts or screens.
+     * Each new point is the mean of the rectangle of old points under it. Implemented here, because
+     * it gives the same bytes on every machine, which Java's own scaling does not guarantee, and
+     * needs no fonts or screens.
      */
     private static BufferedImage reduced(BufferedImage picture, int size) {
         int longer = Math.max(picture.getWidth(), picture.getHeight());

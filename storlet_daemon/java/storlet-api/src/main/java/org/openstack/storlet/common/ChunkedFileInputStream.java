@@ -8,7 +8,7 @@ import java.io.OutputStream;
 /**
  * A file input stream whose {@link #transferTo} moves 64 KiB at a time.
  *
- * <p>The JDK's own uses 8 KiB, which is little more than half as fast through a pipe.
+ * <p>The JDK's method uses 8 KiB, which is little more than half as fast through a pipe.
  */
 class ChunkedFileInputStream extends FileInputStream {
     private static final int CHUNK_BYTES = 64 * 1024;

@@ -11,8 +11,9 @@ import java.util.Objects;
 /**
  * Reads the bytes {@code start} to {@code end} of a regular file, both included.
  *
- * <p>Every read names its offset and none moves the file offset. Several ranges of one object may arrive on one open file, or on
- * duplicates of it, and duplicates share their offset: two inputs that were read in turns would get each other's bytes.
+ * <p>Every read names its offset and none moves the file offset. Several ranges of one object may
+ * arrive on one open file, or on duplicates of it, which share one offset: alternating reads of two
+ * inputs would mix their bytes.
  */
 public class RangeFileInputStream extends FileInputStream {
     private static final int CHUNK_BYTES = 64 * 1024;
@@ -24,7 +25,7 @@ public class RangeFileInputStream extends FileInputStream {
     /**
      * @param fd a regular file, open for reading
      * @param start offset of the first byte
-     * @param end offset of the last byte; beyond the end of the file means up to there
+     * @param end offset of the last byte; beyond the end of the file: up to the end
      * @throws IOException when the range is impossible or {@code fd} cannot be positioned
      */
     public RangeFileInputStream(FileDescriptor fd, long start, long end) throws IOException {
@@ -35,7 +36,8 @@ public class RangeFileInputStream extends FileInputStream {
         file = super.getChannel();
         position = start;
         remaining = Math.max(0, Math.min(end, file.size() - 1) - start + 1);
-        file.position(); // A pipe has size 0 and would look like an empty object; this call refuses it.
+        // A pipe has size 0 and would look like an empty object; this call refuses it.
+        file.position();
     }
 
     @Override
@@ -64,7 +66,8 @@ public class RangeFileInputStream extends FileInputStream {
         }
         position += count;
         remaining -= count;
-        // Nothing here reads from there: the offset tells the filter how far the storlet has come, for deadlines and usage.
+        // No read uses this offset: it shows the storlet's progress to the filter, for deadlines
+        // and usage.
         file.position(position);
         return count;
     }

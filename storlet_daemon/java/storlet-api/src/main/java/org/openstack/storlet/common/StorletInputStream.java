@@ -43,7 +43,7 @@ public class StorletInputStream {
         try {
             stream.close();
         } catch (IOException lost) {
-            // Nothing was written to it, so nothing can be lost; the signature lets nothing through.
+            // A close after reads loses no data; the signature permits no exception.
         }
     }
 }

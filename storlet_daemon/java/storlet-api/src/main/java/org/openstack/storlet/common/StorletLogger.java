@@ -5,7 +5,10 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
-/** The log of one invocation. Logging never makes a storlet fail: what cannot be written is dropped. */
+/**
+ * The log of one invocation. Logging never makes a storlet fail: messages that cannot be written
+ * are dropped.
+ */
 public class StorletLogger {
     private final FileOutputStream stream;
 
@@ -24,11 +27,11 @@ public class StorletLogger {
         try {
             stream.write((message + "\n").getBytes(StandardCharsets.UTF_8));
         } catch (IOException dropped) {
-            // A full or closed log is no reason for a storlet to fail.
+            // A full or closed log must not make a storlet fail.
         }
     }
 
-    /** Does nothing, because nothing is held back. */
+    /** Does nothing, because messages are not buffered. */
     public void Flush() {}
 
     /** Closes the log; later messages are dropped. */

@@ -14,16 +14,19 @@ public class StorletObjectOutputStream extends StorletOutputStream {
     private OutputStream metadataStream;
 
     /**
-     * @param data_fd where the bytes go
+     * @param data_fd descriptor for the bytes
      * @param data_md metadata known beforehand
-     * @param md_fd where the metadata goes, as one JSON object
+     * @param md_fd descriptor for the metadata, as one JSON object
      */
     public StorletObjectOutputStream(FileDescriptor data_fd, HashMap<String, String> data_md, FileDescriptor md_fd) {
         super(data_fd, data_md);
         metadataStream = new FileOutputStream(md_fd);
     }
 
-    /** For subclasses that handle data and metadata themselves; they override every method that is not a getter of a map. */
+    /**
+     * For subclasses that handle data and metadata themselves; they override every method that is
+     * not a getter of a map.
+     */
     protected StorletObjectOutputStream(HashMap<String, String> data_md) {
         super(data_md);
     }
@@ -38,14 +41,14 @@ public class StorletObjectOutputStream extends StorletOutputStream {
         return metadataStream;
     }
 
-    /** Says that the metadata is complete. */
+    /** Marks the metadata as complete. */
     public void closeMD() {
         closeQuietly(metadataStream);
     }
 
     /**
-     * Sets the metadata of the object, once, before its first byte. The key {@code Content-Type} sets the content type; any other
-     * becomes {@code X-Object-Meta-<key>}.
+     * Sets the metadata of the object, once, before its first byte. The key {@code Content-Type}
+     * sets the content type; any other becomes {@code X-Object-Meta-<key>}.
      *
      * @throws StorletException when it was set before, comes after data, or is too large
      */

@@ -6,7 +6,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.util.HashMap;
 
-/** One output. What a storlet gets is a {@link StorletObjectOutputStream}. */
+/** One output. Storlets receive a {@link StorletObjectOutputStream}. */
 public class StorletOutputStream {
     /** Where the bytes go; subclasses may set it. */
     protected OutputStream stream;

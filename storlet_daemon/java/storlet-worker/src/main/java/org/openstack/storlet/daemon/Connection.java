@@ -4,10 +4,10 @@ import java.io.IOException;
 import java.util.Map;
 
 /**
- * The connection of one invocation: its events, in order, and nothing after the last.
+ * The connection of one invocation: sends its events in order, and nothing after the last.
  *
- * <p>Synchronized, because a storlet may set its metadata from a thread of its own. After
- * {@link #close} such a thread gets an error, and never a descriptor of another connection.
+ * <p>Synchronized, because a storlet may set its metadata from another thread. After
+ * {@link #close} such a thread receives an error, and never a descriptor of another connection.
  */
 final class Connection implements AutoCloseable {
     private static final byte[] STARTED = "{\"type\":\"started\"}".getBytes();

@@ -8,7 +8,7 @@ import java.util.Set;
 import org.openstack.storlet.common.StorletException;
 
 /**
- * How an invocation, or the load of the code, has failed.
+ * The failure of an invocation, or of the load of the code.
  *
  * @param code one of the protocol's
  * @param message one line of at most 500 characters
@@ -26,22 +26,24 @@ record Failure(String code, String message, String traceback) {
     private static final int MESSAGE_CHARACTERS = 500;
     private static final int TRACEBACK_BYTES = 16384;
     private static final int CAUSES_MAX = 16;
-    private static final String TRY_AGAIN = "error=11, "; // EAGAIN, as ProcessBuilder says it
+    private static final String TRY_AGAIN = "error=11, "; // EAGAIN, in ProcessBuilder's words
     private static final String CUT = "\n    ... cut ...\n";
 
-    /** These frames are ours or the reflection that starts the storlet: no use to its author. */
+    /**
+     * Frames of the worker or of the reflection that starts the storlet: irrelevant to its author.
+     */
     private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "jdk.internal.reflect.", "java.lang.reflect."};
 
     static Failure of(String code, String message) {
         return new Failure(code, oneLine(message), "");
     }
 
-    /** What {@code raised} means when loading the code has raised it. */
+    /** The failure for an error {@code raised} of loading the code. */
     static Failure ofLoad(Throwable raised) {
         return isOutOfMemory(raised) ? of(MEMORY, raised) : of(LOAD, raised);
     }
 
-    /** What {@code raised} means when the storlet's {@code invoke} has raised it. */
+    /** The failure for an error {@code raised} of the storlet's {@code invoke}. */
     static Failure ofRun(Throwable raised) {
         if (isOutOfMemory(raised)) {
             return of(MEMORY, raised);
@@ -74,7 +76,9 @@ record Failure(String code, String message, String traceback) {
         return false;
     }
 
-    /** Has the kernel refused a process or a thread? Heard in the JDK's words, for there is no other way. */
+    /**
+     * Returns true if the kernel refused a process or thread. Only the JDK's message shows this.
+     */
     private static boolean isRefusedProcess(Throwable raised) {
         Throwable each = raised;
         for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
@@ -85,7 +89,7 @@ record Failure(String code, String message, String traceback) {
         return false;
     }
 
-    /** Was there no more room for a file? The only file system that a storlet can write to is its scratch space. */
+    /** Returns true if a write ran out of space. A storlet can write only to its scratch space. */
     private static boolean isOfAFullDisk(Throwable raised) {
         Throwable each = raised;
         for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
@@ -98,12 +102,12 @@ record Failure(String code, String message, String traceback) {
         return false;
     }
 
-    /** The JDK takes it for a lack of memory, but then the number of threads is at its limit. */
+    /** The JDK reports a lack of memory, but the cause is the limit on threads. */
     private static boolean isRefusedThread(Throwable raised) {
         return raised instanceof OutOfMemoryError && message(raised).startsWith("unable to create native thread");
     }
 
-    /** Never null and never a fault, though a storlet may have overridden it with one. */
+    /** Never null and never throws, even if a storlet has overridden it with a method that does. */
     private static String message(Throwable raised) {
         try {
             return String.valueOf(raised.getMessage());
@@ -112,7 +116,7 @@ record Failure(String code, String message, String traceback) {
         }
     }
 
-    /** What a reader wants to know first: the storlet's own words, and not in which wrapper the JVM has put the cause. */
+    /** The root cause in the storlet's own words, without the JVM's wrapper exceptions. */
     private static String reason(Throwable raised) {
         if (raised instanceof ExceptionInInitializerError && raised.getCause() != null) {
             return describe(raised.getCause());
@@ -126,7 +130,7 @@ record Failure(String code, String message, String traceback) {
         return describe(raised);
     }
 
-    /** Like {@code toString}, which a storlet may have overridden with something that fails. */
+    /** Like {@code toString}, which a storlet may have overridden with a method that throws. */
     private static String describe(Throwable raised) {
         try {
             return String.valueOf(raised);
@@ -172,7 +176,10 @@ record Failure(String code, String message, String traceback) {
         return false;
     }
 
-    /** Keeps the beginning and the end, which say what and where; drops control characters, which only blow up the message. */
+    /**
+     * Keeps the beginning and the end, which name error and position; drops control characters,
+     * which lengthen the message.
+     */
     private static String cut(StringBuilder text) {
         for (int i = 0; i < text.length(); i++) {
             char c = text.charAt(i);
@@ -192,7 +199,7 @@ record Failure(String code, String message, String traceback) {
                 + new String(bytes, tailStart, bytes.length - tailStart, StandardCharsets.UTF_8);
     }
 
-    /** The place at or before {@code at} where a character of the UTF-8 text starts. */
+    /** The position at or before {@code at} where a character of the UTF-8 text starts. */
     static int characterStart(byte[] utf8, int at) {
         int start = at;
         while (start > 0 && (utf8[start] & 0xc0) == 0x80) {

@@ -26,7 +26,7 @@ record Invocation(String id, HashMap<String, String> parameters, List<Input> inp
     /** The descriptor of the log, and its size in bytes. */
     record Log(int descriptor, long limit) {}
 
-    /** Reads what {@link Native#receive} has received. */
+    /** Parses the message that {@link Native#receive} has received. */
     static Invocation parse(byte[] message, int length, int[] descriptors) throws ProtocolError {
         if (length == Native.TRUNCATED) {
             throw new ProtocolError("the message has more than 65536 bytes or 32 descriptors");

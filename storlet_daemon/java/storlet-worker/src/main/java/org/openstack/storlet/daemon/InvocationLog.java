@@ -82,7 +82,7 @@ final class InvocationLog extends StorletLogger {
         if (!isOpen) {
             return;
         }
-        // One byte more than the last line, for the line end of a message that was cut.
+        // One byte more than the last line, for the line end of a truncated message.
         long room = limit - lastLine.length - 1 - Native.offset(descriptor);
         try {
             if (count <= room) {

@@ -9,10 +9,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Reads one JSON text from UTF-8 bytes: objects as {@link Map}, arrays as {@link List}, then String, Long, Double, Boolean and null.
+ * Reads one JSON text from UTF-8 bytes: objects as {@link Map}, arrays as {@link List}, then
+ * String, Long, Double, Boolean and null.
  *
- * <p>Strict, and bounded in depth, for the bytes may be garbage. A reader of our own and not json-simple, because that one is the
- * storlet's: with its classes left alone a worker starts faster, and this one does not copy the message into a String first.
+ * <p>Strict, and bounded in depth, because the bytes may be garbage. It replaces json-simple, which
+ * is for storlets: a worker that does not load its classes starts faster, and this reader does not
+ * copy the message into a String first.
  */
 final class JsonReader {
     /** Deepest nesting of objects and arrays. */
@@ -21,7 +23,7 @@ final class JsonReader {
     /** Digits and sign of the longest number that may be a Long. */
     private static final int LONG_DIGITS = 20;
 
-    /** The bytes are not the JSON that was asked for. */
+    /** The bytes are not the expected JSON. */
     static final class Malformed extends Exception {
         private static final long serialVersionUID = 1L;
 
@@ -39,7 +41,7 @@ final class JsonReader {
         this.end = end;
     }
 
-    /** The object that the first {@code length} bytes are; anything else is refused. */
+    /** The object that the first {@code length} bytes are; any other text is refused. */
     static Map<String, Object> readObject(byte[] text, int length) throws Malformed {
         JsonReader reader = new JsonReader(text, length);
         reader.skipSpace();
@@ -199,7 +201,7 @@ final class JsonReader {
         }
     }
 
-    /** Escapes can spell half of a surrogate pair, which is no text. */
+    /** Escapes can contain half of a surrogate pair, which is not valid text. */
     private static String whole(String value) throws Malformed {
         for (int i = 0; i < value.length(); i++) {
             if (isPair(value, i)) {
@@ -290,7 +292,7 @@ final class JsonReader {
         }
     }
 
-    /** The next byte; above 127 it is negative, which matches nothing that is asked for. */
+    /** The next byte; above 127 it is negative, which matches no expected character. */
     private int peek() throws Malformed {
         if (at >= end) {
             throw new Malformed("JSON ends too early");

@@ -59,7 +59,7 @@ final class JsonWriter {
             } else if (Character.isHighSurrogate(c) && i + 1 < count && Character.isLowSurrogate(value.charAt(i + 1))) {
                 pair(Character.toCodePoint(c, value.charAt(++i)));
             } else {
-                // Half of a surrogate pair is no text and has no UTF-8.
+                // Half of a surrogate pair is not valid text and has no UTF-8 form.
                 special(Character.isSurrogate(c) ? '\ufffd' : c);
             }
         }
@@ -77,7 +77,10 @@ final class JsonWriter {
         return raw("}");
     }
 
-    /** A value that {@link JsonReader} has read, as text: numbers and truth values as Java prints them, the rest as JSON. */
+    /**
+     * A value that {@link JsonReader} has read, as text: numbers and truth values as Java prints
+     * them, the rest as JSON.
+     */
     static String text(Object value) {
         if (value instanceof Map || value instanceof List) {
             JsonWriter writer = new JsonWriter().value(value);

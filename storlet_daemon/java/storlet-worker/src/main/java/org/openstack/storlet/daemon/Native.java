@@ -11,7 +11,10 @@ final class Native {
     /** Most descriptors on one message. */
     static final int DESCRIPTORS_MAX = 32;
 
-    /** Result of {@link #receive}: message or descriptors did not fit; what had arrived is closed. */
+    /**
+     * Result of {@link #receive}: message or descriptors did not fit; received descriptors are
+     * closed.
+     */
     static final int TRUNCATED = -1;
 
     /** Result of {@link #receive}: nothing arrived for ten seconds. */
@@ -19,7 +22,10 @@ final class Native {
 
     private Native() {}
 
-    /** Takes over the shared listening socket and the channel to the supervisor. Once, before anything else. */
+    /**
+     * Takes over the shared listening socket and the channel to the supervisor. Called once,
+     * before any other method.
+     */
     static native void open(int listener, int channel) throws IOException;
 
     /**
@@ -52,10 +58,14 @@ final class Native {
     /** Passes a descriptor to {@code into}, which then owns it, and makes it blocking. */
     static native void adopt(FileDescriptor into, int descriptor) throws IOException;
 
-    /** Points descriptors 1 and 2 at an open file, or at /dev/null if negative, for child programs. */
+    /**
+     * Points descriptors 1 and 2 at an open file, or at /dev/null if negative, for child programs.
+     */
     static native void redirect(int descriptor);
 
-    /** Element 0: CPU time in microseconds, with reaped children; element 1: peak memory in bytes. */
+    /**
+     * Element 0: CPU time in microseconds, with reaped children; element 1: peak memory in bytes.
+     */
     static native void usage(long[] into);
 
     /** True if any child process is left, running or unreaped. */

@@ -12,11 +12,13 @@ import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 
 /**
- * The output of one invocation. Metadata is an event on the connection, sent once and before the first byte reaches the pipe.
+ * The output of one invocation. Metadata is an event on the connection, sent once and before the
+ * first byte reaches the pipe.
  *
- * <p>The pipe's descriptor is kept out of the Java stream until the metadata is gone, so that no way of writing (a channel, a second
- * stream on {@code getFD()}) can overtake it. What goes wrong here is remembered, and fails the invocation even when the
- * storlet swallows the exception: a result with a hole must not look complete.
+ * <p>The pipe's descriptor is kept out of the Java stream until the metadata is sent, so that no
+ * write (by a channel, or a second stream on {@code getFD()}) can precede it. An error here is
+ * stored and fails the invocation even if the storlet catches the exception: a result with a hole
+ * must not look complete.
  */
 final class ObjectOutput extends StorletObjectOutputStream {
     private static final String METADATA_TOO_LARGE = "the metadata is larger than the sandbox allows";
@@ -57,14 +59,14 @@ final class ObjectOutput extends StorletObjectOutputStream {
         try {
             metadataStream.close();
         } catch (IOException remembered) {
-            // The signature lets nothing through; finish() reports it.
+            // The signature permits no exception; finish() reports it.
         }
     }
 
     @Override
     public void setMetadata(Map<String, String> md) throws StorletException {
         HashMap<String, String> texts = new HashMap<>();
-        // Raw maps of storlets that were written for other value types get here, too.
+        // Storlets that were written for other value types also pass raw maps.
         for (Map.Entry<?, ?> entry : ((Map<?, ?>) md).entrySet()) {
             if (entry.getKey() != null && entry.getValue() != null) {
                 texts.put(entry.getKey().toString(), entry.getValue().toString());
@@ -79,7 +81,10 @@ final class ObjectOutput extends StorletObjectOutputStream {
         }
     }
 
-    /** Closes the output. What the storlet wrote to the metadata stream is sent now if it was not before. */
+    /**
+     * Closes the output, and first sends metadata from the metadata stream that was not sent
+     * before.
+     */
     @Override
     public void close() {
         closeMD();
@@ -89,10 +94,10 @@ final class ObjectOutput extends StorletObjectOutputStream {
     /**
      * Ends the output of a storlet that has returned.
      *
-     * @return what went wrong on the way, or null
+     * @return the first error, or null
      */
     synchronized Failure finish() {
-        // First, because a pipe that nothing was written to need not be opened only to be closed.
+        // First, because an unused pipe need not be opened only to be closed.
         closePipe();
         if (!isMetadataSent && failure == null) {
             try {
@@ -105,7 +110,10 @@ final class ObjectOutput extends StorletObjectOutputStream {
         return failure;
     }
 
-    /** The failure of a storlet that has raised {@code raised}; what went wrong here first may be the better reason. */
+    /**
+     * The failure of a storlet that has raised {@code raised}; an earlier error here may be the
+     * better reason.
+     */
     synchronized Failure finishAfter(Throwable raised) {
         abandon();
         Failure failed = Failure.ofRun(raised);
@@ -115,7 +123,7 @@ final class ObjectOutput extends StorletObjectOutputStream {
         return failed;
     }
 
-    /** Closes the descriptors and lets nobody send anything more. */
+    /** Closes the descriptors and refuses later sends. */
     synchronized void abandon() {
         isOver = true;
         closePipe();
@@ -125,11 +133,11 @@ final class ObjectOutput extends StorletObjectOutputStream {
         try {
             pipe.close();
         } catch (IOException lost) {
-            // Nothing is buffered, and closing a pipe loses nothing.
+            // There is no buffer, and closing a pipe loses no data.
         }
     }
 
-    /** Before the first byte: sees to it that the metadata is sent, then lets the pipe have its descriptor. */
+    /** Before the first byte: sends the metadata, then gives the stream the pipe's descriptor. */
     private synchronized void openPipe() throws IOException {
         if (isOpen) {
             return;
@@ -223,7 +231,7 @@ final class ObjectOutput extends StorletObjectOutputStream {
             try {
                 openPipe();
             } catch (IOException remembered) {
-                // The channel has no descriptor then, and each use of it fails.
+                // The channel has no descriptor in this state, and each use of it fails.
             }
             return super.getChannel();
         }
@@ -240,7 +248,7 @@ final class ObjectOutput extends StorletObjectOutputStream {
         }
     }
 
-    /** Collects metadata that a storlet writes as JSON itself. */
+    /** Collects metadata that a storlet writes as JSON text. */
     private final class MetadataStream extends OutputStream {
         private final ByteArrayOutputStream written = new ByteArrayOutputStream(0);
         private boolean isClosed;
@@ -256,7 +264,8 @@ final class ObjectOutput extends StorletObjectOutputStream {
                 if (isClosed || isMetadataSent) {
                     throw new IOException("the metadata is sent already");
                 }
-                // A text with spaces and escapes may be longer than what is sent in the end, but not without bound.
+                // A text with spaces and escapes may be longer than the sent metadata, but is
+                // bounded.
                 if (written.size() + (long) len > 8 * Native.MESSAGE_MAX) {
                     throw refuse(Failure.METADATA, METADATA_TOO_LARGE);
                 }

@@ -1,6 +1,6 @@
 package org.openstack.storlet.daemon;
 
-/** What the filter sent is not what the protocol allows: the caller's fault, and no reason to replace this worker. */
+/** The filter's message violates the protocol: an error of the sender; this worker stays. */
 final class ProtocolError extends Exception {
     private static final long serialVersionUID = 1L;
 

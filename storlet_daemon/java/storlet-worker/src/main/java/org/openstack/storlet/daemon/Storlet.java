@@ -13,7 +13,7 @@ final class Storlet {
     /**
      * Loads the class and calls its constructor.
      *
-     * @throws Throwable whatever the tenant's code raises, or why there is no such storlet
+     * @throws Throwable any error of the tenant's code, or the reason for a missing storlet
      */
     static IStorlet load(String main) throws Throwable {
         Class<?> type;
@@ -36,7 +36,7 @@ final class Storlet {
         }
     }
 
-    /** A file that is no jar is passed over by the JVM in silence, so its author has to be told. */
+    /** The JVM silently ignores a file that is not a jar, so report it to the author. */
     private static String whyMissing(String main) {
         for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
             try {

@@ -2,7 +2,7 @@ package org.openstack.storlet.daemon;
 
 import java.io.IOException;
 
-/** The channel to the supervisor. Used by the worker's one thread only. */
+/** The channel to the supervisor. Used only by the worker's single thread. */
 final class Supervisor {
     private static final byte[] READY = "{\"type\":\"ready\"}".getBytes();
 
@@ -13,7 +13,7 @@ final class Supervisor {
         this.channel = channel;
     }
 
-    /** The storlet's code is loaded. */
+    /** Reports that the storlet's code is loaded. */
     void sendReady() throws IOException {
         Native.send(channel, READY, READY.length, -1);
     }
@@ -24,13 +24,19 @@ final class Supervisor {
         send(-1);
     }
 
-    /** An invocation begins; the supervisor watches its own copy of the connection for the caller's hang-up. */
+    /**
+     * Reports the begin of an invocation; the supervisor watches its copy of the connection for a
+     * disconnect.
+     */
     void sendBegin(String id, int connection) throws IOException {
         writer.clear().raw("{\"type\":\"begin\",\"id\":").string(id).raw("}");
         send(connection);
     }
 
-    /** The invocation is over. With {@code recycle} this process ends itself when it has sent the last event. */
+    /**
+     * Reports the end of the invocation. With {@code recycle} this process exits after the last
+     * event.
+     */
     void sendEnd(boolean recycle, boolean failed) throws IOException {
         writer.clear().raw("{\"type\":\"end\",\"recycle\":").raw(recycle ? "true" : "false");
         writer.raw(",\"failed\":").raw(failed ? "true}" : "false}");

@@ -5,15 +5,15 @@ import java.util.IdentityHashMap;
 import java.util.Set;
 
 /**
- * Notices threads that a storlet has started in an invocation and left running. Threads that it made while it was loaded belong to it
- * for good, and daemon threads are taken for pools that wait.
+ * Detects threads that a storlet has started in an invocation and left running. Threads that it
+ * created while it was loaded may stay, and daemon threads are treated as idle pools.
  */
 final class ThreadWatch {
     private final ThreadGroup root;
     private final Set<Thread> known = Collections.newSetFromMap(new IdentityHashMap<>());
     private int count;
 
-    /** Knows the threads that run now. */
+    /** Records the running threads. */
     ThreadWatch() {
         ThreadGroup group = Thread.currentThread().getThreadGroup();
         while (group.getParent() != null) {
@@ -24,7 +24,10 @@ final class ThreadWatch {
         count = root.activeCount();
     }
 
-    /** Does a thread run that is neither known nor a daemon? Cheap as long as their number stays the same. */
+    /**
+     * Returns true if a thread runs that is neither known nor a daemon. Cheap while the number is
+     * constant.
+     */
     boolean hasLeftOver() {
         int now = root.activeCount();
         if (now == count) {
@@ -40,7 +43,7 @@ final class ThreadWatch {
     }
 
     private Thread[] running() {
-        // Twice the estimate, because enumerate() drops silently what does not fit.
+        // Twice the estimate, because enumerate() silently drops threads that do not fit.
         Thread[] threads = new Thread[2 * root.activeCount() + 8];
         root.enumerate(threads);
         return threads;

@@ -1,13 +1,13 @@
 package org.openstack.storlet.daemon;
 
 /**
- * What an invocation has cost.
+ * The resources that an invocation has used.
  *
  * @param cpuMicroseconds of this process and its ended children
- * @param peakMemoryBytes the most that this process has ever held
+ * @param peakMemoryBytes the peak of this process since its start
  */
 record Usage(long cpuMicroseconds, long peakMemoryBytes) {
-    /** What this process has used up to now. */
+    /** The usage of this process since its start. */
     static Usage now() {
         long[] values = new long[2];
         Native.usage(values);

@@ -17,8 +17,8 @@ import org.openstack.storlet.common.StorletOutputStream;
  * invocation at a time until the supervisor hangs up or a run requires a new process.
  *
  * <p>Arguments: {@code <listening descriptor> <channel descriptor> <main class> <execution path>
- * <runs per worker>}. The class path holds our jars and then the storlet's. PROTOCOL.rst specifies
- * the messages on the two sockets and their order.
+ * <runs per worker>}. The class path holds the worker's jars and then the storlet's. PROTOCOL.rst
+ * specifies the messages on the two sockets and their order.
  *
  * <p>Ownership of descriptors: {@link #serve} owns those of a message until it passes them to their
  * streams, one at a time. Then the stream owns its descriptor; the storlet may close it early, and
@@ -39,7 +39,7 @@ public final class Worker {
     private final PrintStream standardOut = new PrintedStream(printed);
     private final PrintStream standardErr = new PrintedStream(printed);
 
-    /** Freed after a failure, so that there is memory to report it. The process exits after that. */
+    /** Released after a failure, so that there is memory to report it. Then the process exits. */
     private static volatile byte[] memoryReserve = new byte[256 * 1024];
 
     private IStorlet storlet;
@@ -69,7 +69,7 @@ public final class Worker {
             fault.printStackTrace();
         } finally {
             // Without exit handlers: no code of the storlet may run outside an invocation. Always
-            // halt: a thread that the storlet left would keep a useless process alive.
+            // halt: a leftover thread of the storlet would keep the process alive.
             Runtime.getRuntime().halt(status);
         }
     }
@@ -96,7 +96,9 @@ public final class Worker {
         supervisor.sendReady();
     }
 
-    /** Writes the storlet's output to the log from now on; the supervisor kept that of the load. */
+    /**
+     * Writes the storlet's output to the log from now on; the supervisor kept the load's output.
+     */
     private void takeOverPrinting() {
         Native.redirect(-1);
         System.setOut(standardOut);
@@ -157,7 +159,7 @@ public final class Worker {
             try {
                 logFailure(new InvocationLog(invocation.log()), loadFailure);
             } catch (IOException unusable) {
-                // The filter gets the reason in any case.
+                // The filter always receives the reason.
             }
         }
         closeDescriptors();
