@@ -26,7 +26,8 @@ TEXTS: Final = (
 )
 SHELL: Final = ("*.sh", ".ci/run")
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
-#: three workers (they wait more than they compute), then those that need the machine for themselves.
+#: three workers (they wait more than they compute), then those that need the machine for
+#: themselves.
 SESSIONS: Final = (
     ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
     ("-m", "alone"),
