@@ -86,6 +86,15 @@ class Judge:
         )
         return rule.name if rule is not None else None
 
+    def may_require_run(self, place: SwiftPath) -> str | None:
+        """The name of the mandatory rule that may apply to a PUT of any object with this path."""
+        loaded = self._loaded(place.account, place.container)
+        if loaded is None:
+            return None
+        facts = request_facts.of_request(self._environ, "PUT", place.container, place.name)
+        rule = loaded.compiled.may_cover(facts, OF_OBJECTS - {"object"})
+        return rule.name if rule is not None else None
+
     def denial(
         self, method: str, place: SwiftPath, stored: ObjectFacts | None = None
     ) -> tuple[str, str] | None:

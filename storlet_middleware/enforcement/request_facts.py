@@ -243,15 +243,9 @@ def container_facts(
 
     Raises :class:`BackendFailed` if Swift cannot look it up: without the facts, nothing is allowed.
     """
-    path = wsgi(f"/{version}/{account}/{container}")
-    head_environ = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
-    info = get_container_info(head_environ, app, swift_source=names.SWIFT_SOURCE)
-    if info["status"] == 404:
+    info = _container_info(app, environ, version, account, container)
+    if info is None:
         return ContainerFacts()
-    if info["status"] // 100 != 2:
-        raise BackendFailed(
-            f"cannot look up the container for the rules: Swift answered {info['status']}"
-        )
     policy = POLICIES.get_by_index(info.get("storage_policy"))
     metadata = info.get("meta") or {}
     return ContainerFacts(
@@ -260,6 +254,33 @@ def container_facts(
         },
         policy=policy.name if policy else None,
     )
+
+
+def archive_of(
+    app: Any, environ: dict[str, Any], version: str, account: str, container: str
+) -> str | None:
+    """Return the container from which Swift restores an object's last version on DELETE, if any."""
+    info = _container_info(app, environ, version, account, container)
+    settings = (info or {}).get("sysmeta") or {}
+    archive = settings.get("versions-location")
+    # The other mode, X-History-Location, restores nothing.
+    return archive if archive and settings.get("versions-mode", "stack") == "stack" else None
+
+
+def _container_info(
+    app: Any, environ: dict[str, Any], version: str, account: str, container: str
+) -> dict[str, Any] | None:
+    """Return Swift's cached facts of a container; ``None`` if it does not exist."""
+    path = wsgi(f"/{version}/{account}/{container}")
+    head_environ = {**environ, "PATH_INFO": path, "REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
+    info: dict[str, Any] = get_container_info(head_environ, app, swift_source=names.SWIFT_SOURCE)
+    if info["status"] == 404:
+        return None
+    if info["status"] // 100 != 2:
+        raise BackendFailed(
+            f"cannot look up the container for the rules: Swift answered {info['status']}"
+        )
+    return info
 
 
 class Evaluator:

@@ -110,6 +110,32 @@ def require_no_later_delete(inquiry: Inquiry) -> None:
         raise inquiry.refusal(rule, f"an expiry deletes the object: {message}")
 
 
+def require_no_restore(inquiry: Inquiry) -> None:
+    """Refuse a DELETE with which Swift would restore an archived version past a rule.
+
+    Containers may share an archive (``X-Versions-Location``).  So the version may be of a covered
+    object of another container, or bytes that no storlet of a rule about PUT has seen.
+    """
+    subject, loaded = inquiry.subject, inquiry.loaded
+    if inquiry.method != "DELETE" or subject.name is None or subject.container is None:
+        return
+    if loaded is None or not loaded.has_mandatory:
+        return
+    archive = request_facts.archive_of(
+        inquiry.app, inquiry.environ, subject.version, subject.account, subject.container
+    )
+    if archive is None:
+        return
+    rule = inquiry.judge.may_cover(subject.account, None, subject.name)
+    rule = rule or inquiry.judge.may_require_run(subject)
+    if rule is not None:
+        raise inquiry.refusal(
+            rule,
+            f"DELETE would restore a version from {archive}, which may be of an object that the"
+            " rule covers, or bytes that its storlet has not seen",
+        )
+
+
 def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
     """Refuse to store a manifest or link: a storlet would not process the object's bytes."""
     query = inquiry.operation.query

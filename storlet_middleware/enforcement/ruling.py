@@ -218,6 +218,7 @@ class Enforcement:
         requirements.require_not_denied(inquiry, rule, write_rule)
         requirements.require_no_moves(inquiry)
         requirements.require_no_later_delete(inquiry)
+        requirements.require_no_restore(inquiry)
         return self._apply(inquiry, rule, facts, write_rule, write_facts)
 
     def _apply(

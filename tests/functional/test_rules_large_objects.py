@@ -1,5 +1,8 @@
-"""Rules and objects that consist of others: what a storlet reads is one object as its owner stored
-it, no answer has facts of covered segments, and a manifest deletes nothing that a rule protects."""
+"""Rules and objects that consist of others.
+
+A storlet reads one object as its owner stored it, and no answer has facts of covered segments.  A
+manifest deletes nothing that a rule protects, and no archived version returns past a rule.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 from tests.functional.wards import (
     CONTENT,
     MASKED,
+    RESEARCHER,
     RULES,
     Ward,
     assert_closed,
@@ -176,3 +180,43 @@ def test_an_expiry_is_a_deletion(ward: Ward, header: str) -> None:
     assert ward.admin.head(kept).headers["X-Delete-At"] is None
     assert ward.researcher.put(unique("open/new"), b"short-lived", expiry).status == 201
     assert ward.admin.post(kept, expiry).status == 202
+
+
+# --- archived versions ----------------------------------------------------------------------------
+
+SCRUB = """
+  - {name: scrub, when: {method: PUT, container: {prefix: clean}}, mandatory: true, run: mask.py}
+"""
+
+
+@pytest.fixture(scope="module")
+def archived(users: dict[str, Client]) -> Ward:
+    """Containers that share an archive, which has the old content of a covered object."""
+    ward = make_ward(users)
+    acl = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
+    assert ward.admin.put("archive", b"", acl).status == 201
+    versioned = acl | {"X-Versions-Location": "archive"}
+    for container in ("patients-v", "open-v", "clean-v"):
+        assert ward.admin.put(container, b"", versioned).status == 201
+    for content in (CONTENT, b"new"):
+        assert ward.admin.put("patients-v/o", content).status == 201
+    for path in ("open-v/o", "clean-v/o", "open-v/other"):
+        assert ward.admin.put(path, b"own").status == 201
+    ward.rule(RULES + SCRUB, accept=True)
+    return ward
+
+
+def test_a_delete_restores_no_version_of_a_covered_object_elsewhere(archived: Ward) -> None:
+    assert_closed(archived.researcher.delete("open-v/o"))
+    assert archived.admin.get("open-v/o").body == b"own"
+
+
+def test_a_delete_restores_no_bytes_past_the_storlet_of_a_rule_about_put(archived: Ward) -> None:
+    """The rule applies to the owner, who is covered by no rule about reads."""
+    assert_closed(archived.admin.delete("clean-v/o"), "scrub")
+    assert archived.admin.get("clean-v/o").body == b"own"
+
+
+def test_an_uncovered_caller_deletes_and_restores_as_without_rules(archived: Ward) -> None:
+    assert archived.admin.delete("open-v/other").status == 204
+    assert archived.admin.get("open-v/other").status == 404
