@@ -188,11 +188,6 @@ class _Parser:
             for name in _REFUSED_WITH_COPY
             if self._header(name) is not None
         ]
-        has_body = operation.environ.get("CONTENT_LENGTH") not in (None, "", "0")
-        if operation.sent_method == "PUT" and (
-            has_body or self._header("Transfer-Encoding") is not None
-        ):
-            self._faults.append("Copy requests require a zero byte body")
 
     def _parameters(self) -> dict[str, str]:
         parameters: dict[str, str] = {}
