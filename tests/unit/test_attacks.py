@@ -49,7 +49,7 @@ def test_every_attack_has_an_expected_outcome_and_languages() -> None:
 
 
 def test_every_way_to_attack_is_used() -> None:
-    """A method of the hostile storlet that no row calls is an attack that nobody makes."""
+    """A method of the hostile storlet without a row is an attack that never runs."""
     source = (STORLETS / "hostile.py").read_text(encoding="utf-8")
     folder = Path(attack_main.__file__).parent
     rows = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))

@@ -1,4 +1,4 @@
-"""What clusters share: made once, never half."""
+"""Parts that clusters share are built once and are never incomplete."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Serve = Callable[[bytes], DockerApi]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """An engine that gives one answer to everybody."""
+    """A Docker engine that sends the same response to every request."""
     listening = socket.socket(socket.AF_UNIX)
     path = Path(f"/tmp/{tmp_path.name}-{id(tmp_path):x}.sock")
     listening.bind(str(path))

@@ -140,7 +140,8 @@ def test_a_keeper_answers_only_once_it_is_monitoring(home: Home) -> None:
 
 
 class Ended:
-    """The keeper's ways to the machine: the home goes in the middle of a round, and the engine hinders the cleaning."""
+    """The keeper's access to the machine: the home disappears during a round, and the Docker engine
+    blocks the cleaning."""
 
     def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch, hindered: int) -> None:
         self.home, self.hindered = home, hindered

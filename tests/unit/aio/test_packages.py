@@ -1,4 +1,4 @@
-"""What is missing is said in full, once."""
+"""Missing packages are reported once, all together."""
 
 from __future__ import annotations
 

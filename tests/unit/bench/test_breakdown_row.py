@@ -1,5 +1,4 @@
-"""Stages add up to what the client waited, and every probe has a place in the code that it looks
-at."""
+"""Stages add up to the client's wait, and every probe names an existing function."""
 
 from __future__ import annotations
 
@@ -97,7 +96,7 @@ def test_every_probe_has_its_place(probe: probed_server.Probe) -> None:
 
 
 class Wrapped:
-    """Has a function that a probe wraps."""
+    """A class with a function that a probe wraps."""
 
     def double(self, number: int) -> int:
         if number < 0:

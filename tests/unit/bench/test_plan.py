@@ -1,4 +1,4 @@
-"""How long a run takes, as far as it is known beforehand, and what is said of it on the way."""
+"""The estimated duration of a run, and the progress output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules with which ``make bench ROWS=rules`` measures do what the titles of its figures say."""
+"""The rules of ``make bench ROWS=rules`` behave as the titles of its figures state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's own storlets do what their figures say."""
+"""The benchmark's storlets return the right output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What IBM's study makes of what was seen, and the clients and the neighbour that it has."""
+"""Figures of IBM's study from given measurements, and its clients and neighbour."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    #: All clients connect at once; a fuller queue would have some try again after seconds.
+    #: All clients connect at once; with a full queue some would retry after seconds.
     request_queue_size = 64
 
 
@@ -69,7 +69,7 @@ def server() -> Iterator[Address]:
 
 
 def everything(rounds: int = 2) -> Study:
-    """Each point of the quick plan; the n-th round took n times as long."""
+    """Every point of the quick plan; the n-th round took n times as long."""
     seen = [
         Seen(BACKGROUND, 0, 0, one.key, 1.0, [], {"GET": [2.0], "PUT": [5.0]})
         for one in (CLIENT, BARE)
@@ -114,7 +114,8 @@ def test_clients_ask_until_their_time_is_over(server: Address, hashes: bool) -> 
 
 @dataclass
 class Timed:
-    """What came in a time, and how long that was: until it was told to stop, and until it had."""
+    """The number of requests in a period, and its length: until the stop request, and until the
+    end."""
 
     latencies: dict[str, list[float]]
     least_seconds: float

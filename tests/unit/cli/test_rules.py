@@ -1,4 +1,5 @@
-"""``storlet rules``: what it prints and how it ends; the worked examples, the sample and the reference page."""
+"""``storlet rules``: output and exit status; the worked examples, the sample and the reference
+page."""
 
 from __future__ import annotations
 

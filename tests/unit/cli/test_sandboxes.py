@@ -1,4 +1,5 @@
-"""``storlet sandboxes``: what it prints, and how it ends, on a node whose Docker is made of child processes."""
+"""``storlet sandboxes``: output and exit status, on a node with a Docker double of child
+processes."""
 
 from __future__ import annotations
 

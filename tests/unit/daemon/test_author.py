@@ -36,7 +36,8 @@ class Target:
         reading, writing = os.pipe()
         announced: list[Mapping[str, str]] = []
 
-        # No method: the output would hold this, and both would wait for the collector, which may end the output first.
+        # Not a method: the output would refer to this object, and the garbage collector may
+        # finalise the output first.
         def announce(metadata: Mapping[str, str]) -> None:
             os.set_blocking(reading, False)
             with pytest.raises(BlockingIOError):

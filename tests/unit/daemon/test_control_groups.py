@@ -1,4 +1,4 @@
-"""What the kernel has counted, read from either version of control groups."""
+"""The kernel's counters, read from either version of control groups."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_a_loaded_module_is_not_replaced() -> None:
 
 
 def in_a_supervisor(code: str) -> list[str]:
-    """The words that ``code`` prints where everything of process 1 was imported, by an interpreter without anything else."""
+    """The words that ``code`` prints in a fresh interpreter after the imports of process 1."""
     path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})"
     whole = f"{path}\nimport storlet_daemon.__main__, storlet_daemon.supervisor\n{code}"
     command = [sys.executable, "-I", "-S", "-B", "-c", whole]

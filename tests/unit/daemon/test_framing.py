@@ -1,4 +1,4 @@
-"""Messages on and off a socket, with descriptors: bounds, ownership, and sockets that do not block."""
+"""Sending and receiving messages with descriptors: bounds, ownership, non-blocking sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    gc.collect()  # what other tests have left must not go away in the middle of ours
+    gc.collect()  # leftovers of other tests must not be collected during this test
     before = open_descriptors()
     yield
     assert open_descriptors() == before

@@ -43,7 +43,7 @@ def test_freed_buffers_are_reused_by_the_next_run() -> None:
     def check() -> bool:
         kernel.keep_freed_memory()
         faults_of_runs()
-        # Anew for each run they would be 12,800.
+        # Allocated again for each run they would be 12,800.
         return faults_of_runs() < 1000
 
     assert in_child(check)

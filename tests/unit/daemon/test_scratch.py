@@ -1,4 +1,4 @@
-"""The scratch space is emptied, whatever storlets have left there."""
+"""The scratch space is emptied of any leftovers of storlets."""
 
 from __future__ import annotations
 

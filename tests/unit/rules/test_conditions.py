@@ -72,7 +72,8 @@ def test_caution_only_takes_requests_away(condition: Condition) -> None:
 
 @given(strategies.conditions())
 def test_what_asks_for_get_asks_for_head_and_copy_too(condition: Condition) -> None:
-    """It takes no request away, and adds only what a GET in place of some of its tests of the method would take."""
+    """It removes no request, and adds only requests that match with GET in some of its tests of the
+    method."""
     widened = with_all_reads(condition)
     for facts in REQUESTS:
         assert holds(widened, facts) or not holds(condition, facts), facts

@@ -1,4 +1,4 @@
-"""The compiled rules: the first match, what they ask for, what they explain; all against a naive reference."""
+"""The compiled rules against a naive reference: first match, requested facts, explanations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def naive_parameters_are_unknown(rule: Rule | str | None, facts: Facts) -> bool:
 
 @given(strategies.rule_sets())
 def test_what_is_decided_early_is_decided_right(rules: RuleSet) -> None:
-    """Asked with less, and then with what it needs, the answer is the one of everything known; each group is asked for once."""
+    """With fewer facts, and then with the requested ones, the decision equals that with all facts;
+    each group is requested once."""
     compiled = engine.compile(rules)
     for facts in REQUESTS:
         for less in strategies.without(facts):
@@ -98,7 +99,7 @@ def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: 
 
 @given(strategies.conditions())
 def test_what_is_observed_proves_the_outcome(condition: Condition) -> None:
-    """Whatever the tests said that are not shown, the condition would have the same value."""
+    """With any outcome of the tests that are not shown, the condition has the same value."""
     for facts in ALL_REQUESTS[:80]:
         outcome = holds(condition, facts)
         shown = [seen.test for seen in observe(condition, facts)]

@@ -1,4 +1,5 @@
-"""Which rules are asked: all that may match, and of the others only those that nothing tells apart beforehand."""
+"""The rules that are evaluated: all that may match, and only those others that the index cannot
+exclude."""
 
 from __future__ import annotations
 
@@ -118,7 +119,7 @@ def test_what_tells_nothing_beforehand_is_asked(condition: Condition) -> None:
 
 
 def test_a_rule_is_filed_under_what_it_shares_with_the_fewest() -> None:
-    """All want the same method and user; what asks for one object finds one rule."""
+    """All test the same method and user; a request for one object finds one rule."""
     rules = [
         model.All((
             Test("method", Operator.EXACT, "GET"),
@@ -152,7 +153,8 @@ def test_ends_of_globs(pattern: str, ends: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize(("count", "expected"), [(16, []), (17, [0])])
 def test_a_long_list_of_names_is_asked_directly(count: int, expected: list[int]) -> None:
-    """A part of the rules is indexed anew for each listing, and a list may be as long as a rules object."""
+    """A part of the rules is indexed again for each listing, and a list may be as long as a rules
+    object."""
     names = frozenset(f"c{number}" for number in range(count))
     assert asked([Test("container", Operator.ONE_OF, names)], ADA) == expected
     also = model.All(

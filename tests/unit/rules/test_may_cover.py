@@ -1,4 +1,5 @@
-"""Whether a mandatory rule could hold when some facts are unknown: against every value that these facts have in a small world."""
+"""Tests of ``may_cover`` with unknown facts, against every value of these facts in a small
+world."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ NOTHING: frozenset[str] = frozenset()
 OF_GROUP = {
     group: frozenset(name for name, row in TABLE.items() if row.group is group) for group in Group
 }
-#: What a fact is made of.
+#: The possible values of a fact.
 FIELDS = {
     "method": "method", "container": "container", "object": "object", "header": "headers", "query": "query",
     "client-address": "client_address", "time": "minute_of_week", "content-type": "stored.content_type",
@@ -185,7 +186,7 @@ def test_the_whole_of_a_small_world(world: World, data: st.DataObject) -> None:
 @settings(max_examples=300)
 @given(st.data())
 def test_a_rule_that_no_completion_meets_covers_nothing(data: st.DataObject) -> None:
-    """Exact as long as no fact is asked for twice."""
+    """Exact as long as no fact is tested twice."""
     world = LOOKED_UP_WORLD
     tests = data.draw(
         st.lists(

@@ -1,4 +1,4 @@
-"""The text format: what it means, and what is told about each mistake."""
+"""The text format: its meaning, and the message of each mistake."""
 
 from __future__ import annotations
 
@@ -315,7 +315,8 @@ def test_a_condition_written_down_is_read_back(condition: Condition, form: str) 
     assert rules.rules[0].condition == condition
 
 
-#: What libyaml and PyYAML's own reader do not agree on, with what is read on every proxy; ``None`` is refused.
+#: Texts that libyaml and PyYAML read differently, with the result on every proxy; ``None``:
+#: refused.
 _DISPUTED = {
     "[x:[y]]": [{"x": ["y"]}],
     "[x:{y: z}]": [{"x": {"y": "z"}}],

@@ -1,4 +1,5 @@
-"""What of the source may leave with a result: what a rule names, and never what is false of the result or the cluster's own."""
+"""Source headers that may leave with a result: those that a rule names, except headers that do not
+fit the result or belong to the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a decision: what would run for this request, where, and what is kept from whom."""
+"""Reports of decisions: the storlets of this request, their placement, and the hidden facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Control groups on made-up trees of version 1, version 2 and both; the real ones are in tests/probe/test_hardening.py.
+"""Control groups on fake trees of version 1, version 2 and both; tests/probe/test_hardening.py uses
+real ones.
 
 A made-up tree holds what it is written, but the kernel's rules are not in it: ``FakeTree.group``
 makes the files that a kernel would make with a directory.
@@ -74,7 +75,7 @@ class FakeTree:
                     self.make(above)
 
     def make(self, folder: Path) -> None:
-        """A group in one tree, with the files that a kernel gives it; one that is there stays as it is."""
+        """Create a group in one tree with the kernel's files; an existing group stays unchanged."""
         if (folder / "cgroup.procs").exists():
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ def node_of(tree: FakeTree, name: str = NODE) -> NodeCgroup:
     return NodeCgroup(name, FakeHierarchy(tree))
 
 
-# --- the node -----------------------------------------------------------------------------------------------------------
+# --- the node ------------------------
 
 
 def test_the_node_gets_its_totals_on_version_1(make_tree: Callable[[int], FakeTree]) -> None:
@@ -252,7 +253,7 @@ def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, we
 
 
 def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """systemd would undo what somebody else writes into its groups."""
+    """systemd would revert other programs' writes into its groups."""
     program = tmp_path / "systemctl"
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
     program.chmod(0o755)
@@ -285,7 +286,7 @@ def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-# --- workers ------------------------------------------------------------------------------------------------------------
+# --- workers ------------------------
 
 
 def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
@@ -443,7 +444,7 @@ def test_a_hurry_without_control_groups_does_nothing(tmp_path: Path) -> None:
     WorkerCgroups(Hierarchy(tmp_path / "none", tmp_path)).prepare_move()
 
 
-# --- in sight -----------------------------------------------------------------------------------------------------------
+# --- in sight ------------------------
 
 
 def test_an_engine_of_this_machine_is_in_sight(tmp_path: Path) -> None:

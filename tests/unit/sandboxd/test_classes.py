@@ -1,4 +1,4 @@
-"""Trust classes and images: which sandbox a storlet gets, and what follows when the operator changes that."""
+"""Trust classes and images: the sandbox of a storlet, and the effect of changes by the operator."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_storlet_that_is_lowered_leaves_the_admin_sandbox_of_its_account(
     two = loaded(node.load(version=V2, name="two.py"))
     node.stop()
     node.more_options = "[class:admin]\nstorlets = AUTH_a/one.py"
-    # What the class may do has not changed, so the sandbox itself stays.
+    # The privileges of the class have not changed, so the sandbox itself stays.
     node.start()
     until(lambda: [s.state for s in node.status().sandboxes] == ["running"])
     assert Path(one).exists()

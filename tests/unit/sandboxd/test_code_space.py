@@ -1,4 +1,4 @@
-"""The code cache: what goes, what stays, and what filters are told."""
+"""The code cache: removed code, kept code, and the replies to filters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_age(path: Path, age_seconds: float) -> None:
 
 
 def removed(root: Path, limit_bytes: int, in_use: set[Path] | None = None) -> set[str]:
-    """What one look would remove."""
+    """The code that one sweep would remove."""
     space = CodeSpace(root, limit_bytes, cast("Threads", None))
     gone, _ = space.surplus(space.copies(), in_use or set())
     return {copy.path.name for copy in gone}

@@ -1,4 +1,5 @@
-"""The wrapper of Docker against an HTTP server on a Unix socket that answers, refuses, hangs or goes away."""
+"""The Docker wrapper against an HTTP server on a Unix socket that responds, refuses, hangs or
+ends."""
 
 from __future__ import annotations
 

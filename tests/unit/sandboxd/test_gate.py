@@ -1,4 +1,5 @@
-"""The gate: what a class's self-test opens and closes, on a node whose Docker is made of child processes."""
+"""The gate: a class's self-test opens and closes it; on a node with a Docker double of child
+processes."""
 
 from __future__ import annotations
 

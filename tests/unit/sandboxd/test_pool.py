@@ -348,7 +348,7 @@ def test_tenants_that_come_together_have_places_made_together(
         nonlocal asked, most
         asked += 1
         most = max(most, asked)
-        # Whoever comes first may be alone with the first; the others find it here.
+        # The first request may start alone; the others find its sandbox here.
         while not all_are_there.is_set():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

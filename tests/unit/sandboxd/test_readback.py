@@ -1,4 +1,4 @@
-"""What a sandbox became against what was asked for: every way to be weaker is named, and nothing else is."""
+"""The actual sandbox against the requested one: every weaker property is reported, and no other."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_weaker_sandbox_is_named_with_the_row(
 
 @pytest.mark.parametrize("path", sorted(set(GOOD) - {"/proc/interrupts"}))
 def test_a_file_that_is_missing_is_a_fault(path: str) -> None:
-    """So that a supervisor which says little is not taken for a sandbox in which all is well."""
+    """A supervisor with an incomplete report must not pass as a sound sandbox."""
     assert readback.faults(FACTS, {name: text for name, text in GOOD.items() if name != path}, HOST)
 
 
@@ -286,7 +286,7 @@ def test_every_row_of_the_table_is_read_back_or_has_a_reason() -> None:
     assert {row.path for row in hardening.TABLE} == compared | set(NOT_READ_BACK)
 
 
-# --- inside -------------------------------------------------------------------------------------------------------------
+# --- inside ------------------------
 
 
 def test_a_sandbox_tells_its_own_kernels_files() -> None:

@@ -1,4 +1,4 @@
-"""Back-off, wording of logs, keys, threads, the check of who connects."""
+"""Back-off, wording of logs, keys, threads, the check of peers."""
 
 from __future__ import annotations
 

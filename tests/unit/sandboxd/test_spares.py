@@ -1,4 +1,5 @@
-"""Pre-warmed sandboxes: given once, to one tenant; never in anybody's way; whose they are survives sandboxd."""
+"""Pre-warmed sandboxes: assigned once, to one tenant; evicted before tenants' sandboxes; the
+assignment survives sandboxd."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one(make_node: MakeNode) -> FakeNode:
-    """A node with one spare that is ready."""
+    """A node with one ready pre-warmed sandbox."""
     node = make_node(prewarmed=1)
     await_spares(node, 1)
     return node

@@ -134,7 +134,7 @@ def test_plain_text_between_stars_counts_too() -> None:
 
 
 def test_as_many_globs_as_there_may_be_rules_are_fine_when_they_are_short() -> None:
-    """The worst that is let in: each of these is looked for at every place of a long row of the
+    """The worst accepted case: each of these is searched at every position of a long run of the
     letter a.
     """
     rules = [

@@ -1,6 +1,4 @@
-"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the
-request that shows it.
-"""
+"""The checker's findings in realistic rules: kind, severity, position, and the example request."""
 
 from __future__ import annotations
 
@@ -116,7 +114,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
             "when: {object: {glob: '*.csv*'}}, allow: true",
         ),
         ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
-        # Who has no name is not the allow's: a missing value never opens.
+        # A caller without a name does not match the allow: a missing value never grants access.
         ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
         ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
         (
@@ -220,9 +218,7 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody
-    asks it.
-    """
+    """A request with its own storlet reaches the mandatory rule; other requests do not."""
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
@@ -562,9 +558,7 @@ def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
 
 
 def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
-    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who
-    wants to keep it busy.
-    """
+    """The pigeonhole principle: hard conditions for any checker, as an attacker would write them."""
     pigeons = ", ".join(
         "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
         for pigeon in range(10)
@@ -626,7 +620,8 @@ def _ordinary(number: int) -> str:
 
 
 def test_a_thousand_ordinary_rules_are_decided() -> None:
-    """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
+    """The budget is in steps, so the result is the same on every machine; it takes some two
+    seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
     assert "check.undecided" not in codes
     assert {"mandatory.allowed-past", "mandatory.preceded", "pipeline.input"} <= codes

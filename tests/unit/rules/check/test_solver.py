@@ -209,7 +209,8 @@ def test_what_is_refused_while_searching_is_not_found_again() -> None:
 
 
 def test_pigeons_are_not_decided_within_a_small_budget() -> None:
-    """Nine pigeons in eight holes: true to life for what makes a search long, and no tenant's rule."""
+    """Nine pigeons in eight holes: a realistic cause of a long search, though not a tenant's
+    rule."""
     pigeons = [
         Any(tuple(exact("header", str(hole), f"p{pigeon}") for hole in range(8)))
         for pigeon in range(9)
