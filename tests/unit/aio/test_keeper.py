@@ -172,7 +172,9 @@ def test_the_cluster_of_a_deleted_home_is_cleaned_up_despite_errors(
     assert not home.real.exists()
 
 
-def test_a_cleaning_that_never_works_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaning_that_always_fails_is_reported(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = Ended(home, monkeypatch, 99)
     with pytest.raises(AioError, match="does not answer"):
         keeper.keep(home)

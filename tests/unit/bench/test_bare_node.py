@@ -56,7 +56,7 @@ def ask(cluster: Cluster, request: messages.Message) -> messages.Message:
         return received.message(messages.NODE_ANSWERS)
 
 
-def test_it_gives_workers_of_this_host_to_new_requests(cluster: Cluster) -> None:
+def test_new_requests_get_workers_of_this_host(cluster: Cluster) -> None:
     with BareNode(cluster):
         prepared = ask(cluster, messages.Prepare("AUTH_test", STORLET.name))
         assert isinstance(prepared, messages.Prepared)
@@ -69,6 +69,6 @@ def test_it_gives_workers_of_this_host_to_new_requests(cluster: Cluster) -> None
             invocation.connect(first.socket)
 
 
-def test_it_gives_the_place_back_when_something_fails(cluster: Cluster) -> None:
+def test_the_socket_of_sandboxd_is_restored_after_a_failure(cluster: Cluster) -> None:
     with pytest.raises(RuntimeError, match="of the row"), BareNode(cluster):
         raise RuntimeError("a failure of the row")

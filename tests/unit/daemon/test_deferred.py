@@ -83,7 +83,7 @@ def test_a_supervisor_imports_nothing_large_that_it_has_no_use_for() -> None:
     assert not large.intersection(loaded)
 
 
-def test_a_storlet_can_do_what_needs_them() -> None:
+def test_a_storlet_can_use_the_deferred_modules() -> None:
     code = "import dataclasses; print(dataclasses.make_dataclass('Point', ['x', 'y']).__doc__)"
     assert in_a_supervisor(code)[0] == "Point(x:"
     assert in_a_supervisor("import inspect; print(inspect.isclass(int))") == ["True"]

@@ -89,9 +89,7 @@ def test_a_non_blocking_socket_raises(pair: Pair) -> None:
         b'{"type":"a","x":"\\ud800"}',
     ],
 )
-def test_what_is_not_a_message_is_refused_and_its_descriptors_closed(
-    pair: Pair, data: bytes
-) -> None:
+def test_an_invalid_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
     reading, writing = os.pipe()
     send_raw(pair[0], data, [writing, writing])
     os.close(writing)
@@ -170,7 +168,7 @@ def test_a_descriptor_is_closed_once() -> None:
     os.close(again)
 
 
-def test_what_is_taken_is_the_takers() -> None:
+def test_a_taken_descriptor_belongs_to_the_taker() -> None:
     first, second = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
     with Descriptors([first]) as owner:
         assert owner.add(second) == 1
@@ -186,7 +184,7 @@ def test_what_is_taken_is_the_takers() -> None:
         os.fstat(second)
 
 
-def test_an_owner_that_is_forgotten_closes() -> None:
+def test_a_garbage_collected_owner_closes_its_descriptors() -> None:
     reading, writing = os.pipe()
     Descriptors([writing])
     assert os.read(reading, 1) == b""

@@ -184,7 +184,7 @@ def test_a_process_is_reported_with_its_cpu_time() -> None:
     assert kernel.process(2**22 + 1) is None
 
 
-def test_limits_of_a_process_bite(tmp_path: Path) -> None:
+def test_limits_of_a_process_are_enforced(tmp_path: Path) -> None:
     def check() -> bool:
         kernel.limit_process(open_files=0, file_bytes=1)
         with (tmp_path / "large").open("wb", buffering=0) as file:

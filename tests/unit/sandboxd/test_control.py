@@ -48,7 +48,7 @@ async def next_message(connection: socket.socket) -> messages.Message:
     return message
 
 
-def test_a_worker_is_placed_and_its_supervisor_told_where() -> None:
+def test_a_worker_is_placed_and_its_supervisor_receives_the_groups() -> None:
     asked = []
 
     async def place(wanted: messages.Place) -> str:
@@ -65,7 +65,7 @@ def test_a_worker_is_placed_and_its_supervisor_told_where() -> None:
     play(scene, place)
 
 
-def test_a_slow_placement_holds_nothing_up_and_too_many_are_told_at_once() -> None:
+def test_a_slow_placement_delays_nothing_and_excess_requests_are_refused_at_once() -> None:
     go = asyncio.Event()
 
     async def place(_wanted: messages.Place) -> str:

@@ -57,7 +57,7 @@ def families(*, has_network: bool) -> set[int]:
     return {rule["args"][0]["valueTwo"] for rule in of("socket", has_network=has_network)}
 
 
-def test_what_is_not_named_is_refused() -> None:
+def test_unnamed_calls_are_refused() -> None:
     profile = json.loads(seccomp.profile(has_network=False))
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}

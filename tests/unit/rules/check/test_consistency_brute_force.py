@@ -168,7 +168,9 @@ def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tup
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @settings(max_examples=60)
 @given(st.data())
-def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) -> None:
+def test_matching_rules_and_bypassed_rules_agree_with_brute_force(
+    world: World, data: st.DataObject
+) -> None:
     rules = data.draw(rule_sets(world))
     findings = check(rules, None)
     assert not [each for each in findings if each.code == "check.undecided"]
@@ -180,7 +182,7 @@ def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @settings(max_examples=60)
 @given(st.data())
-def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
+def test_examples_demonstrate_their_findings(world: World, data: st.DataObject) -> None:
     rules = data.draw(rule_sets(world))
     for finding in check(rules, STORLETS):
         rule = rules.rules[finding.place.line - 1]
@@ -211,7 +213,7 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_what_a_storlet_does_not_take(data: st.DataObject) -> None:
+def test_objects_that_a_storlet_does_not_accept_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD))
     count = Count(rules.rules, LOOKED_UP_WORLD.requests)
     expected = set()
@@ -301,7 +303,7 @@ def _looks_at_type(condition: Condition) -> bool:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_pairs_that_undo_one_another(data: st.DataObject) -> None:
+def test_pairs_of_reversing_rules_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD, most=3))
     types = [Test("content-type", Operator.EXACT, each) for each in _TYPES[:2]]
     rules = RuleSet(  # so that circles are not rare
