@@ -49,7 +49,7 @@ def test_every_attack_has_an_expected_outcome_and_languages() -> None:
 
 
 def test_every_way_to_attack_is_used() -> None:
-    """A method of the hostile storlet that no row calls is an attack that nobody makes."""
+    """A method of the hostile storlet without a row is an attack that never runs."""
     source = (STORLETS / "hostile.py").read_text(encoding="utf-8")
     folder = Path(attack_main.__file__).parent
     rows = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
@@ -58,7 +58,7 @@ def test_every_way_to_attack_is_used() -> None:
     assert [way for way in ways if f'"{way}"' not in rows] == []
 
 
-def test_p99_is_not_decided_by_one_hiccup() -> None:
+def test_p99_is_not_decided_by_one_outlier() -> None:
     assert p99([0.01] * 98 + [0.02, 9.0]) == pytest.approx(0.02)
     assert p99([0.01] * 40 + [9.0]) == pytest.approx(0.01)
     assert p99([0.01] * 900 + [0.5] * 100) == pytest.approx(0.5)
@@ -94,7 +94,7 @@ def test_verdict_names_everything_that_went_wrong() -> None:
     ]
 
 
-def test_a_report_cannot_be_injected_into() -> None:
+def test_text_of_a_sandbox_is_escaped_in_the_report() -> None:
     bad = row()
     bad.seen = "<script>"
     assert "<script>" not in attack_main.page([bad], "s")

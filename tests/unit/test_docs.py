@@ -1,4 +1,4 @@
-"""What the documents say and the code does agree, where a program can tell."""
+"""The documents agree with the code, where a program can check this."""
 
 from __future__ import annotations
 

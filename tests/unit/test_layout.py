@@ -39,13 +39,13 @@ def folder_of_tests(folder: Path) -> Path:
     return FOLDERS[top] / folder.relative_to(top)
 
 
-def place_of_test(module: Path) -> Path:
+def path_of_test(module: Path) -> Path:
     """Where the unit test of ``module`` belongs."""
     return folder_of_tests(module.parent) / f"test_{module.name}"
 
 
 def without_tests() -> list[str]:
-    return [str(module) for module in modules() if not (ROOT / place_of_test(module)).exists()]
+    return [str(module) for module in modules() if not (ROOT / path_of_test(module)).exists()]
 
 
 def test_a_module_has_a_place_of_test_its_name_or_is_a_known_exception() -> None:

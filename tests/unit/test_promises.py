@@ -1,4 +1,5 @@
-"""``SPECIFICATION.rst`` and ``SECURITY.rst`` name tests: each of them exists, and each promise names at least one."""
+"""``SPECIFICATION.rst`` and ``SECURITY.rst`` name tests: each exists, and each promise names
+one."""
 
 from __future__ import annotations
 

@@ -268,9 +268,7 @@ def test_csv_filter_keeps_bytes_that_are_not_utf8(run: Run) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(ROWS)))
-def test_csv_filter_partitions_give_each_line_once_wherever_the_cut_falls(
-    cut: int, tmp_path: Path
-) -> None:
+def test_csv_filter_partitions_return_each_line_once_for_any_cut(cut: int, tmp_path: Path) -> None:
     first = Run("csv_filter", tmp_path)
     head = first([ROWS], {"partition": "first", "partition_bytes": str(cut)})
     (tmp_path / "later").mkdir()
@@ -285,7 +283,7 @@ def test_csv_filter_partitions_give_each_line_once_wherever_the_cut_falls(
 
 
 @sample("deidentify")
-def test_deidentify_never_lets_a_value_through(run: Run) -> None:
+def test_deidentify_never_outputs_a_hidden_value(run: Run) -> None:
     data = b"id,name\n7,Secret\n8,Secret\n"
     result = run([data], {"hash": "name", "secret": "s"})
     rows = [line.split(b",") for line in result.split()]
@@ -389,7 +387,7 @@ def test_multi_input_shows_the_metadata_of_each(run: Run) -> None:
 
 
 @sample("metadata")
-def test_metadata_sets_keeps_and_keeps_back(run: Run) -> None:
+def test_metadata_sets_keeps_and_removes_names(run: Run) -> None:
     parameters = {"set-New": "1", "remove": "Old, Other", "Content-Type": "a/b"}
     assert run([b"body"], parameters, {"Old": "x", "Kept": "y"}) == b"body"
     assert run.output.metadata == {
@@ -413,7 +411,7 @@ def test_exec_dependency_streams_more_than_a_pipe_holds(run: Run) -> None:
     assert run([b"ab\n" * 1_000_000]) == b"no\n" * 1_000_000
 
 
-def test_exec_dependency_takes_a_failed_program_for_a_failure(tmp_path: Path) -> None:
+def test_exec_dependency_fails_if_the_program_fails(tmp_path: Path) -> None:
     (tmp_path / "rot13.sh").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "rot13.sh").chmod(0o755)
     storlet = module_of(ROOT / "exec_dependency").ExecDependency(FakeLogger())

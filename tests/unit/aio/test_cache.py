@@ -1,4 +1,4 @@
-"""What clusters share: made once, never half."""
+"""Parts that clusters share are built once and are never incomplete."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_a_thing_is_made_once() -> None:
+def test_a_part_is_built_once() -> None:
     calls: list[Path] = []
     first = cache.made("kind", "key", calls.append)
     assert cache.made("kind", "key", calls.append) == first
     assert calls == [first]
 
 
-def test_a_thing_that_was_cut_short_is_made_again_from_nothing() -> None:
+def test_an_interrupted_build_starts_again_from_scratch() -> None:
     def fail(place: Path) -> None:
         (place / "half").touch()
         raise KeyboardInterrupt
@@ -36,7 +36,7 @@ def test_a_thing_that_was_cut_short_is_made_again_from_nothing() -> None:
     assert found == [[]]
 
 
-def test_what_nobody_asks_for_is_forgotten(root: Path) -> None:
+def test_unused_parts_are_deleted(root: Path) -> None:
     old = cache.made("kind", "old", lambda _: None)
     other = cache.made("other", "old", lambda _: None)
     long_ago = time.time() - (cache.KEEP_DAYS + 1) * 86400
@@ -47,7 +47,7 @@ def test_what_nobody_asks_for_is_forgotten(root: Path) -> None:
     assert other.exists()
 
 
-def test_what_runs_keeps_what_it_stands_on() -> None:
+def test_parts_of_running_clusters_are_kept() -> None:
     below = cache.made("deps", "a", lambda _: None)
     above = cache.made(
         "code", "b", lambda place: (place / ".below").write_text(f"{below}\n") and None
@@ -73,7 +73,7 @@ def test_the_hash_sees_names_contents_and_the_executable_bit(tmp_path: Path) -> 
     assert len(seen) == 4
 
 
-def test_the_hash_overlooks_what_tools_leave(tmp_path: Path) -> None:
+def test_the_hash_ignores_leftovers_of_tools(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "a.py").write_text("1")

@@ -98,13 +98,13 @@ def test_overrides_that_concern_no_file_are_refused(place: Home, no_owner: None,
         configs.write_all(place, Choices())
 
 
-def test_files_with_keys_are_not_for_everybody(place: Home, no_owner: None) -> None:
+def test_files_with_keys_are_not_world_readable(place: Home, no_owner: None) -> None:
     configs.write_all(place, Choices())
     assert (place.real_conf / "proxy-server.conf").stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("variable", ["STORLETS_ENCRYPTION", "STORLETS_FILTER", "STORLETS_WORKERS"])
-def test_a_choice_that_is_none_is_refused(variable: str) -> None:
+def test_an_unknown_choice_is_refused(variable: str) -> None:
     with pytest.raises(AioError, match=variable):
         configs.choices_from({variable: "maybe"}, "image", "unix:///x")
 
@@ -137,7 +137,7 @@ def test_the_sample_of_the_internal_client_is_the_clusters(place: Home) -> None:
         (["PidsLimit"], 0, ("limit-processes", "limit-oom-score-kept")),
     ],
 )
-def test_what_the_machine_cannot_do_is_accepted_by_name(
+def test_missing_features_of_the_machine_are_accepted_by_name(
     lacks: list[str], capabilities: int, accepted: object
 ) -> None:
     host = {fact: fact not in lacks for fact, _ in configs.NEEDS}

@@ -27,14 +27,14 @@ def sample(tmp_path: Path) -> Sample:
     return Sample(tmp_path, manifest, tmp_path / "x.py")
 
 
-def test_the_expected_output_whole_is_right(sample: Sample) -> None:
+def test_the_complete_expected_output_is_right(sample: Sample) -> None:
     assert sample.is_right(answer(200, b"54321"))
     assert not sample.is_right(answer(200, b"5432"))
     assert not sample.is_right(answer(200, b"54321", broken=True))
     assert not sample.is_right(answer(503, b"54321"))
 
 
-def test_a_failure_on_purpose_is_right_only_with_its_code(sample: Sample) -> None:
+def test_an_expected_failure_is_right_only_with_its_code(sample: Sample) -> None:
     failing = Sample(
         sample.folder, {**sample.manifest, "expected_error": "storlet.failed"}, sample.code
     )

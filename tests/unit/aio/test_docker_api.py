@@ -17,7 +17,7 @@ Serve = Callable[[bytes], DockerApi]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """An engine that gives one answer to everybody."""
+    """A Docker engine that sends the same response to every request."""
     listening = socket.socket(socket.AF_UNIX)
     path = Path(f"/tmp/{tmp_path.name}-{id(tmp_path):x}.sock")
     listening.bind(str(path))
@@ -53,7 +53,7 @@ def http(status: int, body: bytes) -> bytes:
     )
 
 
-def test_an_engine_that_answers(serve: Serve) -> None:
+def test_an_engine_that_responds_is_usable(serve: Serve) -> None:
     assert serve(http(200, b"OK")).answers()
 
 
@@ -65,7 +65,7 @@ def test_no_socket_and_a_dead_socket_are_no_engine(tmp_path: Path) -> None:
     assert not DockerApi(f"unix://{tmp_path}/d").answers()
 
 
-def test_an_engine_elsewhere_will_not_do() -> None:
+def test_a_remote_engine_is_refused() -> None:
     with pytest.raises(AioError, match="unix://"):
         DockerApi("tcp://10.0.0.1:2375")
 
@@ -80,7 +80,7 @@ def test_an_error_in_the_middle_of_a_good_answer_is_an_error(serve: Serve) -> No
         serve(http(200, stream)).build([b"tar"], "x:y", {})
 
 
-def test_removing_what_is_gone_is_fine(serve: Serve) -> None:
+def test_removing_a_missing_object_succeeds(serve: Serve) -> None:
     serve(http(404, b"{}")).remove("abc")
 
 

@@ -122,7 +122,7 @@ def test_a_taken_port_is_replaced_except_the_proxys(tmp_path: Path) -> None:
         ("/srv/storlets_1", False),
     ],
 )
-def test_paths_that_need_a_mount(path: str, needed: bool) -> None:
+def test_some_paths_need_a_mount(path: str, needed: bool) -> None:
     assert home.needs_mount(Path(path)) is needed
 
 

@@ -140,7 +140,8 @@ def test_a_keeper_answers_only_once_it_is_monitoring(home: Home) -> None:
 
 
 class Ended:
-    """The keeper's ways to the machine: the home goes in the middle of a round, and the engine hinders the cleaning."""
+    """The keeper's access to the machine: the home disappears during a round, and the Docker engine
+    blocks the cleaning."""
 
     def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch, hindered: int) -> None:
         self.home, self.hindered = home, hindered
@@ -171,7 +172,9 @@ def test_the_cluster_of_a_deleted_home_is_cleaned_up_despite_errors(
     assert not home.real.exists()
 
 
-def test_a_cleaning_that_never_works_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaning_that_always_fails_is_reported(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = Ended(home, monkeypatch, 99)
     with pytest.raises(AioError, match="does not answer"):
         keeper.keep(home)

@@ -1,4 +1,4 @@
-"""What is missing is said in full, once."""
+"""Missing packages are reported once, all together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_nothing_missing_needs_neither_root_nor_apt(
     packages.install([THERE], tmp_path / "log")
 
 
-def test_somebody_who_is_not_root_is_told_what_to_install_and_why(
+def test_a_user_other_than_root_sees_the_missing_packages_and_their_purpose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)

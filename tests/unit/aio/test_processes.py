@@ -89,7 +89,7 @@ def test_another_owners_process_is_left_alone(owner: str, tmp_path: Path) -> Non
         processes.stop(other)
 
 
-def test_a_number_that_now_is_somebody_elses_is_not_signalled() -> None:
+def test_a_pid_reused_by_another_process_is_not_signalled() -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEP]) as stranger:
         assert not processes.kill(
             Process(stranger.pid, "unit", "server", leader=False), signal.SIGKILL

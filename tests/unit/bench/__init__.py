@@ -1,1 +1,1 @@
-"""The benchmark's own parts: what it measures is for ``make bench``."""
+"""Unit tests of the benchmark's parts; ``make bench`` runs the measurements."""

@@ -1,5 +1,5 @@
-"""What answers in sandboxd's place while isolation is measured: it comes and goes without sandboxd
-being asked."""
+"""The replacement for sandboxd during the measurement of isolation: it starts and stops without a
+request to sandboxd."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORLET = messages.Storlet(
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Of which there is nothing but a directory with sandboxd's socket: its path must be short."""
+    """A cluster with only a directory for sandboxd's socket, whose path must be short."""
     with (
         tempfile.TemporaryDirectory(prefix="storlets-") as run_dir,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own,
@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         own.settimeout(5)
         (tmp_path / "cluster.json").write_text(f'{{"run_dir": "{run_dir}"}}', encoding="utf-8")
         yield Cluster(tmp_path, {})
-        # sandboxd has gone on listening, and is found where it was.
+        # sandboxd is still listening on its socket.
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(f"{run_dir}/sandboxd.sock")
             own.accept()[0].close()
@@ -56,19 +56,19 @@ def ask(cluster: Cluster, request: messages.Message) -> messages.Message:
         return received.message(messages.NODE_ANSWERS)
 
 
-def test_it_gives_workers_of_this_host_to_new_requests(cluster: Cluster) -> None:
+def test_new_requests_get_workers_of_this_host(cluster: Cluster) -> None:
     with BareNode(cluster):
         prepared = ask(cluster, messages.Prepare("AUTH_test", STORLET.name))
         assert isinstance(prepared, messages.Prepared)
         (Path(prepared.code_dir) / STORLET.code).symlink_to(IDENTITY.folder)
         first = ask(cluster, messages.Acquire("AUTH_test", STORLET))
         assert isinstance(first, messages.Acquired)
-        # Another server that asks for the same gets the same.
+        # A second request for the same worker group returns the same socket.
         assert ask(cluster, messages.Acquire("AUTH_test", STORLET)) == first
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as invocation:
             invocation.connect(first.socket)
 
 
-def test_it_gives_the_place_back_when_something_fails(cluster: Cluster) -> None:
+def test_the_socket_of_sandboxd_is_restored_after_a_failure(cluster: Cluster) -> None:
     with pytest.raises(RuntimeError, match="of the row"), BareNode(cluster):
         raise RuntimeError("a failure of the row")

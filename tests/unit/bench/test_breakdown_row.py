@@ -1,5 +1,4 @@
-"""Stages add up to what the client waited, and every probe has a place in the code that it looks
-at."""
+"""Stages add up to the client's wait, and every probe names an existing function."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ PROBES = {
 
 
 @pytest.mark.parametrize("course", stages.COURSES.values(), ids=stages.COURSES)
-def test_a_course_passes_probes_that_there_are_and_ends_with_the_answer(
+def test_a_course_passes_existing_probes_and_ends_with_the_response(
     course: stages.Course,
 ) -> None:
     passed = [probe for probe, _ in course]
@@ -74,7 +73,7 @@ def test_a_course_passes_probes_that_there_are_and_ends_with_the_answer(
     assert {stage for _, stage in course} <= set(stages.STAGES)
 
 
-def test_no_probe_costs_time_for_nothing() -> None:
+def test_every_probe_is_used() -> None:
     begins = {f"{edge}.got" for edge in probed_server.EDGES.values()}
     assert PROBES - begins <= {probe for course in stages.COURSES.values() for probe, _ in course}
 
@@ -91,13 +90,13 @@ def test_every_stage_is_part_of_a_course_and_has_a_colour_of_its_own() -> None:
     [probe for some in probed_server.PROBES.values() for probe in some],
     ids=lambda probe: probe.attribute,
 )
-def test_every_probe_has_its_place(probe: probed_server.Probe) -> None:
+def test_every_probe_wraps_an_existing_function(probe: probed_server.Probe) -> None:
     owner, name = probed_server.definition_of(probe)
     assert callable(getattr(owner, name))
 
 
 class Wrapped:
-    """Has a function that a probe wraps."""
+    """A class with a function that a probe wraps."""
 
     def double(self, number: int) -> int:
         if number < 0:
@@ -105,7 +104,7 @@ class Wrapped:
         return 2 * number
 
 
-def test_probes_are_put_in_and_leave_nothing_when_they_are_taken_out() -> None:
+def test_probes_are_inserted_and_removed_without_leftovers() -> None:
     before = Wrapped.double
     recorder = probed_server.Recorder("node")
     switch = probed_server.Switch(
@@ -124,7 +123,7 @@ def test_probes_are_put_in_and_leave_nothing_when_they_are_taken_out() -> None:
     assert recorder.take() == {}
 
 
-def test_a_probe_without_a_place_is_an_error() -> None:
+def test_a_probe_of_a_missing_function_is_an_error() -> None:
     with pytest.raises(AttributeError, match="treble"):
         probed_server.definition_of(probed_server.Probe(__name__, "Wrapped.treble", "in"))
 

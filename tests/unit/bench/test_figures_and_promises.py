@@ -63,7 +63,7 @@ def figure(
     return Figure(key, key, unit, treated=treated, plain=plain or [])
 
 
-def test_samples_that_share_a_start_are_drawn_together() -> None:
+def test_samples_that_share_a_start_are_resampled_together() -> None:
     starts = [1.0, 1.1] * 5
     treated = [sample for start in starts for sample in [start] * 100]
     plain = [1.0] * len(treated)

@@ -1,4 +1,4 @@
-"""The benchmark's client takes answers as a server may send them, in pieces of any size."""
+"""The benchmark's client parses responses in pieces of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a run takes, as far as it is known beforehand, and what is said of it on the way."""
+"""The estimated duration of a run, and the progress output."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.bench.rows import CLUSTER_SECONDS, ROWS, chosen, estimate
 
 
 @pytest.mark.parametrize(("quick", "minutes"), [(False, 20), (True, 3)])
-def test_a_run_takes_no_longer_than_the_manual_says(quick: bool, minutes: int) -> None:
+def test_a_run_takes_no_longer_than_the_documented_time(quick: bool, minutes: int) -> None:
     assert estimate(chosen((), quick=quick), quick=quick) <= minutes * 60
 
 
 @pytest.mark.parametrize(("quick", "minutes"), [(False, 15), (True, 2)])
-def test_a_row_that_has_to_be_named_takes_no_longer_than_the_manual_says(
+def test_a_row_that_must_be_named_takes_no_longer_than_the_documented_time(
     quick: bool, minutes: int
 ) -> None:
     named = chosen(["study"], quick=quick)
@@ -24,7 +24,7 @@ def test_a_row_that_has_to_be_named_takes_no_longer_than_the_manual_says(
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_row_that_has_to_be_named_is_part_of_no_other_run(quick: bool) -> None:
+def test_a_row_that_must_be_named_is_part_of_no_other_run(quick: bool) -> None:
     assert [row.name for row in chosen((), quick=quick) if row.only_named] == []
 
 
@@ -39,13 +39,15 @@ def test_a_row_that_is_named_runs_in_the_quick_plan_too() -> None:
     assert [row.name for row in chosen(["nodes", "latency"], quick=True)] == ["latency", "nodes"]
 
 
-def test_the_full_plan_has_as_many_samples_as_were_asked_for() -> None:
+def test_the_full_plan_has_the_required_number_of_samples() -> None:
     assert FULL.small >= 300
     assert FULL.large >= 10
     assert QUICK.small < FULL.small
 
 
-def test_each_row_says_how_long_it_and_the_rest_take(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_row_shows_its_remaining_time_and_that_of_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rows = chosen(["driver", "load", "traffic"], quick=False)
     progress = show.Progress(estimate(rows, quick=False))
     progress.row("a cluster", CLUSTER_SECONDS)

@@ -76,7 +76,7 @@ def test_many_bytes_are_the_same_and_take_the_time_once(
     assert time.monotonic() - began < 2
 
 
-def test_the_other_direction_goes_on_after_an_end(
+def test_the_other_direction_continues_after_an_end(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     client, server = ends
@@ -106,7 +106,7 @@ def test_a_client_without_a_server_is_disconnected(target: socket.socket) -> Non
         assert received(client) == b""
 
 
-def test_it_ends_with_its_owner() -> None:
+def test_the_relay_ends_with_its_parent() -> None:
     code = (
         "import time\nfrom tests.bench.relay import relay\n"
         "with relay(('127.0.0.1', 9), 0.05) as address: print(address[1], flush=True); time.sleep(60)"

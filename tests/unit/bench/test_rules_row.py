@@ -1,4 +1,4 @@
-"""The rules with which ``make bench ROWS=rules`` measures do what the titles of its figures say."""
+"""The rules of ``make bench ROWS=rules`` behave as the titles of its figures state."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ FACTS = Facts(
 
 
 @pytest.mark.parametrize("count", _COUNTS)
-def test_the_last_of_all_rules_matches_and_each_before_it_is_asked(count: int) -> None:
+def test_only_the_last_rule_matches_and_each_before_it_is_evaluated(count: int) -> None:
     compiled = _compiled(text(count, _MATCHES))
     assert compiled.decide(FACTS) == Decision(compiled.rules.rules[-1])
     assert len(compiled.explain(FACTS).considered) == count
 
 
-def test_none_matches_where_none_is_to_match() -> None:
+def test_no_rule_matches_where_none_should() -> None:
     assert _compiled(text(100, _NEVER)).decide(FACTS) == Decision(None)
 
 
-def test_the_object_is_looked_at_where_it_is_to_be() -> None:
+def test_the_object_is_read_only_where_it_should_be() -> None:
     compiled = _compiled(text(1, _LOOKS))
     assert isinstance(compiled.decide(FACTS), Needs)
     known = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""The benchmark's own storlets do what their figures say."""
+"""The benchmark's storlets return the right output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("step", [1, 99, 100, 101, 260, 5000])
-def test_the_filter_keeps_the_flagged_records_however_they_arrive(step: int) -> None:
+def test_the_filter_keeps_the_flagged_records_in_pieces_of_any_size(step: int) -> None:
     data, scanner = b"".join(RECORDS), Scanner()
     kept = b"".join(scanner.feed(data[at : at + step]) for at in range(0, len(data), step))
     assert kept == b"".join(record for number, record in enumerate(RECORDS) if number % 7 == 3)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_both_hashes_are_those_of_the_whole(threads: int) -> None:
+def test_both_hashes_are_those_of_the_complete_input(threads: int) -> None:
     hashes = Hashes(threads)
     for piece in (b"one", b"two" * 1000, b"three"):
         hashes.feed(piece)

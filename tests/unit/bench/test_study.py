@@ -1,4 +1,4 @@
-"""What IBM's study makes of what was seen, and the clients and the neighbour that it has."""
+"""Figures of IBM's study from given measurements, and its clients and neighbour."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    #: All clients connect at once; a fuller queue would have some try again after seconds.
+    #: All clients connect at once; with a full queue some would retry after seconds.
     request_queue_size = 64
 
 
@@ -69,7 +69,7 @@ def server() -> Iterator[Address]:
 
 
 def everything(rounds: int = 2) -> Study:
-    """Each point of the quick plan; the n-th round took n times as long."""
+    """Every point of the quick plan; the n-th round took n times as long."""
     seen = [
         Seen(BACKGROUND, 0, 0, one.key, 1.0, [], {"GET": [2.0], "PUT": [5.0]})
         for one in (CLIENT, BARE)
@@ -90,19 +90,19 @@ def everything(rounds: int = 2) -> Study:
     ("clients", "processes", "shares"),
     [(1, 2, [1]), (5, 2, [3, 2]), (200, 2, [100, 100]), (3, 4, [1, 1, 1])],
 )
-def test_clients_are_divided_among_as_many_processes_as_have_some(
+def test_clients_are_divided_among_processes_that_have_at_least_one(
     clients: int, processes: int, shares: list[int]
 ) -> None:
     assert divided(clients, processes) == shares
 
 
-def test_the_parts_of_a_load_are_one() -> None:
+def test_the_parts_of_a_load_are_combined() -> None:
     whole = together([Crowded(1.0, 2, [], [0.1, 0.2]), Crowded(1.5, 1, ["late"], [0.3])])
     assert whole == Crowded(1.5, 3, ["late"], [0.1, 0.2, 0.3])
 
 
 @pytest.mark.parametrize("hashes", [False, True])
-def test_clients_ask_until_their_time_is_over(server: Address, hashes: bool) -> None:
+def test_clients_send_requests_until_their_time_ends(server: Address, hashes: bool) -> None:
     with Clients() as clients:
         seen = clients.run(server, make_request("GET", "/x", {}), 6, 0.2, hashes=hashes)
         assert seen.errors == []
@@ -114,7 +114,8 @@ def test_clients_ask_until_their_time_is_over(server: Address, hashes: bool) -> 
 
 @dataclass
 class Timed:
-    """What came in a time, and how long that was: until it was told to stop, and until it had."""
+    """The number of requests in a period, and its length: until the stop request, and until the
+    end."""
 
     latencies: dict[str, list[float]]
     least_seconds: float
@@ -136,19 +137,19 @@ def timed(server: Address, path: str) -> Timed:
     return Timed(background.latencies, least, time.perf_counter() - began)
 
 
-def test_the_neighbour_comes_at_a_steady_rate(server: Address) -> None:
+def test_the_neighbour_sends_requests_at_a_steady_rate(server: Address) -> None:
     seen = timed(server, "/v1/AUTH_n")
     assert seen.is_steady, seen
     assert all(seen.latencies.values())
 
 
-def test_the_neighbour_comes_at_that_rate_while_answers_are_slow(server: Address) -> None:
+def test_the_neighbour_keeps_its_rate_while_responses_are_slow(server: Address) -> None:
     seen = timed(server, "/slow")
     assert seen.is_steady, seen
     assert min(seen.latencies["GET"] + seen.latencies["PUT"]) >= 0.3
 
 
-def test_a_size_is_said_in_thousands() -> None:
+def test_a_size_is_shown_in_thousands() -> None:
     assert [size_text(size) for size in (1_000, 100_000, 5_000_000)] == ["1 KB", "100 KB", "5 MB"]
 
 

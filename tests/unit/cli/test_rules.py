@@ -1,4 +1,5 @@
-"""``storlet rules``: what it prints and how it ends; the worked examples, the sample and the reference page."""
+"""``storlet rules``: output and exit status; the worked examples, the sample and the reference
+page."""
 
 from __future__ import annotations
 
@@ -128,9 +129,7 @@ def test_there_are_the_five_worked_examples() -> None:
 
 
 @pytest.mark.parametrize("rules", EXAMPLES, ids=lambda path: path.stem)
-def test_a_worked_example_has_no_findings_and_is_decided_as_its_cases_say(
-    rules: Path, run: Run
-) -> None:
+def test_a_worked_example_has_no_findings_and_passes_its_cases(rules: Path, run: Run) -> None:
     checked = run("check", "--strict", str(rules))
     assert checked.code == 0, checked.out
     tried = run("test", "--json", str(rules), str(rules.with_suffix(".cases.yaml")))
@@ -149,7 +148,7 @@ def test_a_worked_example_and_its_cases_are_on_the_page(path: Path) -> None:
         assert f".. literalinclude:: /examples/rules/{name}\n" in page
 
 
-def test_what_the_page_shows_of_the_command_is_what_it_prints() -> None:
+def test_the_output_on_the_page_is_that_of_the_command() -> None:
     shown = re.findall(
         r"\.\. code-block:: text\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8")
     )
@@ -232,14 +231,12 @@ def test_the_reference_page_is_made_from_the_condition_table() -> None:
 # --- check ----------------------------------------------------------------------------------------
 
 
-def test_good_rules_end_well(run: Run, write: Write) -> None:
+def test_valid_rules_exit_with_0(run: Run, write: Write) -> None:
     answer = run("check", write("rules.yaml", RULES))
     assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, no problems found\n")
 
 
-def test_every_fault_is_told_at_once_with_its_place_and_how_to_mend_it(
-    run: Run, write: Write
-) -> None:
+def test_all_faults_are_reported_with_position_and_correction(run: Run, write: Write) -> None:
     answer = run(
         "check",
         write("rules.yaml", "version: 1\nrules:\n  - name: a b\n    wen: {}\n    allow: true\n"),
@@ -284,7 +281,7 @@ def test_warnings_are_accepted_but_for_strict(run: Run, write: Write) -> None:
     assert run("check", "--strict", file).code == 1
 
 
-def test_programs_get_the_same_of_a_check(run: Run, write: Write) -> None:
+def test_a_check_has_the_same_content_as_json(run: Run, write: Write) -> None:
     answer = run("check", "--json", write("rules.yaml", RULES))
     assert answer.code == 0
     assert re.fullmatch("[0-9a-f]{64}", answer.data.pop("version"))
@@ -332,7 +329,7 @@ def test_a_file_without_end_is_not_read_to_its_end(run: Run) -> None:
     "words",
     [[], ["chekk", "x"], ["check"], ["test", "x"], ["explain", "x"], ["check", "--all", "x"]],
 )
-def test_words_that_are_not_understood_end_with_2(words: list[str], run: Run) -> None:
+def test_unknown_arguments_exit_with_2(words: list[str], run: Run) -> None:
     assert run(*words).code == 2
 
 
@@ -343,7 +340,7 @@ def test_help_is_there(words: list[str], run: Run) -> None:
     assert "usage: storlet rules" in answer.out
 
 
-def test_the_help_says_what_it_does_not_know(run: Run) -> None:
+def test_the_help_states_its_limits(run: Run) -> None:
     assert "it does not know which storlets exist" in run("--help").out
 
 
@@ -414,7 +411,7 @@ def test_cases_that_are_as_expected_are_listed_and_counted(run: Run, write: Writ
         ("storlets", "[]", "storlets: expected [], got [deidentify.py, mark.py]"),
     ],
 )
-def test_a_case_that_is_not_as_expected_says_how_and_why(
+def test_a_failed_case_shows_the_difference_and_its_reason(
     field: str, wanted: str, said: str, run: Run, write: Write
 ) -> None:
     told = f"- name: a researcher\n  request: {{container: patients-1, roles: researcher}}\n  expect: {{{field}: {wanted}}}\n"
@@ -427,14 +424,14 @@ def test_a_case_that_is_not_as_expected_says_how_and_why(
     assert lines[-1] == "cases.yaml: 1 case, 1 failed"
 
 
-def test_rules_that_no_case_speaks_of_are_named(run: Run, write: Write) -> None:
+def test_rules_without_a_case_are_named(run: Run, write: Write) -> None:
     told = "- {name: a, request: {user: ada}, expect: {rule: own}}\n"
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", told))
     assert answer.code == 0
     assert "no case is decided by deidentify, night\n" in answer.out
 
 
-def test_programs_get_the_same_of_a_test(run: Run, write: Write) -> None:
+def test_a_test_has_the_same_content_as_json(run: Run, write: Write) -> None:
     told = CASES.replace("action: deny", "action: allow")
     answer = run("test", "--json", write("rules.yaml", RULES), write("cases.yaml", told))
     assert answer.code == 1
@@ -461,7 +458,7 @@ def test_a_case_that_expects_an_unknown_rule_names_the_nearest(run: Run, write: 
     assert "    help: did you mean 'deidentify'?\n" in answer.out
 
 
-def test_rules_with_errors_are_told_before_any_case(run: Run, write: Write) -> None:
+def test_errors_of_rules_are_reported_before_any_case(run: Run, write: Write) -> None:
     for words in (
         ["test", "rules.yaml", "cases.yaml"],
         ["explain", "rules.yaml", "--request", "user=ada"],
@@ -474,7 +471,7 @@ def test_rules_with_errors_are_told_before_any_case(run: Run, write: Write) -> N
         assert run(*words, "--json").data["findings"][0]["code"] == "value.type"
 
 
-def test_every_fault_of_a_file_of_cases_is_told_at_once(run: Run, write: Write) -> None:
+def test_all_faults_of_a_file_of_cases_are_reported_at_once(run: Run, write: Write) -> None:
     told = """\
 - name: a
   request: {kontainer: x, size: big}
@@ -505,7 +502,7 @@ def test_every_fault_of_a_file_of_cases_is_told_at_once(run: Run, write: Write) 
     assert "did you mean 'action'?" in answer.out
 
 
-def test_what_an_action_cannot_be_is_told_with_what_it_can(run: Run, write: Write) -> None:
+def test_an_unknown_action_is_reported_with_the_known_ones(run: Run, write: Write) -> None:
     told = "- {name: a, request: {user: ada}, expect: {action: denied}}\n"
     answer = run("test", write("rules.yaml", RULES), write("cases.yaml", told))
     assert answer.code == 1
@@ -565,7 +562,7 @@ def test_the_rule_that_decides_and_what_would_run_are_explained(run: Run, write:
     )
 
 
-def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: Write) -> None:
+def test_a_request_for_a_storlet_is_explained(run: Run, write: Write) -> None:
     file, asked = write("rules.yaml", RULES), "header.x-run-storlet=mine.py"
     answer = run(
         "explain", file, "--request", "container=patients-1", "object=a", "roles=researcher", asked
@@ -586,7 +583,7 @@ def test_a_client_that_asks_for_a_storlet_is_explained_as_such(run: Run, write: 
     assert run("test", file, write("cases.yaml", told)).code == 0
 
 
-def test_a_value_that_a_parameter_lacks_is_told(run: Run, write: Write) -> None:
+def test_a_missing_value_of_a_parameter_is_reported(run: Run, write: Write) -> None:
     answer = run(
         "explain",
         write("rules.yaml", RULES),
@@ -600,7 +597,7 @@ def test_a_value_that_a_parameter_lacks_is_told(run: Run, write: Write) -> None:
     )
 
 
-def test_rules_that_do_not_match_say_which_test_failed(run: Run, write: Write) -> None:
+def test_rules_that_do_not_match_show_the_failed_test(run: Run, write: Write) -> None:
     answer = run("explain", write("rules.yaml", RULES), "--request", "user=bob", "time=mon 12:00")
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -628,7 +625,7 @@ def test_a_name_that_is_unknown_comes_with_the_nearest_and_every_fault_at_once(
     ]
 
 
-def test_programs_get_the_same_of_an_explanation(run: Run, write: Write) -> None:
+def test_an_explanation_has_the_same_content_as_json(run: Run, write: Write) -> None:
     file = write("rules.yaml", RULES)
     words = ["container=patients-1", "object=a", "user=eve", "roles=researcher"]
     data = run("explain", "--json", file, "--request", *words).data

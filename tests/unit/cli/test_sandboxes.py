@@ -1,4 +1,5 @@
-"""``storlet sandboxes``: what it prints, and how it ends, on a node whose Docker is made of child processes."""
+"""``storlet sandboxes``: output and exit status, on a node with a Docker double of child
+processes."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def known(node: FakeNode) -> None:
     until(lambda: all(result.state != "untested" for result in node.status().self_tests), 10)
 
 
-def test_a_node_without_sandboxes_says_so(
+def test_a_node_without_sandboxes_is_reported(
     node: FakeNode, run: Callable[..., int], capsys: Output
 ) -> None:
     known(node)
@@ -82,7 +83,9 @@ def test_names_of_tenants_cannot_steer_the_terminal(
     assert "up\\u202e.py" in shown
 
 
-def test_programs_get_the_same(node: FakeNode, run: Callable[..., int], capsys: Output) -> None:
+def test_the_status_has_the_same_content_as_json(
+    node: FakeNode, run: Callable[..., int], capsys: Output
+) -> None:
     node.load("AUTH_a", V1)
     known(node)
     assert run("--json") == 0
@@ -126,7 +129,7 @@ def test_a_closed_class_is_exit_code_1_and_named(
     }
 
 
-def test_a_check_that_cannot_be_made_says_why(
+def test_a_check_that_cannot_run_shows_the_reason(
     node: FakeNode, run: Callable[..., int], capsys: Output
 ) -> None:
     known(node)
@@ -152,7 +155,7 @@ def test_without_a_configuration_the_option_for_it_is_named(
     assert "--conf FILE" in capsys.readouterr().err
 
 
-def test_who_may_not_ask_is_told_which_group_may(
+def test_a_user_without_permission_sees_the_required_group(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(_socket: object, _path: str) -> None:

@@ -1,4 +1,5 @@
-"""A spare's supervisor becomes its tenant's user, and keeps no privilege of root."""
+"""The supervisor of a pre-warmed sandbox becomes its tenant's user, and keeps no privilege of
+root."""
 
 from __future__ import annotations
 

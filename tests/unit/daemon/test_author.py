@@ -36,7 +36,8 @@ class Target:
         reading, writing = os.pipe()
         announced: list[Mapping[str, str]] = []
 
-        # No method: the output would hold this, and both would wait for the collector, which may end the output first.
+        # Not a method: the output would refer to this object, and the garbage collector may
+        # finalise the output first.
         def announce(metadata: Mapping[str, str]) -> None:
             os.set_blocking(reading, False)
             with pytest.raises(BlockingIOError):
@@ -61,7 +62,7 @@ class Target:
 # inputs
 
 
-def test_reading_by_all_the_ways_there_are() -> None:
+def test_every_read_method_returns_the_bytes() -> None:
     with an_input(b"0123456789\nab\ncd\nef\ngh") as source:
         assert source.read(4) == b"0123"
         assert source.readline() == b"456789\n"
@@ -83,7 +84,7 @@ def test_iteration_gives_lines() -> None:
     assert list(an_input(b"a\nb\n\nc")) == [b"a\n", b"b\n", b"\n", b"c"]
 
 
-def test_a_read_of_so_many_bytes_gives_so_many_from_a_slow_pipe() -> None:
+def test_a_read_of_a_number_of_bytes_returns_them_all_from_a_slow_pipe() -> None:
     reading, writing = os.pipe()
     source = author.StorletInputFile({}, reading)
     if os.fork() == 0:
@@ -112,7 +113,7 @@ def test_metadata_of_an_input_is_a_copy() -> None:
         lambda f: f.set_metadata({}),
     ],
 )
-def test_what_an_input_cannot(forbidden: Callable[[Any], Any]) -> None:
+def test_unsupported_operations_of_an_input_raise(forbidden: Callable[[Any], Any]) -> None:
     with an_input(b"") as source, pytest.raises(NotImplementedError):
         forbidden(source)
 
@@ -192,7 +193,7 @@ def test_metadata_then_data() -> None:
         lambda out: out.close(),
     ],
 )
-def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(
+def test_missing_metadata_is_sent_empty_before_the_first_byte(
     first: Callable[[Any], Any],
 ) -> None:
     target = Target()
@@ -205,7 +206,7 @@ def test_without_metadata_it_is_empty_at_the_first_thing_that_needs_it(
         target.out.set_metadata({})
 
 
-def test_metadata_twice() -> None:
+def test_setting_metadata_twice_raises() -> None:
     target = Target()
     target.out.set_metadata({})
     with pytest.raises(OSError, match="Sending metadata twice is not allowed"):
@@ -273,7 +274,7 @@ def test_slow_writes_go_out_at_once_and_quick_ones_together() -> None:
     assert target.so_far() == b"later"
 
 
-def test_an_output_that_is_abandoned_lets_nothing_more_out() -> None:
+def test_an_abandoned_output_writes_nothing_more() -> None:
     target = Target()
     target.out.write(b"first")
     target.out._flush_at = math.inf
@@ -284,7 +285,7 @@ def test_an_output_that_is_abandoned_lets_nothing_more_out() -> None:
     assert target.so_far() == b"first"
 
 
-def test_fileno_lets_out_what_was_gathered_first() -> None:
+def test_fileno_first_flushes_the_buffer() -> None:
     target = Target()
     target.out.write(b"a")
     target.out.write(b"b")
@@ -302,7 +303,7 @@ def test_fileno_lets_out_what_was_gathered_first() -> None:
         lambda f: f.seek(0),
     ],
 )
-def test_what_an_output_cannot(forbidden: Callable[[Any], Any]) -> None:
+def test_unsupported_operations_of_an_output_raise(forbidden: Callable[[Any], Any]) -> None:
     target = Target()
     with pytest.raises(NotImplementedError):
         forbidden(target.out)

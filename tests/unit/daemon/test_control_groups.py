@@ -1,4 +1,4 @@
-"""What the kernel has counted, read from either version of control groups."""
+"""The kernel's counters, read from either version of control groups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_counts_of_version_1(tmp_path: Path, directory: str) -> None:
     assert not group.has_been_full(65 << 20)
 
 
-def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path) -> None:
+def test_unreadable_counters_count_as_zero(tmp_path: Path) -> None:
     write(tmp_path / "memory.events", "oom_kill soup\n")
     group = ControlGroup("", str(tmp_path))
     assert (group.kills(), group.scratch_bytes(), group.refused_forks()) == (0, 0, 0)
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path) -> None:
     assert group.cpu_seconds() == 0
 
 
-def test_a_counter_tells_growth_once() -> None:
+def test_a_counter_reports_growth_once() -> None:
     counts = iter([3, 3, 4, 4, 0])
     counter = Counter(lambda: next(counts))
     assert [counter.has_grown() for _ in range(4)] == [False, True, False, False]

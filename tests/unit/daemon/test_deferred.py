@@ -58,7 +58,7 @@ def test_a_loaded_module_is_not_replaced() -> None:
 
 
 def in_a_supervisor(code: str) -> list[str]:
-    """The words that ``code`` prints where everything of process 1 was imported, by an interpreter without anything else."""
+    """The words that ``code`` prints in a fresh interpreter after the imports of process 1."""
     path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})"
     whole = f"{path}\nimport storlet_daemon.__main__, storlet_daemon.supervisor\n{code}"
     command = [sys.executable, "-I", "-S", "-B", "-c", whole]
@@ -83,7 +83,7 @@ def test_a_supervisor_imports_nothing_large_that_it_has_no_use_for() -> None:
     assert not large.intersection(loaded)
 
 
-def test_a_storlet_can_do_what_needs_them() -> None:
+def test_a_storlet_can_use_the_deferred_modules() -> None:
     code = "import dataclasses; print(dataclasses.make_dataclass('Point', ['x', 'y']).__doc__)"
     assert in_a_supervisor(code)[0] == "Point(x:"
     assert in_a_supervisor("import inspect; print(inspect.isclass(int))") == ["True"]

@@ -1,4 +1,4 @@
-"""Messages on and off a socket, with descriptors: bounds, ownership, and sockets that do not block."""
+"""Sending and receiving messages with descriptors: bounds, ownership, non-blocking sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    gc.collect()  # what other tests have left must not go away in the middle of ours
+    gc.collect()  # leftovers of other tests must not be collected during this test
     before = open_descriptors()
     yield
     assert open_descriptors() == before
@@ -89,9 +89,7 @@ def test_a_non_blocking_socket_raises(pair: Pair) -> None:
         b'{"type":"a","x":"\\ud800"}',
     ],
 )
-def test_what_is_not_a_message_is_refused_and_its_descriptors_closed(
-    pair: Pair, data: bytes
-) -> None:
+def test_an_invalid_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
     reading, writing = os.pipe()
     send_raw(pair[0], data, [writing, writing])
     os.close(writing)
@@ -170,7 +168,7 @@ def test_a_descriptor_is_closed_once() -> None:
     os.close(again)
 
 
-def test_what_is_taken_is_the_takers() -> None:
+def test_a_taken_descriptor_belongs_to_the_taker() -> None:
     first, second = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
     with Descriptors([first]) as owner:
         assert owner.add(second) == 1
@@ -186,7 +184,7 @@ def test_what_is_taken_is_the_takers() -> None:
         os.fstat(second)
 
 
-def test_an_owner_that_is_forgotten_closes() -> None:
+def test_a_garbage_collected_owner_closes_its_descriptors() -> None:
     reading, writing = os.pipe()
     Descriptors([writing])
     assert os.read(reading, 1) == b""

@@ -50,7 +50,7 @@ def test_cpu_time_before_the_first_sample_was_the_load(clock: Clock) -> None:
     assert not any(clock.sample(meter, 100.0) for _ in range(3))
 
 
-def test_a_trickle_is_allowed_for_ever_and_a_little_more_is_not(clock: Clock) -> None:
+def test_a_low_cpu_use_is_always_allowed_and_more_is_not(clock: Clock) -> None:
     quiet, loud = Meter(), Meter()
     assert not any(clock.sample(quiet, 0.039 * turn) for turn in range(1000))
     assert any(clock.sample(loud, 0.1 * turn) for turn in range(10))

@@ -43,7 +43,7 @@ def test_freed_buffers_are_reused_by_the_next_run() -> None:
     def check() -> bool:
         kernel.keep_freed_memory()
         faults_of_runs()
-        # Anew for each run they would be 12,800.
+        # Allocated again for each run they would be 12,800.
         return faults_of_runs() < 1000
 
     assert in_child(check)
@@ -184,7 +184,7 @@ def test_a_process_is_reported_with_its_cpu_time() -> None:
     assert kernel.process(2**22 + 1) is None
 
 
-def test_limits_of_a_process_bite(tmp_path: Path) -> None:
+def test_limits_of_a_process_are_enforced(tmp_path: Path) -> None:
     def check() -> bool:
         kernel.limit_process(open_files=0, file_bytes=1)
         with (tmp_path / "large").open("wb", buffering=0) as file:

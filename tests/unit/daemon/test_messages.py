@@ -113,7 +113,7 @@ def faults_of(
 @pytest.mark.parametrize(
     ("message", "kinds", "descriptors"), EXAMPLES, ids=lambda value: getattr(value, "TYPE", "")
 )
-def test_what_is_encoded_is_what_is_parsed(
+def test_a_parsed_message_equals_the_encoded_one(
     message: messages.Message, kinds: messages.Kinds, descriptors: int
 ) -> None:
     fields = framing.decode(framing.encode(message))
@@ -226,7 +226,7 @@ def test_a_version_that_could_be_a_path_is_refused() -> None:
     )
 
 
-def test_a_message_for_people_is_one_line_of_bounded_length() -> None:
+def test_an_error_text_is_one_line_of_bounded_length() -> None:
     done = Done.error(messages.FAILED, "a\n\tb\x1b[31m" + "x" * 1000, "é" * 20000)
     assert done.message is not None
     assert done.traceback is not None

@@ -1,4 +1,4 @@
-"""The scratch space is emptied, whatever storlets have left there."""
+"""The scratch space is emptied of any leftovers of storlets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_all_contents_are_removed_and_the_folder_stays(tmp_path: Path) -> None:
     assert Path("/etc").is_dir()
 
 
-def test_folders_that_their_owner_has_closed_go_too(tmp_path: Path) -> None:
+def test_folders_without_permissions_are_removed_too(tmp_path: Path) -> None:
     if os.getuid() == 0:
         os.chown(tmp_path, 54321, 54321)
     pid = os.fork()
@@ -51,7 +51,7 @@ def test_folders_that_their_owner_has_closed_go_too(tmp_path: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_what_is_made_meanwhile_stays(tmp_path: Path) -> None:
+def test_files_created_meanwhile_stay(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("x")
     pid = scratch.begin_to_clear(str(tmp_path))
     (tmp_path / "old").write_text("new")
@@ -59,7 +59,9 @@ def test_what_is_made_meanwhile_stays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_a_place_without_room_for_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scratch_is_emptied_on_a_full_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "other").write_text("x")
     make = os.mkdir

@@ -1,6 +1,7 @@
-"""The runner of the self-test: one that fails, hangs, crashes or is killed says so, and the others go on.
+"""The runner of the self-test: a test that fails, hangs, crashes or is killed is reported, and the
+others continue.
 
-What each test finds is shown in real sandboxes, in ``tests/probe/test_self_test.py``.
+``tests/probe/test_self_test.py`` shows the findings of each test in real sandboxes.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ def test_the_text_of_a_test_is_its_outcome() -> None:
     assert outcome(lambda _: "the kernel did it") == "the kernel did it"
 
 
-def test_a_test_that_fails_has_shown_nothing() -> None:
+def test_a_test_that_fails_counts_as_a_finding() -> None:
     assert outcome(crash) == "the test failed: ZeroDivisionError: on purpose"
 
 
-def test_a_test_that_is_killed_has_shown_nothing() -> None:
+def test_a_test_that_is_killed_counts_as_a_finding() -> None:
     assert outcome(kill(signal.SIGKILL)) == "the test was ended: -9"
 
 
-def test_a_filter_that_kills_instead_of_refusing_holds_too() -> None:
+def test_a_filter_that_kills_instead_of_refusing_passes() -> None:
     assert outcome(kill(signal.SIGSYS)) == ""
 
 
@@ -95,7 +96,7 @@ def test_a_fault_is_one_line_and_bounded() -> None:
     assert len(said) == selftest.FAULT_MAX
 
 
-def test_what_a_class_may_have_is_not_tried() -> None:
+def test_permitted_resources_of_a_class_are_not_tried() -> None:
     tests = [
         SelfTest("net", "", lambda _: "tried", unless=NETWORK),
         SelfTest("other", "", lambda _: "tried"),
@@ -166,7 +167,7 @@ def test_the_supervisor_answers_with_what_its_child_found(monkeypatch: pytest.Mo
     assert not ear.attempts.pids
 
 
-def test_a_child_that_ends_without_a_word_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ends_without_a_report_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "run", lambda _: os.kill(os.getpid(), signal.SIGKILL))
     assert Ear().check() == messages.Refused(7, "the self-test ended without a result")
 

@@ -1,4 +1,5 @@
-"""What rules mean, written down again as plainly as possible and without any part of the engine, to compare it with."""
+"""A naive implementation of the semantics of rules, without any part of the engine, as a
+reference."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ MISSING = None
 
 
 def value(test: Test, facts: Facts) -> Any:  # noqa: C901, PLR0911, PLR0912 - one line for each fact is the point
-    """What the test looks at: a value, MISSING or UNKNOWN."""
+    """The tested value, MISSING or UNKNOWN."""
     stored, holder = facts.stored, facts.holder
     if test.fact in ("content-type", "size", "metadata"):
         if facts.container is None or facts.object is None:
@@ -125,12 +126,13 @@ def _in_set(inside: str, character: str) -> bool:
     return inside[0] == character or (len(inside) > 1 and _in_set(inside[1:], character))
 
 
-#: What a test says, of facts that may be unknown.
+#: The outcome of a test of facts that may be unknown.
 Answer = Callable[[Test], bool | None]
 
 
 def holds(condition: Condition, facts: Facts) -> bool | None:
-    """Three values: as numbers false 0, unknown 1, true 2, all is the least, any the greatest, not turns them round."""
+    """Three values: with false 0, unknown 1, true 2, ``all`` is the minimum, ``any`` the maximum,
+    and ``not`` inverts."""
     return evaluate(condition, lambda test: test_holds(test, facts))
 
 
@@ -152,7 +154,8 @@ def _number(condition: Condition, answer: Answer) -> int:
 
 
 def holds_cautiously(condition: Condition, facts: Facts, *, wants: bool = True) -> bool:
-    """Whether ``condition`` is surely ``wants``: a test of a missing value is surely neither true nor false."""
+    """Whether ``condition`` certainly is ``wants``: a test of a missing value is certainly neither
+    true nor false."""
     match condition:
         case Test():
             if value(condition, facts) is MISSING and condition.operator is not Operator.PRESENT:

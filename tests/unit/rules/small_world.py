@@ -1,4 +1,5 @@
-"""Small worlds, each with every request there is in it and tests of just these requests: what a checker says can be counted out."""
+"""Small worlds with all of their requests and tests: a checker's result can be verified by brute
+force."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ NETWORKS = tuple(
 
 @dataclass(frozen=True)
 class World:
-    """:param tests: the tests that conditions are made of; ``requests``: enough to meet whatever these tests tell apart."""
+    """:param tests: the tests that conditions consist of; ``requests``: one for every combination
+    that these tests distinguish."""
 
     name: str
     tests: tuple[Test, ...]

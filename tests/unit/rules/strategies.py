@@ -1,7 +1,8 @@
 """Random facts, conditions and rules out of a small world, so that matches are as usual as misses.
 
-Conditions and rules come from hypothesis, which makes a failing one small.  Facts come in a pool that is the same in every run
-(:func:`pool`): all of it is put to each set of rules, which finds more in a second than a few examples of both.
+Conditions and rules come from hypothesis, which makes a failing one small.  Facts come from a fixed
+pool (:func:`pool`), and each set of rules is evaluated for all of it: this finds more in a second
+than a few examples of both.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _facts(chance: random.Random) -> Facts:
 
 
 def pool(count: int) -> tuple[Facts, ...]:
-    """So many requests of which everything is known."""
+    """``count`` requests with all facts known."""
     chance = random.Random(4)  # noqa: S311 - the same on every machine is the point
     return tuple(_facts(chance) for _ in range(count))
 
@@ -119,7 +120,7 @@ def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
     return operands.get(operator, strings)
 
 
-#: What the engine treats in its own way is asked for more often.
+#: Special cases of the engine are generated more often.
 _FACTS = (
     *TABLE,
     "method",

@@ -65,14 +65,15 @@ def test_rules_that_do_not_restrict_need_a_value_for_a_test_and_for_its_not(
 
 
 @given(strategies.conditions())
-def test_caution_only_takes_requests_away(condition: Condition) -> None:
+def test_the_restrictive_reading_only_removes_requests(condition: Condition) -> None:
     for facts in REQUESTS:
         assert holds(condition, facts) or not holds(cautious(condition), facts), facts
 
 
 @given(strategies.conditions())
-def test_what_asks_for_get_asks_for_head_and_copy_too(condition: Condition) -> None:
-    """It takes no request away, and adds only what a GET in place of some of its tests of the method would take."""
+def test_a_condition_on_get_includes_head_and_copy(condition: Condition) -> None:
+    """It removes no request, and adds only requests that match with GET in some of its tests of the
+    method."""
     widened = with_all_reads(condition)
     for facts in REQUESTS:
         assert holds(widened, facts) or not holds(condition, facts), facts
@@ -92,7 +93,7 @@ _METHOD_TESTS += [
     ),
     st.booleans(),
 )
-def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(
+def test_without_a_negated_method_no_read_bypasses_a_mandatory_rule(
     parts: list[Condition], is_any: bool
 ) -> None:
     some = tuple(parts)
@@ -118,7 +119,7 @@ def test_without_a_not_of_the_method_no_read_gets_around_a_mandatory_rule(
         (model.Not(model.Any((method("GET"), model.Not(method("GET", "PUT"))))), "PUT HEAD COPY"),
     ],
 )
-def test_which_methods_a_mandatory_rule_is_about(condition: Condition, methods: str) -> None:
+def test_methods_of_a_mandatory_rule(condition: Condition, methods: str) -> None:
     widened = with_all_reads(condition)
     assert {each for each in METHODS if holds(widened, Facts(each, "c", "o"))} == set(
         methods.split()
@@ -132,7 +133,7 @@ def test_only_the_method_means_other_methods_as_well() -> None:
     assert with_all_reads(some) == some
 
 
-def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:
+def test_the_not_of_a_missing_value_fails_closed() -> None:
     condition = model.Not(named("intern"))
     assert holds(condition, NOBODY) is True, "a mandatory rule would be got around"
     assert holds(cautious(condition), NOBODY) is False, "an allow would open for nobody"
@@ -143,7 +144,7 @@ def test_the_not_of_a_missing_value_falls_to_the_closed_side() -> None:
 @pytest.mark.parametrize(
     "parts", [(model.Not(named("a")), named("b")), (named("a"), model.Not(named("a")))]
 )
-def test_presence_can_be_asked_for(parts: tuple[Condition, ...]) -> None:
+def test_presence_can_be_tested(parts: tuple[Condition, ...]) -> None:
     absent = Test("user", Operator.PRESENT, operand=False)
     assert holds(model.Any((*parts, absent)), NOBODY) is True
     assert holds(model.Not(absent), NOBODY) is False
@@ -163,7 +164,7 @@ def test_unknown_is_decided_as_soon_as_nothing_can_change_it() -> None:
 @pytest.mark.parametrize(
     "fact", [row.name for row in TABLE.values() if row.group is not Group.REQUEST]
 )
-def test_what_does_not_exist_is_missing_and_never_unknown(fact: str) -> None:
+def test_a_fact_that_does_not_exist_is_missing_and_never_unknown(fact: str) -> None:
     test = Test(
         fact, Operator.PRESENT, operand=False, key="k" if TABLE[fact].kind is Kind.STRINGS else None
     )
@@ -206,7 +207,7 @@ def test_content_types_lose_case_and_parameters(stored: str | None, media_type: 
     assert conditions.media_type(stored) == media_type
 
 
-def test_every_row_reads_something_and_says_what() -> None:
+def test_every_row_reads_a_fact_and_documents_it() -> None:
     full = Facts(
         "GET", "c", "o", Caller("u", "p", "d", frozenset({"r"}), is_anonymous=True, is_signed=True),
         {"k": "v"}, {"k": "v"}, "10.0.0.1", 5,

@@ -1,4 +1,4 @@
-"""The compiled rules: the first match, what they ask for, what they explain; all against a naive reference."""
+"""The compiled rules against a naive reference: first match, requested facts, explanations."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def naive_parameters_are_unknown(rule: Rule | str | None, facts: Facts) -> bool:
 
 
 @given(strategies.rule_sets())
-def test_what_is_decided_early_is_decided_right(rules: RuleSet) -> None:
-    """Asked with less, and then with what it needs, the answer is the one of everything known; each group is asked for once."""
+def test_an_early_decision_is_right(rules: RuleSet) -> None:
+    """With fewer facts, and then with the requested ones, the decision equals that with all facts;
+    each group is requested once."""
     compiled = engine.compile(rules)
     for facts in REQUESTS:
         for less in strategies.without(facts):
@@ -81,7 +82,7 @@ def asked_until_decided(compiled: Compiled, less: Facts, facts: Facts) -> Decisi
 
 
 @given(strategies.rule_sets(), st.booleans())
-def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: bool) -> None:
+def test_an_explanation_agrees_with_the_decision(rules: RuleSet, explicit: bool) -> None:
     compiled = engine.compile(rules)
     for facts in ALL_REQUESTS[:80]:
         answer, explained = compiled.decide(facts, explicit), compiled.explain(facts, explicit)
@@ -97,8 +98,8 @@ def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: 
 
 
 @given(strategies.conditions())
-def test_what_is_observed_proves_the_outcome(condition: Condition) -> None:
-    """Whatever the tests said that are not shown, the condition would have the same value."""
+def test_the_observed_tests_prove_the_outcome(condition: Condition) -> None:
+    """With any outcome of the tests that are not shown, the condition has the same value."""
     for facts in ALL_REQUESTS[:80]:
         outcome = holds(condition, facts)
         shown = [seen.test for seen in observe(condition, facts)]
@@ -113,7 +114,9 @@ def _with_others(
 
 
 @given(strategies.conditions())
-def test_what_is_observed_of_an_open_condition_keeps_it_open(condition: Condition) -> None:
+def test_the_observed_tests_of_an_undecided_condition_keep_it_undecided(
+    condition: Condition,
+) -> None:
     for facts in ALL_REQUESTS:
         if holds(condition, facts) is None:
             observed = observe(condition, facts)
@@ -154,7 +157,7 @@ def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> 
     ]
 
 
-def test_nothing_is_asked_for_when_the_caller_is_not_concerned() -> None:
+def test_no_facts_are_requested_for_a_caller_outside_of_the_rules() -> None:
     condition = model.All(
         (
             Test("metadata", Operator.EXACT, "secret", "class"),
@@ -182,7 +185,7 @@ def test_an_undecided_rule_is_not_passed_over() -> None:
     )
 
 
-def test_what_the_parameters_speak_of_is_asked_for_too() -> None:
+def test_facts_of_parameters_are_requested_too() -> None:
     run = Run((Step("s.py", (("p", Template(("", "metadata.k", ""))),)),))
     compiled = engine.compile(rule_set(Rule("r", model.All(), run)))
     assert compiled.needs == {Group.STORED}
@@ -205,7 +208,7 @@ def reversing() -> Compiled:
     )
 
 
-def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
+def test_a_reversal_runs_only_for_permitted_callers(reversing: Compiled) -> None:
     reader = Facts("GET", "c", "o", Caller(roles=frozenset({"reader"})))
     assert reversing.needs == {Group.STORED}
     assert reversing.reverse("pack", Facts("GET", "c", "o")) is None
@@ -220,7 +223,7 @@ def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
     assert reversing.reverse("gone", reader) is None
 
 
-def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
+def test_an_explanation_names_the_deciding_test_and_its_value() -> None:
     steps = (
         Step("a.py", (("n", Template(("", "object", ""))),), "proxy", (("memory", "64M"),)),
         Step("b.py"),
@@ -248,7 +251,7 @@ def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
     assert isinstance(explained.considered[0], Considered)
 
 
-def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() -> None:
+def test_a_requested_storlet_precedes_only_ordinary_rules() -> None:
     get = is_("method", "GET")
     rules = rule_set(
         Rule("stop", is_("container", "open"), Allow()),

@@ -55,12 +55,12 @@ def requests(draw: st.DrawFn) -> Facts:
 
 
 @given(requests())
-def test_what_is_written_reads_back(facts: Facts) -> None:
+def test_a_written_explanation_reads_back(facts: Facts) -> None:
     assert read_words(shlex.split(describe(facts))) == facts
     assert read(to_mapping(facts)) == facts
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_unknown_facts_are_left_out() -> None:
     assert describe(Facts("GET", "c", "o")) == "method=GET container=c object=o"
 
 
@@ -104,13 +104,13 @@ def test_an_example_reads_like_this() -> None:
         ({"signed": 1}, "signed must be true or false"),
     ],
 )
-def test_faults_say_what_is_wanted(mapping: dict[str, object], fault: str) -> None:
+def test_faults_state_the_expected_value(mapping: dict[str, object], fault: str) -> None:
     with pytest.raises(ExampleError) as raised:
         read(mapping)
     assert raised.value.faults == (fault,)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ExampleError) as raised:
         read({"size": "x", "time": "x", "none": "x"})
     assert len(raised.value.faults) == 3

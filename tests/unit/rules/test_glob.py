@@ -54,7 +54,7 @@ _names = st.text(alphabet="abc*[]-.\n", max_size=8)
         ("**", ["", "x"], []),
     ],
 )
-def test_what_a_glob_matches(text: str, matches: list[str], differs: list[str]) -> None:
+def test_a_glob_matches_its_strings(text: str, matches: list[str], differs: list[str]) -> None:
     if not matches:
         if text == "[]":
             with pytest.raises(glob.GlobError):
@@ -67,7 +67,7 @@ def test_what_a_glob_matches(text: str, matches: list[str], differs: list[str]) 
 
 @given(_globs, _names)
 @settings(max_examples=1000)
-def test_the_matcher_agrees_with_the_words_of_the_format(text: str, name: str) -> None:
+def test_the_matcher_agrees_with_the_specification_of_the_format(text: str, name: str) -> None:
     assert glob.matcher(text)(name) == naive.glob_matches(text, name)
 
 
@@ -113,7 +113,7 @@ def test_pieces_of_a_glob() -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "a[b", "[]", "[!]", "[z-a]", "x" * 1025])
-def test_what_is_no_glob_is_refused(text: str) -> None:
+def test_an_invalid_glob_is_refused(text: str) -> None:
     with pytest.raises(glob.GlobError):
         glob.parse(text)
     with pytest.raises(glob.GlobError):
@@ -134,7 +134,7 @@ def test_what_is_no_glob_is_refused(text: str) -> None:
         ("x*[ab]c?*abc*?*y?", 8),
     ],
 )
-def test_what_floats_between_stars_costs_and_plain_text_less(text: str, cost: int) -> None:
+def test_text_between_stars_costs_more_than_plain_text(text: str, cost: int) -> None:
     assert glob.cost(text) == cost
 
 

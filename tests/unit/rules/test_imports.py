@@ -1,4 +1,4 @@
-"""The dependencies of the ``rules`` library (Python and a YAML reader only), and the maps of its packages."""
+"""The dependencies of the ``rules`` library (Python and a YAML reader), and its packages' maps."""
 
 from __future__ import annotations
 

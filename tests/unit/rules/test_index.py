@@ -1,4 +1,5 @@
-"""Which rules are asked: all that may match, and of the others only those that nothing tells apart beforehand."""
+"""The rules that are evaluated: all that may match, and only those others that the index cannot
+exclude."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def asked(
 
 
 @given(strategies.rule_sets())
-def test_every_rule_that_matches_is_asked_once_and_in_its_order(rules: RuleSet) -> None:
+def test_every_matching_rule_is_evaluated_once_in_its_order(rules: RuleSet) -> None:
     conditions = [rule.condition for rule in rules.rules]
     for facts in REQUESTS:
         numbers = asked(conditions, facts)
@@ -57,7 +58,7 @@ def test_every_rule_that_matches_is_asked_once_and_in_its_order(rules: RuleSet) 
 
 
 @given(strategies.rule_sets())
-def test_what_is_unknown_may_be_anything(rules: RuleSet) -> None:
+def test_an_unknown_fact_can_have_any_value(rules: RuleSet) -> None:
     conditions = [rule.condition for rule in rules.rules]
     for fact in ("object", "container", "method", "roles"):
         found = [set(asked(conditions, facts, frozenset({fact}))) for facts in REQUESTS[:10]]
@@ -89,7 +90,9 @@ ADA = Facts(
         ("method", Operator.EXACT, "GET", "PUT"),
     ],
 )
-def test_what_tells_rules_apart(fact: str, operator: Operator, same: Any, other: Any) -> None:
+def test_the_index_separates_rules_by_these_tests(
+    fact: str, operator: Operator, same: Any, other: Any
+) -> None:
     wanted: list[Condition] = [Test(fact, operator, other), Test(fact, operator, same)]
     assert asked(wanted, ADA) == [1]
     assert asked([model.All((part,)) for part in wanted], ADA) == [1]
@@ -113,12 +116,12 @@ def test_a_value_that_is_missing_matches_nothing_and_an_empty_one_is_a_value() -
         Test("content-type", Operator.EXACT, "text/csv"),
     ],
 )
-def test_what_tells_nothing_beforehand_is_asked(condition: Condition) -> None:
+def test_rules_that_the_index_cannot_separate_are_evaluated(condition: Condition) -> None:
     assert asked([condition], ADA) == [0]
 
 
-def test_a_rule_is_filed_under_what_it_shares_with_the_fewest() -> None:
-    """All want the same method and user; what asks for one object finds one rule."""
+def test_a_rule_is_indexed_by_its_most_selective_test() -> None:
+    """All test the same method and user; a request for one object finds one rule."""
     rules = [
         model.All((
             Test("method", Operator.EXACT, "GET"),
@@ -130,7 +133,7 @@ def test_a_rule_is_filed_under_what_it_shares_with_the_fewest() -> None:
     assert asked(rules, ADA) == [2]
 
 
-def test_only_what_a_request_says_itself_is_looked_at() -> None:
+def test_only_facts_of_the_request_itself_are_indexed() -> None:
     """The others cost something, and are read for the first rule that may need them."""
     tests: list[Test] = []
     facts = [
@@ -151,8 +154,9 @@ def test_ends_of_globs(pattern: str, ends: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(16, []), (17, [0])])
-def test_a_long_list_of_names_is_asked_directly(count: int, expected: list[int]) -> None:
-    """A part of the rules is indexed anew for each listing, and a list may be as long as a rules object."""
+def test_a_long_list_of_names_is_looked_up_directly(count: int, expected: list[int]) -> None:
+    """A part of the rules is indexed again for each listing, and a list may be as long as a rules
+    object."""
     names = frozenset(f"c{number}" for number in range(count))
     assert asked([Test("container", Operator.ONE_OF, names)], ADA) == expected
     also = model.All(

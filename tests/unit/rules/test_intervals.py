@@ -27,7 +27,7 @@ def test_merged_intervals_are_in_order_and_apart(pairs: list[tuple[int, int]]) -
 
 
 @given(PAIRS, PAIRS)
-def test_what_is_cut_out_is_gone_and_the_rest_stays(
+def test_a_difference_removes_exactly_its_intervals(
     pairs: list[tuple[int, int]], out: list[tuple[int, int]]
 ) -> None:
     left = cut(merged(pairs), merged(out))

@@ -1,4 +1,5 @@
-"""Whether a mandatory rule could hold when some facts are unknown: against every value that these facts have in a small world."""
+"""Tests of ``may_cover`` with unknown facts, against every value of these facts in a small
+world."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ NOTHING: frozenset[str] = frozenset()
 OF_GROUP = {
     group: frozenset(name for name, row in TABLE.items() if row.group is group) for group in Group
 }
-#: What a fact is made of.
+#: The possible values of a fact.
 FIELDS = {
     "method": "method", "container": "container", "object": "object", "header": "headers", "query": "query",
     "client-address": "client_address", "time": "minute_of_week", "content-type": "stored.content_type",
@@ -92,7 +93,7 @@ def masked(facts: Facts, unknown: frozenset[str]) -> naive.Answer:
 
 
 @given(strategies.rule_sets(), unknowns)
-def test_none_is_certain_whatever_the_unknown_values_are(
+def test_without_a_possible_cover_no_mandatory_rule_decides(
     rules: RuleSet, unknown: frozenset[str]
 ) -> None:
     compiled, varying = engine.compile(rules), with_theirs(unknown)
@@ -107,7 +108,7 @@ def test_none_is_certain_whatever_the_unknown_values_are(
 
 
 @given(strategies.rule_sets())
-def test_what_is_not_looked_up_is_unknown_too(rules: RuleSet) -> None:
+def test_a_fact_that_was_not_looked_up_is_unknown(rules: RuleSet) -> None:
     compiled = engine.compile(rules)
     for facts in requests(NOTHING):
         for less in strategies.without(facts):
@@ -118,7 +119,7 @@ def test_what_is_not_looked_up_is_unknown_too(rules: RuleSet) -> None:
 
 
 @given(strategies.rule_sets())
-def test_of_what_is_known_it_is_the_decision(rules: RuleSet) -> None:
+def test_with_all_facts_known_the_result_is_the_decision(rules: RuleSet) -> None:
     compiled = engine.compile(rules)
     for facts in requests(NOTHING):
         decision = compiled.decide(facts, explicit=True)
@@ -128,7 +129,7 @@ def test_of_what_is_known_it_is_the_decision(rules: RuleSet) -> None:
 
 
 @given(strategies.rule_sets(), unknowns)
-def test_it_is_three_valued_logic_and_nothing_else(rules: RuleSet, unknown: frozenset[str]) -> None:
+def test_the_result_is_that_of_three_valued_logic(rules: RuleSet, unknown: frozenset[str]) -> None:
     compiled, varying = engine.compile(rules), with_theirs(unknown)
     for facts in requests(unknown):
         assert compiled.may_cover(facts, unknown) is expected(
@@ -184,8 +185,8 @@ def test_the_whole_of_a_small_world(world: World, data: st.DataObject) -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_a_rule_that_no_completion_meets_covers_nothing(data: st.DataObject) -> None:
-    """Exact as long as no fact is asked for twice."""
+def test_a_rule_without_a_matching_completion_covers_nothing(data: st.DataObject) -> None:
+    """Exact as long as no fact is tested twice."""
     world = LOOKED_UP_WORLD
     tests = data.draw(
         st.lists(
@@ -283,7 +284,7 @@ def test_an_object_of_any_name_and_of_any_container() -> None:
     assert compiled.may_cover(Facts("GET", None, None), anything) is None, "another caller"
 
 
-def test_what_is_known_of_one_object_is_not_known_of_any() -> None:
+def test_facts_of_one_object_are_unknown_for_other_objects() -> None:
     table = Test("content-type", Operator.EXACT, "text/csv")
     rule = Rule("hide", table, Deny("no"), is_mandatory=True)
     compiled, picture = (

@@ -1,4 +1,4 @@
-"""The text format: what it means, and what is told about each mistake."""
+"""The text format: its meaning, and the message of each mistake."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_every_part_of_a_rule() -> None:
         ))),
     ],
 )  # fmt: skip
-def test_what_a_condition_means(written: str, condition: Condition) -> None:
+def test_a_condition_has_its_meaning(written: str, condition: Condition) -> None:
     assert when(written) == condition
 
 
@@ -177,7 +177,7 @@ def test_what_a_condition_means(written: str, condition: Condition) -> None:
         ('[{days: mon}, {days: mon, from: "11:00", to: "12:00"}]', ((0, 1439),)),
     ],
 )
-def test_what_a_time_means(written: str, windows: tuple[tuple[int, int], ...]) -> None:
+def test_a_time_has_its_meaning(written: str, windows: tuple[tuple[int, int], ...]) -> None:
     assert when(f"{{time: {written}}}") == Test("time", Operator.WITHIN, windows)
 
 
@@ -212,7 +212,7 @@ def test_a_mandatory_rule_about_get_is_about_head_and_copy_as_well() -> None:
     assert one("when: {method: GET}\nallow: true").condition == written
 
 
-def test_who_has_no_role_is_not_let_past_by_the_lack_of_it() -> None:
+def test_a_caller_without_roles_does_not_pass_a_negated_role() -> None:
     nobody = Facts("GET", "c", "o", Caller(is_anonymous=True))
     line = "when: {not: {roles: [intern]}}\n"
     assert holds(one(line + "allow: true").condition, nobody) is False
@@ -315,7 +315,8 @@ def test_a_condition_written_down_is_read_back(condition: Condition, form: str) 
     assert rules.rules[0].condition == condition
 
 
-#: What libyaml and PyYAML's own reader do not agree on, with what is read on every proxy; ``None`` is refused.
+#: Texts that libyaml and PyYAML read differently, with the result on every proxy; ``None``:
+#: refused.
 _DISPUTED = {
     "[x:[y]]": [{"x": ["y"]}],
     "[x:{y: z}]": [{"x": {"y": "z"}}],
@@ -338,7 +339,7 @@ def _plain(node: text.Node) -> Any:
 
 @pytest.mark.parametrize("written", _DISPUTED)
 @pytest.mark.parametrize("has_libyaml", [True, False])
-def test_what_is_read_does_not_depend_on_libyaml(
+def test_the_result_does_not_depend_on_libyaml(
     written: str, has_libyaml: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_libyaml:
@@ -352,7 +353,7 @@ def test_what_is_read_does_not_depend_on_libyaml(
     assert [each.code for each in found.findings()] == (["syntax"] if node is None else [])
 
 
-def test_a_place_does_not_depend_on_libyaml() -> None:
+def test_a_position_does_not_depend_on_libyaml() -> None:
     """libyaml sees an empty key after its mark, one column further on."""
     node = text.read("{a: b, ? }", Faults())
     assert isinstance(node, text.Mapping)
@@ -464,7 +465,7 @@ def test_a_place_does_not_depend_on_libyaml() -> None:
         ("allow: true\nallow: true", "key.duplicate", "'allow' is a duplicate, after line 4", "keep one"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_named_with_how_to_mend_it(
+def test_each_mistake_is_named_with_its_correction(
     body: str, code: str, said: str, mended: str
 ) -> None:
     found = fault(body)
@@ -502,11 +503,13 @@ def test_each_mistake_is_named_with_how_to_mend_it(
         (f"%YAML 1.{'1' * 5000}\n--- a", [(1, 9, "syntax")]),
     ],
 )  # fmt: skip
-def test_places_of_faults(source: bytes | str, found: list[tuple[int, int, str]]) -> None:
+def test_faults_have_their_positions(
+    source: bytes | str, found: list[tuple[int, int, str]]
+) -> None:
     assert sorted(faults(source)) == sorted(found)
 
 
-def test_all_faults_are_told_together_in_the_order_of_the_text() -> None:
+def test_all_faults_are_reported_together_in_the_order_of_the_text() -> None:
     source = HEAD + (
         "  - name: a\n"
         "    when:\n"

@@ -1,4 +1,5 @@
-"""What of the source may leave with a result: what a rule names, and never what is false of the result or the cluster's own."""
+"""Source headers that may leave with a result: those that a rule names, except headers that do not
+fit the result or belong to the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _OWN = sorted({*NEVER_PASS, *(f"{prefix}x" for prefix in NEVER_PASS_PREFIXES)})
 
 
 @pytest.mark.parametrize("name", _OWN)
-def test_no_wildcard_lets_through_what_never_passes(name: str) -> None:
+def test_no_wildcard_passes_headers_that_never_pass(name: str) -> None:
     wildcards = tuple(f"{name[:length]}*" for length in range(len(name) + 1))
     for written in (name, name.title(), name.upper(), name.replace("-", "_"), f" {name}"):
         assert not Passes(headers=(*wildcards, name)).allows_header(written)
@@ -34,11 +35,11 @@ def test_no_wildcard_lets_through_what_never_passes(name: str) -> None:
         "X-Symlink-Target-Account",
     ],
 )
-def test_these_stay_behind(name: str) -> None:
+def test_headers_that_never_pass(name: str) -> None:
     assert not EVERYTHING.allows_header(name)
 
 
-def test_what_is_named_passes() -> None:
+def test_named_headers_pass() -> None:
     passes = Passes(("project", "x-*"), ("last-modified", "content-d*"))
     assert [
         each

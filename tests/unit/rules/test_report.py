@@ -1,4 +1,4 @@
-"""What is told of a decision: what would run for this request, where, and what is kept from whom."""
+"""Reports of decisions: the storlets of this request, their placement, and the hidden facts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def report(compiled: engine.Compiled, facts: Facts, *, shows_stored: bool = True
     return Report.of(facts, explanation, "object", shows_stored=shows_stored)
 
 
-def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compiled) -> None:
+def test_a_report_has_storlets_placement_and_limits(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER)
     assert told.lines()[1:] == (
         "3 later rules were not considered",
@@ -79,7 +79,7 @@ def test_it_tells_what_would_run_where_with_which_limits(compiled: engine.Compil
     assert "content-type is 'text/csv' (required: 'text/csv')" in data["considered"][0]["because"]
 
 
-def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compiled) -> None:
+def test_facts_of_the_object_can_be_hidden(compiled: engine.Compiled) -> None:
     told = report(compiled, RESEARCHER, shows_stored=False)
     assert "content-type is not shown (required: 'text/csv')" in told.lines()[0]
     assert "parameters for='{user} {metadata.study}', keep='2'" in told.lines()[2]
@@ -92,7 +92,7 @@ def test_what_the_object_says_of_itself_can_be_kept_back(compiled: engine.Compil
 
 
 @given(strategies.rule_sets(), st.booleans())
-def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: bool) -> None:
+def test_hidden_facts_are_not_reported(rules: engine.RuleSet, explicit: bool) -> None:
     hidden = ObjectFacts(
         exists=True,
         content_type="sec/ret",
@@ -120,7 +120,7 @@ def test_nothing_of_what_is_kept_back_is_told(rules: engine.RuleSet, explicit: b
         ({"container": "elsewhere"}, True),
     ],
 )
-def test_who_is_told_what_the_object_says(
+def test_callers_that_may_see_facts_of_the_object(
     compiled: engine.Compiled, change: dict[str, str], shown: bool
 ) -> None:
     facts = replace(RESEARCHER, **change)  # type: ignore[arg-type]
@@ -133,9 +133,7 @@ def test_who_is_told_what_the_object_says(
 
 @pytest.mark.parametrize("first", ["run: preview.py", "deny: ask a physician"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "COPY"])
-def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(
-    first: str, method: str
-) -> None:
+def test_an_ordinary_rule_before_a_mandatory_one_reveals_nothing(first: str, method: str) -> None:
     lines = [
         f"  - {{name: first, when: {{method: GET}}, {first}}}",
         "  - {name: hide, mandatory: true, when: {metadata: {k: v}}, run: h.py}",
@@ -150,7 +148,7 @@ def test_an_ordinary_rule_before_a_mandatory_one_tells_nothing_either(
     assert Report.for_caller(compiled, open_, "object", may_read=True).shows_stored is not is_denied
 
 
-def test_a_missing_value_is_told_with_what_becomes_of_the_request(
+def test_a_missing_value_is_reported_with_the_outcome_of_the_request(
     compiled: engine.Compiled,
 ) -> None:
     told = report(compiled, replace(RESEARCHER, stored=replace(CSV, metadata={})))
@@ -181,7 +179,7 @@ def test_a_missing_value_is_told_with_what_becomes_of_the_request(
         ),
     ],
 )
-def test_what_becomes_of_a_storlet_that_the_client_asks_for(
+def test_a_report_has_the_outcome_of_a_requested_storlet(
     compiled: engine.Compiled, change: dict[str, str], outcome: str, line: str
 ) -> None:
     told = report(compiled, replace(RESEARCHER, headers={"x-run-storlet": "s.py"}, **change))  # type: ignore[arg-type]
@@ -189,7 +187,7 @@ def test_what_becomes_of_a_storlet_that_the_client_asks_for(
     assert told.lines()[-1] == line
 
 
-def test_an_upload_is_worked_on_at_the_proxy(compiled: engine.Compiled) -> None:
+def test_an_upload_runs_at_the_proxy(compiled: engine.Compiled) -> None:
     steps = steps_of(compiled.rules.rules[3])
     assert planned(steps, replace(RESEARCHER, method="PUT"), "object") == (
         Planned("small.py", "proxy"),
@@ -198,7 +196,7 @@ def test_an_upload_is_worked_on_at_the_proxy(compiled: engine.Compiled) -> None:
     assert planned(steps, RESEARCHER, None)[0].line() == "run small.py"
 
 
-def test_what_has_to_be_looked_up_first_is_told(compiled: engine.Compiled) -> None:
+def test_missing_lookups_are_reported(compiled: engine.Compiled) -> None:
     told = report(compiled, replace(RESEARCHER, stored=UNKNOWN))
     assert told.lines()[-1] == "undecided: depends on the object's size, content type or metadata"
     data = told.mapping()

@@ -33,7 +33,7 @@ REQUEST = Facts(
         ("{metadata.X-Width}px", "9px"),
     ],
 )
-def test_what_a_template_becomes(text: str, rendered: str) -> None:
+def test_a_template_is_filled(text: str, rendered: str) -> None:
     assert template.render(template.parse(text), REQUEST) == rendered
 
 
@@ -41,7 +41,7 @@ def test_what_a_template_becomes(text: str, rendered: str) -> None:
     "text",
     ["{", "}", "a}b", "{user", "{nobody}", "{}", "{metadata.}", "{user{object}}", "{header.x}"],
 )
-def test_what_is_no_template_is_refused(text: str) -> None:
+def test_an_invalid_template_is_refused(text: str) -> None:
     with pytest.raises(template.TemplateError):
         template.parse(text)
 
@@ -58,7 +58,7 @@ def test_a_value_that_was_not_looked_up_is_a_mistake_of_the_caller() -> None:
         template.render(template.parse("{metadata.x}"), Facts("GET", "c", "o"))
 
 
-def test_a_template_says_what_it_needs() -> None:
+def test_a_template_names_its_facts() -> None:
     assert template.groups(template.parse("{metadata.a} {user}")) == {Group.STORED, Group.REQUEST}
     assert template.groups(template.parse("plain")) == set()
     assert template.parse("a{object}b") == Template(("a", "object", "b"))

@@ -1,1 +1,1 @@
-"""sandboxd over its real sockets, with real processes as supervisors and a double in the place of Docker only."""
+"""sandboxd over its real sockets, with real processes as supervisors; only Docker is a double."""

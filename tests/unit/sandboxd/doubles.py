@@ -1,4 +1,5 @@
-"""Docker made of child processes, broken on purpose, and a node around it that is asked over its real socket."""
+"""A Docker double made of child processes, with faults, and a node that receives requests over its
+real socket."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class FakeContainer:
 
 @dataclass
 class FakeDocker:
-    """What outlives a sandboxd: containers.  The switches break it."""
+    """The state that outlives a sandboxd: Docker containers.  The switches make it fail."""
 
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -177,7 +178,7 @@ class FakeEngine(Engine):
 
 
 def own_processes_only(peer: Peer, identity: Identity) -> str:
-    """In the place of the check of the sandbox's uid: our children have ours."""
+    """Replaces the check of the sandbox's uid: child processes have the tests' uid."""
     return "" if peer.uid == os.getuid() else "not the user of this test"
 
 
@@ -185,14 +186,15 @@ class OpenGate(Gate):
     """The gate of a node on which no class was tested, and none needs to be."""
 
     async def admit(self, trust_class: str) -> None:
-        """Everybody may pass."""
+        """Every peer may pass."""
 
     async def run(self) -> None:
         """Nothing is tested by itself."""
 
 
 class FakeNode:
-    """A sandboxd in a thread, with directories of its own; ``stop`` and ``start`` again to see what is adopted."""
+    """A sandboxd in a thread, with separate directories; ``stop`` and ``start`` to test
+    adoption."""
 
     def __init__(self, docker: FakeDocker, **sandbox_options: object) -> None:
         self.docker = docker
@@ -239,7 +241,7 @@ class FakeNode:
         if self._thread is not None:
             self._thread.join(10)
             assert not self._thread.is_alive()
-        # Blocking calls that nobody waits for any more still write into our directories.
+        # Abandoned blocking calls still write into the test's directories.
         until(
             lambda: not any(thread.name.startswith("blocking-") for thread in threading.enumerate())
         )
@@ -294,7 +296,8 @@ class FakeNode:
             raise MountFault(f"{source} cannot be mounted in the sandbox: it has ended")
         self.docker.mounted.append((source, pid, target))
 
-    # --- as a filter ------------------------------------------------------------------------------------------------
+    # --- as a filter
+    # ------------------------------------------------------------------------------------------------
 
     def connect(self) -> socket.socket:
         """A connection to the request socket."""
@@ -312,18 +315,18 @@ class FakeNode:
             return received.message(messages.NODE_ANSWERS)
 
     def put_code(self, account: str, version: str, name: str = "up.py") -> Path:
-        """What a filter does before it asks for a load."""
+        """The filter's steps before it requests a load."""
         code_dir = Path(self.ask(messages.Prepare(account, name)).code_dir)
         (code_dir / version).mkdir(exist_ok=True)
         return code_dir
 
     def load(self, account: str = "AUTH_a", version: str = "a" * 64, **changes: Any) -> Any:
-        """Put code and ask for its socket."""
+        """Store code and request its socket."""
         self.put_code(account, version, changes.get("name", "up.py"))
         return self.ask(messages.Acquire(account, make_storlet(version=version, **changes)))
 
     def status(self) -> messages.NodeStatus:
-        """What sandboxd says of the node."""
+        """The node's status from sandboxd."""
         answer = self.ask(messages.AskNodeStatus())
         assert isinstance(answer, messages.NodeStatus)
         return answer

@@ -1,12 +1,13 @@
-"""A supervisor without workers: connects to a control socket, takes groups, accepts their connections and says hello there.
+"""A supervisor without workers: connects to a control socket, accepts groups and greets on their
+connections.
 
 Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour>``.  A connection
 to a group is answered with ``<version> <pid>``; one that sends ``work`` makes the group busy until
 it is closed.
 
-Behaviours: ``good``; ``silent`` (connects, says nothing); ``exits`` (ends at once); ``garbage`` (no
-JSON after the hello); ``refuses`` (answers every load with an error); ``stays`` (refuses to become
-a tenant); ``mute`` (hello, then no answer at all); in the self-test ``leaks`` (a test fails),
+Behaviours: ``good``; ``silent`` (connects, sends nothing); ``exits`` (ends at once); ``garbage``
+(no JSON after the hello); ``refuses`` (answers every load with an error). Also: ``stays`` (refuses
+to become a tenant); ``mute`` (hello, then no reply); in the self-test ``leaks`` (a test fails),
 ``dies`` (ends in the middle of it), ``spoils`` (changes the donated file).
 """
 
@@ -40,7 +41,8 @@ class FakeSupervisor:
         self.used: dict[str, float] = {}
 
     def run(self) -> None:
-        """Connect, and again when the connection ends, for ever; groups are served meanwhile."""
+        """Connect, and reconnect when the connection ends, without a limit; groups are served
+        meanwhile."""
         while True:
             if not self.is_connected:
                 self.connect()

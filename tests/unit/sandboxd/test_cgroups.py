@@ -1,4 +1,5 @@
-"""Control groups on made-up trees of version 1, version 2 and both; the real ones are in tests/probe/test_hardening.py.
+"""Control groups on fake trees of version 1, version 2 and both; tests/probe/test_hardening.py uses
+real ones.
 
 A made-up tree holds what it is written, but the kernel's rules are not in it: ``FakeTree.group``
 makes the files that a kernel would make with a directory.
@@ -74,7 +75,7 @@ class FakeTree:
                     self.make(above)
 
     def make(self, folder: Path) -> None:
-        """A group in one tree, with the files that a kernel gives it; one that is there stays as it is."""
+        """Create a group in one tree with the kernel's files; an existing group stays unchanged."""
         if (folder / "cgroup.procs").exists():
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ def node_of(tree: FakeTree, name: str = NODE) -> NodeCgroup:
     return NodeCgroup(name, FakeHierarchy(tree))
 
 
-# --- the node -----------------------------------------------------------------------------------------------------------
+# --- the node ------------------------
 
 
 def test_the_node_gets_its_totals_on_version_1(make_tree: Callable[[int], FakeTree]) -> None:
@@ -181,7 +182,7 @@ def test_a_host_without_swap_accounting_has_the_other_totals(
     assert tree.read("memory", f"{NODE}/memory.limit_in_bytes") == str(GIB)
 
 
-def test_what_cannot_be_set_is_named_and_the_rest_is_set(
+def test_totals_that_cannot_be_set_are_named_and_the_others_are_set(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(1)
@@ -195,7 +196,7 @@ def test_what_cannot_be_set_is_named_and_the_rest_is_set(
     assert tree.read("cpu", f"{NODE}/cpu.shares") == "256"
 
 
-def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Path) -> None:
+def test_a_host_without_control_groups_is_reported_without_a_failure(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 1024 kB\n")
     faults = NodeCgroup(NODE, Hierarchy(tmp_path / "nothing", tmp_path)).make(
         NodeSection(0.5, 0, 256, 4096)
@@ -204,7 +205,7 @@ def test_a_host_without_control_groups_is_told_so_and_nothing_fails(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_the_runtime_left_of_a_container_is_removed(
+def test_leftover_groups_of_the_runtime_are_removed(
     make_tree: Callable[[int], FakeTree], version: int
 ) -> None:
     tree = make_tree(version)
@@ -218,7 +219,7 @@ def test_what_the_runtime_left_of_a_container_is_removed(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_lives_in_a_group_without_a_container_is_killed(
+def test_processes_in_a_group_without_a_container_are_killed(
     make_tree: Callable[[int], FakeTree], version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -252,7 +253,7 @@ def test_weights_are_shares_in_proportion_to_a_process_of_swifts(shares: int, we
 
 
 def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """systemd would undo what somebody else writes into its groups."""
+    """systemd would revert other programs' writes into its groups."""
     program = tmp_path / "systemctl"
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
     program.chmod(0o755)
@@ -274,7 +275,9 @@ def test_a_slice_is_made_by_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert others == [f"{verb} storlets-unit.slice" for verb in ("start", "stop", "revert")]
 
 
-def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_systemctl_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "meminfo").write_text("MemTotal: 16777216 kB\n")
     assert (
@@ -285,7 +288,7 @@ def test_a_host_without_systemctl_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-# --- workers ------------------------------------------------------------------------------------------------------------
+# --- workers ------------------------
 
 
 def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
@@ -303,7 +306,7 @@ def test_a_worker_is_moved_below_its_sandbox_with_the_limits_of_its_storlet(
     assert tree.read("cpu", f"{CONTAINER}/{DIRECTORY}/cpu.cfs_quota_us") == "50000"
 
 
-def test_version_2_moves_the_sandboxs_own_processes_out_of_the_way(
+def test_version_2_moves_the_sandboxs_own_processes_into_a_leaf(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(2)
@@ -380,7 +383,7 @@ def test_placing_twice_is_placing_once(make_tree: Callable[[int], FakeTree]) -> 
         pytest.param(1000, 5, GROUP, id="a process in a namespace of its own inside"),
     ],
 )
-def test_nothing_is_moved_for(
+def test_a_worker_is_not_moved_for_an_invalid_request(
     make_tree: Callable[[int], FakeTree], supervisor: int, worker: int, group: str
 ) -> None:
     tree = make_tree(1)
@@ -428,7 +431,7 @@ def test_a_group_without_its_limit_is_not_used(make_tree: Callable[[int], FakeTr
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_hurry_moves_this_process_to_where_it_is(
+def test_prepare_move_writes_this_process_to_its_own_group(
     make_tree: Callable[[int], FakeTree], version: int
 ) -> None:
     tree = make_tree(version)
@@ -439,11 +442,11 @@ def test_a_hurry_moves_this_process_to_where_it_is(
     assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007"]
 
 
-def test_a_hurry_without_control_groups_does_nothing(tmp_path: Path) -> None:
+def test_prepare_move_without_control_groups_does_nothing(tmp_path: Path) -> None:
     WorkerCgroups(Hierarchy(tmp_path / "none", tmp_path)).prepare_move()
 
 
-# --- in sight -----------------------------------------------------------------------------------------------------------
+# --- in sight ------------------------
 
 
 def test_an_engine_of_this_machine_is_in_sight(tmp_path: Path) -> None:
@@ -455,7 +458,7 @@ def test_an_engine_of_this_machine_is_in_sight(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["tcp://192.0.2.1:2375", "unix:///nowhere", ""])
-def test_one_elsewhere_is_not(url: str) -> None:
+def test_a_remote_engine_is_not_in_sight(url: str) -> None:
     assert not hierarchy.in_sight(url)
 
 

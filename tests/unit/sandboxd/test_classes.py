@@ -1,4 +1,4 @@
-"""Trust classes and images: which sandbox a storlet gets, and what follows when the operator changes that."""
+"""Trust classes and images: the sandbox of a storlet, and the effect of changes by the operator."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_class_lowers_the_limits_of_its_sandboxes_only(with_options: MakeClass
     assert limits == {"user": 9, "admin": 512}
 
 
-def test_a_mount_whose_directory_is_missing_is_told_by_option_and_path(
+def test_a_mount_whose_directory_is_missing_is_reported_by_option_and_path(
     with_options: MakeClasses,
 ) -> None:
     node = with_options("[class:admin]\naccounts = AUTH_a\nmounts = /nowhere/models:/models:ro")
@@ -72,7 +72,7 @@ def test_an_account_has_the_image_that_the_operator_chose_and_others_the_default
     assert images == {"AUTH_a": "example/special:1", "AUTH_b": "storlets/sandbox:latest"}
 
 
-def test_a_missing_image_of_one_account_is_named_and_harms_nobody_else(
+def test_a_missing_image_of_one_account_is_named_and_affects_no_other(
     with_options: MakeClasses,
 ) -> None:
     docker = FakeDocker(missing_images={"example/special:1"})
@@ -106,7 +106,7 @@ def test_both_classes_are_adopted(with_options: MakeClasses) -> None:
     assert node.docker.starts == 2
 
 
-def test_a_class_that_is_taken_away_lets_the_work_finish_and_no_more(
+def test_a_removed_class_finishes_its_work_and_starts_none(
     with_options: MakeClasses,
 ) -> None:
     node = with_options("[class:admin]\naccounts = AUTH_a")
@@ -128,7 +128,7 @@ def test_a_storlet_that_is_lowered_leaves_the_admin_sandbox_of_its_account(
     two = loaded(node.load(version=V2, name="two.py"))
     node.stop()
     node.more_options = "[class:admin]\nstorlets = AUTH_a/one.py"
-    # What the class may do has not changed, so the sandbox itself stays.
+    # The privileges of the class have not changed, so the sandbox itself stays.
     node.start()
     until(lambda: [s.state for s in node.status().sandboxes] == ["running"])
     assert Path(one).exists()
@@ -137,7 +137,7 @@ def test_a_storlet_that_is_lowered_leaves_the_admin_sandbox_of_its_account(
     assert [s.trust_class for s in node.status().sandboxes if s.key in again] == ["user"]
 
 
-def test_an_older_sandboxd_without_the_image_label_is_followed_without_harm(
+def test_sandboxes_without_the_image_label_of_an_older_sandboxd_are_adopted(
     with_options: MakeClasses,
 ) -> None:
     node = with_options("")

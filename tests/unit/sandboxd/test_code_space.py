@@ -1,4 +1,4 @@
-"""The code cache: what goes, what stays, and what filters are told."""
+"""The code cache: removed code, kept code, and the replies to filters."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ def set_age(path: Path, age_seconds: float) -> None:
 
 
 def removed(root: Path, limit_bytes: int, in_use: set[Path] | None = None) -> set[str]:
-    """What one look would remove."""
+    """The code that one sweep would remove."""
     space = CodeSpace(root, limit_bytes, cast("Threads", None))
     gone, _ = space.surplus(space.copies(), in_use or set())
     return {copy.path.name for copy in gone}
 
 
-def test_nothing_goes_below_the_limit(tmp_path: Path) -> None:
+def test_no_code_is_evicted_below_the_limit(tmp_path: Path) -> None:
     put(tmp_path / "a", V1, HOUR)
     assert removed(tmp_path, 1 << 20) == set()
 
 
-def test_the_version_used_longest_ago_goes_first_and_no_more_than_needed(tmp_path: Path) -> None:
+def test_the_least_recently_used_version_is_evicted_first_and_no_more_than_needed(
+    tmp_path: Path,
+) -> None:
     put(tmp_path / "a", V1, 2 * HOUR)
     put(tmp_path / "b", V2, 3 * HOUR)
     put(tmp_path / "b", V3, 1 * HOUR)
@@ -57,7 +59,7 @@ def test_the_version_used_longest_ago_goes_first_and_no_more_than_needed(tmp_pat
     assert removed(tmp_path, total // 3) == {V1, V2}
 
 
-def test_what_is_in_use_or_was_a_moment_ago_stays_however_full_it_is(tmp_path: Path) -> None:
+def test_code_in_use_or_used_recently_is_never_evicted(tmp_path: Path) -> None:
     used = put(tmp_path / "a", V1, HOUR)
     put(tmp_path / "b", V2, HOUR)
     put(tmp_path / "c", V3, code_space.RECENT_SECONDS / 2)
@@ -65,7 +67,7 @@ def test_what_is_in_use_or_was_a_moment_ago_stays_however_full_it_is(tmp_path: P
     assert removed(tmp_path, 1) == {V1, V2}
 
 
-def test_half_a_fetch_counts_and_goes_when_its_owner_must_be_dead(tmp_path: Path) -> None:
+def test_a_partial_fetch_counts_and_is_removed_after_its_timeout(tmp_path: Path) -> None:
     put(tmp_path / "a", ".tmp-old", 2 * HOUR)
     put(tmp_path / "a", ".tmp-new", 60)
     put(tmp_path / "a", V1, HOUR)
@@ -73,7 +75,7 @@ def test_half_a_fetch_counts_and_goes_when_its_owner_must_be_dead(tmp_path: Path
     assert removed(tmp_path, 10_000) == {".tmp-old", V1}
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     put(tmp_path / "a", "notes", 9 * HOUR)
     (tmp_path / "a" / V1).symlink_to("/etc")
     (tmp_path / "file").touch()
@@ -81,7 +83,7 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert removed(tmp_path / "none", 1) == set()
 
 
-def test_a_version_that_is_used_after_the_look_is_not_taken(tmp_path: Path) -> None:
+def test_a_version_used_after_the_sweep_began_is_not_evicted(tmp_path: Path) -> None:
     path = put(tmp_path / "a", V1, HOUR)
     space = CodeSpace(tmp_path, 1, cast("Threads", None))
     (copy,) = space.copies()
@@ -108,7 +110,7 @@ def small(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     return make_node(code_cache_bytes=8192)
 
 
-def test_loading_new_code_removes_old_code_that_nobody_has_loaded(small: FakeNode) -> None:
+def test_loading_new_code_removes_old_code_that_no_sandbox_has_loaded(small: FakeNode) -> None:
     code_dir = small.put_code("AUTH_b", V3)
     await_running(small, 1)
     (code_dir / V3 / "file").write_bytes(os.urandom(8192))
@@ -135,7 +137,7 @@ def test_code_that_is_loaded_stays_also_after_a_restart_and_in_a_sandbox_that_do
     assert (code_dir / V1 / "file").exists()
 
 
-def test_a_filter_whose_code_went_away_is_told_to_fetch_it_once_more(small: FakeNode) -> None:
+def test_a_filter_whose_code_was_evicted_must_fetch_it_again(small: FakeNode) -> None:
     code_dir = small.put_code("AUTH_a", V1)
     (code_dir / V1).rmdir()
     answer = refused(small.ask(messages.Acquire("AUTH_a", make_storlet(version=V1))))

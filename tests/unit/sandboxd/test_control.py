@@ -1,4 +1,5 @@
-"""The control connection to a supervisor: workers that are to be placed, while requests go the other way."""
+"""The control connection to a supervisor: placement of workers, while requests use the other
+direction."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Scene = Callable[[ControlLink, socket.socket, list[str]], Awaitable[None]]
 
 
 def play(scene: Scene, place: Callable[[messages.Place], Awaitable[str]]) -> None:
-    """``scene`` gets the link, the supervisor's end of its connection, and why it was lost, if it was."""
+    """``scene`` receives the link, the supervisor's end of its connection, and the reason of a
+    loss, if any."""
 
     async def run() -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,7 +36,7 @@ def play(scene: Scene, place: Callable[[messages.Place], Awaitable[str]]) -> Non
 
 
 async def next_message(connection: socket.socket) -> messages.Message:
-    """What the link sends."""
+    """The messages that the link sends."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Event()
     loop.add_reader(connection, arrived.set)
@@ -46,7 +48,7 @@ async def next_message(connection: socket.socket) -> messages.Message:
     return message
 
 
-def test_a_worker_is_placed_and_its_supervisor_told_where() -> None:
+def test_a_worker_is_placed_and_its_supervisor_receives_the_groups() -> None:
     asked = []
 
     async def place(wanted: messages.Place) -> str:
@@ -63,7 +65,7 @@ def test_a_worker_is_placed_and_its_supervisor_told_where() -> None:
     play(scene, place)
 
 
-def test_a_slow_placement_holds_nothing_up_and_too_many_are_told_at_once() -> None:
+def test_a_slow_placement_delays_nothing_and_excess_requests_are_refused_at_once() -> None:
     go = asyncio.Event()
 
     async def place(_wanted: messages.Place) -> str:

@@ -1,4 +1,5 @@
-"""The wrapper of Docker against an HTTP server on a Unix socket that answers, refuses, hangs or goes away."""
+"""The Docker wrapper against an HTTP server on a Unix socket that responds, refuses, hangs or
+ends."""
 
 from __future__ import annotations
 
@@ -121,14 +122,14 @@ def engine(path: Path) -> Iterator[docker.Engine]:
     collect_connections()
 
 
-def test_no_docker_is_told_at_once(engine: docker.Engine) -> None:
+def test_a_missing_docker_is_reported_at_once(engine: docker.Engine) -> None:
     began = time.monotonic()
     with pytest.raises(EngineUnavailable, match="No such file"):
         engine.image_id("image")
     assert time.monotonic() - began < 5
 
 
-def test_a_hung_docker_is_told_after_the_quick_deadline(
+def test_a_hung_docker_is_reported_after_the_quick_deadline(
     engine: docker.Engine, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker, "QUICK_SECONDS", 0.2)
@@ -196,7 +197,7 @@ def test_a_removal_waits_for_one_that_is_under_way(engine: docker.Engine, api: F
         ),
     ],
 )
-def test_how_a_container_ended(
+def test_the_end_of_a_container_is_described(
     engine: docker.Engine, api: FakeApi, state: object, expected: str | None
 ) -> None:
     api.answers["GET /containers/c1/json"] = (200, {"State": state})

@@ -1,4 +1,5 @@
-"""The gate: what a class's self-test opens and closes, on a node whose Docker is made of child processes."""
+"""The gate: a class's self-test opens and closes it; on a node with a Docker double of child
+processes."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def test_the_sandbox_of_the_test_is_small_and_no_tenants(gated: MakeGated) -> No
     assert not node.status().sandboxes
 
 
-def test_a_class_that_fails_is_closed_and_says_why(gated: MakeGated) -> None:
+def test_a_class_that_fails_is_closed_with_the_reason(gated: MakeGated) -> None:
     node = gated(FakeDocker(by_class={"user": "leaks"}))
     answer = refusal(node)
     assert answer.code == "sandbox.unavailable"
@@ -98,7 +99,7 @@ def test_a_class_that_fails_is_closed_and_says_why(gated: MakeGated) -> None:
     assert once_known(node) == {"user": FAIL, "admin": PASS}
 
 
-def test_a_closed_class_starts_no_sandbox_ahead(gated: MakeGated) -> None:
+def test_a_closed_class_pre_warms_no_sandbox(gated: MakeGated) -> None:
     node = gated(FakeDocker(behaviour="leaks"))
     once_known(node)
     node.ask(messages.Prepare("AUTH_a", "up.py"))
@@ -129,9 +130,7 @@ def test_a_name_that_no_test_has_is_reported(
     [("dies", "sandbox-survives"), ("spoils", "donated-unchanged")],
     ids=["dies", "spoils"],
 )
-def test_what_is_seen_from_outside_has_a_name_too(
-    gated: MakeGated, behaviour: str, name: str
-) -> None:
+def test_findings_from_outside_have_a_name_too(gated: MakeGated, behaviour: str, name: str) -> None:
     node = gated(FakeDocker(behaviour=behaviour))
     assert f"self-test {name} has failed" in refusal(node).message
 
@@ -147,7 +146,7 @@ def test_a_class_whose_sandbox_only_ended_is_tested_again_by_itself(
     assert is_loaded(node)
 
 
-def test_a_defect_of_the_self_test_leaves_the_class_untested_and_says_so(
+def test_a_defect_of_the_self_test_leaves_the_class_untested_and_is_reported(
     gated: MakeGated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> object:
@@ -179,13 +178,13 @@ def test_without_docker_a_class_is_untested_and_a_load_tries_again(
     assert is_loaded(node)
 
 
-def test_without_the_image_a_load_is_told_so(gated: MakeGated) -> None:
+def test_a_load_without_the_image_is_refused_with_the_reason(gated: MakeGated) -> None:
     node = gated(FakeDocker(image=None))
     assert "is not on this node" in refusal(node).message
     assert states(node)["user"] == UNTESTED
 
 
-def test_asking_for_a_test_closes_and_opens_a_class(gated: MakeGated) -> None:
+def test_a_requested_test_closes_and_opens_a_class(gated: MakeGated) -> None:
     node = gated()
     assert is_loaded(node)
     node.docker.behaviour = "leaks"
@@ -231,7 +230,7 @@ def test_a_sandbox_of_a_test_that_sandboxd_did_not_survive_is_removed(gated: Mak
     assert not node.status().sandboxes
 
 
-def test_a_class_is_told_what_it_may_have() -> None:
+def test_a_self_test_receives_the_permissions_of_its_class() -> None:
     text = "[class:admin]\naccounts = a\nnetwork = lan\nmounts = /srv/in:/in:ro, /srv/out:/out:rw\n"
     classes = configuration.parse(text).classes
     assert gates.allowed(classes["user"]) == ()
@@ -259,13 +258,13 @@ def test_a_sandbox_that_ended_once_is_given_a_second_chance(gated: MakeGated) ->
     assert docker.starts == 3
 
 
-def test_a_pre_warmed_sandbox_is_tested_as_it_is_when_it_is_given_away(gated: MakeGated) -> None:
+def test_a_pre_warmed_sandbox_is_tested_in_its_assigned_state(gated: MakeGated) -> None:
     node = gated(FakeDocker(by_class={"spare": "leaks"}), prewarmed=1)
     assert once_known(node) == {"user": FAIL, "admin": PASS}
     result = next(one for one in node.status().self_tests if one.trust_class == "user")
     assert result.faults["syscall-mount"] == "pre-warmed: the kernel did it"
 
 
-def test_where_none_can_be_given_away_the_others_count(gated: MakeGated) -> None:
+def test_without_pre_warmed_sandboxes_the_other_tests_count(gated: MakeGated) -> None:
     node = gated(FakeDocker(by_class={"spare": "leaks"}, mount_fails=True), prewarmed=1)
     assert once_known(node) == {"user": PASS, "admin": PASS}

@@ -58,7 +58,7 @@ def test_argument(path: str, expected: object) -> None:
     assert value(hardening.container_arguments(FACTS, HOST), path) == expected
 
 
-def test_every_row_says_against_what() -> None:
+def test_every_row_names_its_threat() -> None:
     assert all(len(row.against) > 10 for row in hardening.TABLE)
 
 
@@ -105,7 +105,7 @@ def test_a_class_sees_the_mounts_and_the_network_that_its_operator_names() -> No
     assert f"seccomp={seccomp.profile(has_network=True)}" in body["HostConfig"]["SecurityOpt"]
 
 
-def test_a_spare_differs_in_what_it_needs_to_become_a_tenants_and_in_nothing_else() -> None:
+def test_a_pre_warmed_sandbox_differs_only_in_the_privileges_for_its_assignment() -> None:
     spare = dataclasses.replace(FACTS, uid=0, gid=0, code_dir=None, is_spare=True)
     body, usual = (hardening.container_arguments(facts, HOST) for facts in (spare, FACTS))
     assert body["User"] == "0:0"

@@ -31,7 +31,7 @@ def test_the_same_tenant_keeps_its_uid_over_restarts(tmp_path: Path) -> None:
     assert identities(tmp_path).identity("AUTH_a", "user") == first
 
 
-def test_another_trust_class_is_another_uid(tmp_path: Path) -> None:
+def test_another_trust_class_has_another_uid(tmp_path: Path) -> None:
     uids = identities(tmp_path)
     assert uids.identity("AUTH_a", "user").uid != uids.identity("AUTH_a", "admin").uid
 
@@ -48,7 +48,7 @@ def test_a_uid_of_a_forgotten_tenant_is_not_given_again_while_a_later_one_is_kno
     assert identities(tmp_path).identity("d", "user").uid == FIRST + 3
 
 
-def test_a_uid_of_the_host_is_passed_over(tmp_path: Path) -> None:
+def test_a_uid_of_the_host_is_skipped(tmp_path: Path) -> None:
     taken = next(user.pw_uid for user in pwd.getpwall() if user.pw_uid > 0)
     uid = identities(tmp_path, taken, 200).identity("a", "user").uid
     assert uid != taken
@@ -56,7 +56,7 @@ def test_a_uid_of_the_host_is_passed_over(tmp_path: Path) -> None:
         pwd.getpwuid(uid)
 
 
-def test_an_exhausted_range_says_what_to_raise(tmp_path: Path) -> None:
+def test_an_exhausted_range_names_the_option_to_raise(tmp_path: Path) -> None:
     uids = identities(tmp_path, count=2)
     uids.identity("a", "user")
     uids.identity("b", "user")
@@ -117,7 +117,7 @@ def test_two_nodes_of_a_machine_that_share_a_range_give_no_uid_twice(tmp_path: P
     node(tmp_path, "two").check()
 
 
-def test_a_uid_that_two_nodes_gave_before_they_knew_of_each_other_is_told(tmp_path: Path) -> None:
+def test_a_uid_that_two_nodes_allotted_before_claims_existed_is_reported(tmp_path: Path) -> None:
     Identities(tmp_path, tmp_path / "own claims", UidRange(FIRST, 10)).identity("AUTH_a", "user")
     node(tmp_path, "two").identity("AUTH_b", "user")
     with pytest.raises(IdentityFault, match=f"uid {FIRST} belongs to AUTH_a here.*{tmp_path}/two"):
@@ -160,7 +160,7 @@ def test_processes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> 
     assert all(by_name[name] == uid for name, uid in zip(names, uids, strict=True))
 
 
-def test_a_restart_waits_for_the_disk_once_however_many_tenants_there_are(
+def test_a_restart_syncs_the_disk_once_for_any_number_of_tenants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):

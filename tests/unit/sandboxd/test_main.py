@@ -65,7 +65,7 @@ def test_help_and_version(option: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "storlet-sandboxd" in capsys.readouterr().out
 
 
-def test_a_missing_file_of_options_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_options_file_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--conf", str(home / "none.conf")]) == 1
     assert "none.conf" in capsys.readouterr().err
 
@@ -80,7 +80,7 @@ def test_a_missing_file_of_options_is_told(home: Path, capsys: pytest.CaptureFix
         ({"uid_first": 0}, "uid_first"),
     ],
 )
-def test_unusable_options_are_told(
+def test_invalid_options_are_reported(
     home: Path, capsys: pytest.CaptureFixture[str], options: dict[str, object], reason: str
 ) -> None:
     assert main(["--conf", str(write_conf(home, **options))]) == 1
@@ -94,7 +94,9 @@ def test_a_node_id_that_cannot_be_in_a_container_name_is_refused(node_id: str) -
 
 
 @needs_root
-def test_it_serves_without_docker_refuses_a_second_one_and_ends_at_sigterm(home: Path) -> None:
+def test_sandboxd_serves_without_docker_refuses_a_second_instance_and_ends_at_sigterm(
+    home: Path,
+) -> None:
     conf = write_conf(home)
     with start(conf) as process:
         deadline = time.monotonic() + 10
@@ -114,7 +116,7 @@ def test_it_serves_without_docker_refuses_a_second_one_and_ends_at_sigterm(home:
 
 
 @needs_root
-def test_remove_all_without_docker_says_so_and_still_clears_the_run_dir(
+def test_remove_all_without_docker_reports_it_and_still_clears_the_run_dir(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--conf", str(write_conf(home)), "--remove-all"]) == 1

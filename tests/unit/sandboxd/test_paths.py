@@ -46,7 +46,7 @@ def connect(path: Path) -> None:
         connection.connect(str(path))
 
 
-def test_modes_are_as_the_table_says_whatever_the_umask(home: Path) -> None:
+def test_modes_are_those_of_the_table_with_any_umask(home: Path) -> None:
     old = os.umask(0o077)
     try:
         paths = NodePaths(home / "run", home / "state", os.getuid(), os.getgid())
@@ -73,20 +73,20 @@ def test_make_may_be_repeated(paths: NodePaths) -> None:
 
 
 @pytest.mark.parametrize("name", ["c", "s"])
-def test_a_link_in_the_place_of_a_directory_is_refused(home: Path, name: str) -> None:
+def test_a_link_instead_of_a_directory_is_refused(home: Path, name: str) -> None:
     (home / "run").mkdir()
     (home / "run" / name).symlink_to("/etc")
     with pytest.raises(PathFault):
         NodePaths(home / "run", home / "state", os.getuid(), os.getgid()).make()
 
 
-def test_a_directory_of_somebody_else_is_refused(home: Path) -> None:
+def test_a_directory_of_another_user_is_refused(home: Path) -> None:
     (home / "run").mkdir()
     with pytest.raises(PathFault, match="belongs to uid"):
         NodePaths(home / "run", home / "state", os.getuid() + 1, os.getgid()).make()
 
 
-def test_a_link_in_the_place_of_a_code_directory_is_refused(paths: NodePaths) -> None:
+def test_a_link_instead_of_a_code_directory_is_refused(paths: NodePaths) -> None:
     paths.code.path_of("AUTH_a").symlink_to("/etc")
     before = Path("/etc").stat()
     with pytest.raises(PathFault):
@@ -100,7 +100,7 @@ def test_a_link_in_the_place_of_a_code_directory_is_refused(paths: NodePaths) ->
 @pytest.mark.skipif(
     os.getuid() != 0, reason="gives a directory to another user, which only root may"
 )
-def test_the_code_directory_belongs_to_the_user_who_asks(paths: NodePaths) -> None:
+def test_the_code_directory_belongs_to_the_requesting_user(paths: NodePaths) -> None:
     path = paths.code.make("AUTH_a", 4321)
     assert path.stat().st_uid == 4321
     paths.code.make("AUTH_a", 0)
@@ -137,7 +137,7 @@ def test_adoption_keeps_the_sockets_of_live_groups_only(paths: NodePaths) -> Non
     ]
 
 
-def test_the_request_socket_takes_the_place_of_a_stale_one(paths: NodePaths) -> None:
+def test_the_request_socket_replaces_a_stale_one(paths: NodePaths) -> None:
     paths.listen_for_requests().close()
     with pytest.raises(ConnectionRefusedError):
         connect(paths.request_socket)
@@ -177,7 +177,7 @@ def test_a_second_lock_names_the_holder_and_a_free_one_can_be_taken_again(paths:
     second.release()
 
 
-def test_clearing_the_run_dir_leaves_nothing_of_ours_and_everything_else(paths: NodePaths) -> None:
+def test_clearing_the_run_dir_removes_only_sandboxds_files(paths: NodePaths) -> None:
     paths.sandboxes.make(KEY)
     paths.listen_for_requests().close()
     other = paths.run_dir / "other"

@@ -73,11 +73,11 @@ def full(
     return node, pid
 
 
-def test_a_load_gives_a_socket_that_is_served(node: FakeNode) -> None:
+def test_a_load_returns_a_served_socket(node: FakeNode) -> None:
     assert greeting(loaded(node.load(version=V1)))[0] == V1
 
 
-def test_prepare_makes_the_code_directory_and_starts_the_sandbox_ahead(node: FakeNode) -> None:
+def test_prepare_creates_the_code_directory_and_starts_the_sandbox(node: FakeNode) -> None:
     answer = node.ask(messages.Prepare("AUTH_a", "up.py"))
     assert answer.code_dir == f"{node.home}/state/code/{tenant_key('AUTH_a')}"
     until(lambda: node.docker.starts == 1)
@@ -181,7 +181,7 @@ def test_a_leftover_container_with_our_name_is_removed(node: FakeNode) -> None:
     assert len(node.docker.containers) == 1
 
 
-def test_a_container_of_somebody_else_with_our_name_is_left_alone(node: FakeNode) -> None:
+def test_a_foreign_container_with_a_sandbox_name_is_left_alone(node: FakeNode) -> None:
     node.load()
     (container,) = node.docker.containers.values()
     container.body = {**container.body, "Labels": {}}
@@ -214,7 +214,7 @@ def test_a_supervisor_that_breaks_the_protocol_is_removed(make_node: MakeNode) -
     until(lambda: not node.docker.containers)
 
 
-def test_a_refused_load_is_told_in_one_line_and_leaves_no_socket(make_node: MakeNode) -> None:
+def test_a_refused_load_has_a_one_line_reason_and_leaves_no_socket(make_node: MakeNode) -> None:
     node = make_node(FakeDocker(behaviour="refuses"))
     answer = refused(node.load())
     assert (answer.code, answer.message) == (
@@ -224,7 +224,7 @@ def test_a_refused_load_is_told_in_one_line_and_leaves_no_socket(make_node: Make
     assert not [path for path in (node.home / "run" / "s").rglob("*") if not path.is_dir()]
 
 
-def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
+def test_a_sandbox_that_ends_repeatedly_is_restarted_with_back_off(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "FREE", 2)
@@ -236,7 +236,7 @@ def test_a_sandbox_that_ends_again_and_again_is_left_alone_for_a_while(
     assert node.docker.starts <= 4
 
 
-def test_the_sandbox_used_longest_ago_makes_room(
+def test_the_least_recently_used_sandbox_is_evicted(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.3)
@@ -251,7 +251,7 @@ def test_the_sandbox_used_longest_ago_makes_room(
     until(lambda: len(node.docker.containers) == 2)
 
 
-def test_a_place_is_free_when_its_sandbox_has_ended_and_docker_removes_it_later(
+def test_a_sandbox_that_has_ended_no_longer_counts_before_docker_removes_it(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, slow_removals: threading.Event
 ) -> None:
     node, old = full(make_node, monkeypatch)
@@ -264,7 +264,7 @@ def test_a_place_is_free_when_its_sandbox_has_ended_and_docker_removes_it_later(
 
 
 @pytest.mark.parametrize("reason", ["out of sight", "a kernel of its own", "Docker is behind"])
-def test_a_place_is_free_when_docker_has_removed_its_sandbox(
+def test_a_sandbox_that_docker_has_removed_no_longer_counts(
     make_node: MakeNode,
     monkeypatch: pytest.MonkeyPatch,
     slow_removals: threading.Event,
@@ -290,7 +290,7 @@ def test_a_place_is_free_when_docker_has_removed_its_sandbox(
         assert greeting(loaded(going.result()))
 
 
-def test_a_new_tenant_that_takes_the_last_place_has_another_made(
+def test_a_new_tenant_that_fills_the_node_causes_an_eviction(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
@@ -303,7 +303,9 @@ def test_a_new_tenant_that_takes_the_last_place_has_another_made(
         until(lambda: accounts(node) == {"AUTH_a", "AUTH_c"})
 
 
-def test_tenants_that_fit_in_stay(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandboxes_within_the_maximum_are_not_evicted(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
     node = make_node(max_per_node=2)
     loaded(node.load("AUTH_a"))
@@ -318,7 +320,7 @@ def test_tenants_that_fit_in_stay(make_node: MakeNode, monkeypatch: pytest.Monke
     assert accounts(node) == {"AUTH_a", "AUTH_b"}
 
 
-def test_who_comes_back_after_its_own_end_costs_nobody_a_place(
+def test_a_tenant_whose_own_sandbox_ended_returns_without_an_eviction(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.2)
@@ -333,7 +335,7 @@ def test_who_comes_back_after_its_own_end_costs_nobody_a_place(
     assert accounts(node) == {"AUTH_a", "AUTH_b"}
 
 
-def test_tenants_that_come_together_have_places_made_together(
+def test_concurrent_new_tenants_cause_concurrent_evictions(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
@@ -348,7 +350,7 @@ def test_tenants_that_come_together_have_places_made_together(
         nonlocal asked, most
         asked += 1
         most = max(most, asked)
-        # Whoever comes first may be alone with the first; the others find it here.
+        # The first request may start alone; the others find its sandbox here.
         while not all_are_there.is_set():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
@@ -365,7 +367,7 @@ def test_tenants_that_come_together_have_places_made_together(
     assert most >= 2
 
 
-def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
+def test_a_recently_used_sandbox_is_evicted_after_a_delay(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 1.0)
@@ -380,7 +382,7 @@ def test_a_sandbox_that_was_used_a_moment_ago_makes_room_in_a_moment(
     assert [s.account for s in node.status().sandboxes] == ["AUTH_c"]
 
 
-def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
+def test_leftover_control_groups_of_a_crash_are_removed_at_the_start(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[set[str]] = []
@@ -392,7 +394,7 @@ def test_what_a_crash_left_of_control_groups_is_looked_for_at_once(
     until(lambda: removed == [{"left"}])
 
 
-def test_a_node_full_of_working_sandboxes_is_busy_and_says_when_to_come_back(
+def test_a_node_full_of_busy_sandboxes_refuses_with_a_retry_time(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
@@ -404,7 +406,7 @@ def test_a_node_full_of_working_sandboxes_is_busy_and_says_when_to_come_back(
         assert [s.account for s in node.status().sandboxes] == ["AUTH_a"]
 
 
-def test_an_idle_sandbox_is_stopped_and_comes_back_on_demand(make_node: MakeNode) -> None:
+def test_an_idle_sandbox_is_stopped_and_restarted_on_demand(make_node: MakeNode) -> None:
     node = make_node(idle_stop_seconds=1.5)
     path = loaded(node.load())
     until(lambda: not node.docker.containers)
@@ -420,7 +422,7 @@ def test_a_working_sandbox_is_not_stopped(make_node: MakeNode) -> None:
     until(lambda: not node.docker.containers)
 
 
-def test_a_group_that_nobody_uses_is_unloaded(make_node: MakeNode) -> None:
+def test_an_unused_group_is_unloaded(make_node: MakeNode) -> None:
     docker = FakeDocker()
     node = FakeNode(docker)
     node.invocation["group_idle_seconds"] = 1.5
@@ -435,7 +437,7 @@ def test_a_group_that_nobody_uses_is_unloaded(make_node: MakeNode) -> None:
         node.remove()
 
 
-def test_a_code_directory_made_anew_gets_a_sandbox_that_sees_it(node: FakeNode) -> None:
+def test_a_recreated_code_directory_gets_a_new_sandbox_that_sees_it(node: FakeNode) -> None:
     node.load(version=V1)
     (node.put_code("AUTH_a", V2) / V2).rmdir()
     code_dir = node.put_code("AUTH_a", V1)
@@ -462,7 +464,7 @@ def test_the_next_sandboxd_adopts_running_sandboxes_with_their_groups(node: Fake
             connection.recv(10)
 
 
-def test_what_cannot_be_adopted_is_removed(node: FakeNode) -> None:
+def test_sandboxes_that_cannot_be_adopted_are_removed(node: FakeNode) -> None:
     node.load("AUTH_dead")
     node.load("AUTH_live")
     node.stop()
@@ -505,7 +507,7 @@ def test_an_outdated_sandbox_finishes_its_work_beside_the_new_one(node: FakeNode
     assert greeting(loaded(node.load()))[1] == new
 
 
-def test_an_outdated_sandbox_finishes_its_work_however_often_sandboxd_restarts(
+def test_an_outdated_sandbox_finishes_its_work_over_any_number_of_restarts(
     node: FakeNode,
 ) -> None:
     with work(loaded(node.load())) as connection:
@@ -546,7 +548,7 @@ def test_a_sandbox_that_dies_while_it_is_set_aside_is_removed(node: FakeNode) ->
     assert greeting(loaded(node.load()))
 
 
-def test_nothing_is_started_before_docker_has_told_what_runs(node: FakeNode) -> None:
+def test_no_sandbox_is_started_before_docker_has_listed_the_running_ones(node: FakeNode) -> None:
     path = loaded(node.load())
     before = greeting(path)
     node.stop()
@@ -577,7 +579,7 @@ def test_a_sandbox_that_came_up_weaker_than_configured_is_ended_before_it_gets_c
     until(lambda: isinstance(node.load(), messages.Acquired))
 
 
-def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
+def test_an_unresponsive_sandbox_does_not_delay_evictions_for_others(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
@@ -595,7 +597,7 @@ def test_a_sandbox_that_does_not_answer_holds_up_nobody_who_needs_room(
     assert {sandbox.account for sandbox in node.status().sandboxes} == {"AUTH_a", "AUTH_c"}
 
 
-def test_removals_that_take_long_hold_up_no_start(
+def test_slow_removals_do_not_delay_starts(
     make_node: MakeNode, slow_removals: threading.Event
 ) -> None:
     node = make_node()

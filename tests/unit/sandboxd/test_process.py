@@ -19,7 +19,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         running.kill()
 
 
-def test_its_end_is_told_when_it_has_ended(child: subprocess.Popen[bytes]) -> None:
+def test_the_end_of_a_process_is_reported(child: subprocess.Popen[bytes]) -> None:
     async def kill() -> None:
         ended = asyncio.Event()
         process.kill(child.pid, lambda: True, ended.set)
@@ -29,7 +29,7 @@ def test_its_end_is_told_when_it_has_ended(child: subprocess.Popen[bytes]) -> No
     asyncio.run(kill())
 
 
-def test_one_that_has_taken_the_pid_of_another_is_left_alone(
+def test_a_process_with_a_reused_pid_is_left_alone(
     child: subprocess.Popen[bytes],
 ) -> None:
     async def kill() -> None:
@@ -40,7 +40,7 @@ def test_one_that_has_taken_the_pid_of_another_is_left_alone(
     assert child.poll() is None
 
 
-def test_one_that_is_gone_is_no_process(child: subprocess.Popen[bytes]) -> None:
+def test_an_ended_process_is_not_found(child: subprocess.Popen[bytes]) -> None:
     async def kill() -> None:
         child.kill()
         child.wait()

@@ -1,4 +1,4 @@
-"""What a sandbox became against what was asked for: every way to be weaker is named, and nothing else is."""
+"""The actual sandbox against the requested one: every weaker property is reported, and no other."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def changed(path: str, old: str, new: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("groups", [V1, V2])
-def test_a_sandbox_as_it_was_asked_for_has_no_fault(groups: dict[str, str]) -> None:
+def test_a_sandbox_as_requested_has_no_fault(groups: dict[str, str]) -> None:
     assert readback.faults(FACTS, {**COMMON, **groups}, HOST) == []
 
 
-def test_a_sandbox_that_is_stricter_has_none() -> None:
+def test_a_stricter_sandbox_has_no_fault() -> None:
     files = {**GOOD, f"{CGROUP}/pids/pids.max": "10\n", "/proc/self/oom_score_adj": "900\n"}
     assert readback.faults(FACTS, files, HOST) == []
 
@@ -154,7 +154,7 @@ def test_a_weaker_sandbox_is_named_with_the_row(
 
 @pytest.mark.parametrize("path", sorted(set(GOOD) - {"/proc/interrupts"}))
 def test_a_file_that_is_missing_is_a_fault(path: str) -> None:
-    """So that a supervisor which says little is not taken for a sandbox in which all is well."""
+    """A supervisor with an incomplete report must not pass as a sound sandbox."""
     assert readback.faults(FACTS, {name: text for name, text in GOOD.items() if name != path}, HOST)
 
 
@@ -170,7 +170,7 @@ def test_garbage_is_a_fault_and_no_error(files: dict[str, str]) -> None:
     assert readback.faults(FACTS, files, HOST)
 
 
-def test_what_is_not_masked_is_named() -> None:
+def test_unmasked_paths_are_named() -> None:
     assert readback.faults(FACTS, {**GOOD, "/proc/diskstats": "8 0 sda 1 2 3\n"}, HOST) == [
         "HostConfig.MaskedPaths: /proc/diskstats is not masked"
     ]
@@ -191,18 +191,18 @@ def test_swap_of_version_2_is_off() -> None:
         ("CpuCfsQuota", f"{CGROUP}/cpu/cpu.cfs_quota_us"),
     ],
 )
-def test_what_the_host_cannot_enforce_is_not_compared(lacking: str, path: str) -> None:
+def test_limits_that_the_host_cannot_enforce_are_not_compared(lacking: str, path: str) -> None:
     files = {name: text for name, text in GOOD.items() if name != path}
     assert readback.faults(FACTS, files, HOST)
     assert readback.faults(FACTS, files, {**HOST, lacking: False}) == []
 
 
-def test_no_quota_is_asked_for_when_none_is_configured() -> None:
+def test_no_quota_is_requested_when_none_is_configured() -> None:
     files = {**GOOD, f"{CGROUP}/cpu/cpu.cfs_quota_us": "-1\n"}
     assert readback.faults(dataclasses.replace(FACTS, cpus=0), files, HOST) == []
 
 
-def test_a_class_may_write_where_its_operator_said_so_and_have_its_network() -> None:
+def test_a_class_has_the_writable_mounts_and_network_of_its_configuration() -> None:
     mounts = (
         Mount("/srv/out", "/out", is_writable=True),
         Mount("/srv/in", "/in", is_writable=False),
@@ -219,7 +219,7 @@ def test_a_class_may_write_where_its_operator_said_so_and_have_its_network() -> 
     assert readback.faults(facts, files, HOST) == ["HostConfig.Mounts: /in is writable"]
 
 
-def test_a_spare_is_root_with_three_capabilities_until_it_is_assigned() -> None:
+def test_a_pre_warmed_sandbox_is_root_with_three_capabilities_until_it_is_assigned() -> None:
     spare = dataclasses.replace(FACTS, uid=0, gid=0, code_dir=None, is_spare=True)
     status = STATUS.replace("200000", "0")
     for name in ("CapPrm", "CapEff", "CapBnd"):
@@ -237,7 +237,7 @@ def test_a_spare_is_root_with_three_capabilities_until_it_is_assigned() -> None:
 
 
 @pytest.mark.parametrize("runtime", ["runsc", "runsc-kvm", "kata-runtime", "io.containerd.kata.v2"])
-def test_a_runtime_with_a_kernel_of_its_own_is_asked_less(runtime: str) -> None:
+def test_a_runtime_with_its_own_kernel_has_fewer_checks(runtime: str) -> None:
     facts = dataclasses.replace(FACTS, runtime=runtime)
     files = {path: GOOD[path] for path in ("/proc/self/status", "/proc/net/dev")}
     assert readback.faults(facts, files, HOST) == []
@@ -286,10 +286,10 @@ def test_every_row_of_the_table_is_read_back_or_has_a_reason() -> None:
     assert {row.path for row in hardening.TABLE} == compared | set(NOT_READ_BACK)
 
 
-# --- inside -------------------------------------------------------------------------------------------------------------
+# --- inside ------------------------
 
 
-def test_a_sandbox_tells_its_own_kernels_files() -> None:
+def test_a_sandbox_returns_its_own_kernels_files() -> None:
     files = inspection.read()
     assert (
         {"/proc/self/status", "/proc/self/limits", "/proc/self/cgroup"}
@@ -299,7 +299,7 @@ def test_a_sandbox_tells_its_own_kernels_files() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\n", b"\xff", b"\0", b"x"])
-def test_what_a_sandbox_tells_fits_into_one_message(
+def test_the_files_of_a_sandbox_fit_into_one_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
 ) -> None:
     names = ["long", "half", "other half", "absent", "short"]

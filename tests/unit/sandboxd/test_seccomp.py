@@ -12,7 +12,8 @@ import pytest
 
 from storlet_middleware.sandboxd import seccomp
 
-#: What supervisor, workers and honest programs called when they were traced; the module says how.
+#: System calls of supervisor, workers and honest programs under a trace; the module describes the
+#: method.
 SEEN = """
     accept accept4 access alarm arch_prctl bind brk chdir chmod chown clock_getres clock_nanosleep clone clone3
     close close_range connect copy_file_range dup dup2 dup3 epoll_create1 epoll_ctl epoll_wait eventfd2 execve exit
@@ -27,7 +28,7 @@ SEEN = """
     socketpair statfs statx symlink sysinfo times truncate umask uname unlink unlinkat utimensat vfork wait4 waitid
     write
 """
-#: Asked for by honest programs, which do without.
+#: Honest programs try these calls, and work without them.
 REFUSED_YET_FINE = {
     "clone3",
     "flistxattr",
@@ -37,7 +38,7 @@ REFUSED_YET_FINE = {
     "setxattr",
     "mbind",
 }
-#: Of the groups that Docker's profile allows to everybody, these at least are not for sandboxes.
+#: Groups that Docker's profile allows to all containers, but which sandboxes must not use.
 ALLOWED_BY_DOCKER = """
     io_cancel io_destroy io_getevents io_setup io_submit memfd_secret mq_open msgget msgsnd msgrcv name_to_handle_at
     process_mrelease semget shmat shmget sync syncfs vmsplice modify_ldt getxattr setxattr io_pgetevents semop shmctl
@@ -57,7 +58,7 @@ def families(*, has_network: bool) -> set[int]:
     return {rule["args"][0]["valueTwo"] for rule in of("socket", has_network=has_network)}
 
 
-def test_what_is_not_named_is_refused() -> None:
+def test_unnamed_calls_are_refused() -> None:
     profile = json.loads(seccomp.profile(has_network=False))
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
@@ -94,7 +95,7 @@ def test_clone_makes_no_namespaces_and_clone3_is_not_there() -> None:
         assert match["value"] & flag
     assert (
         match["value"] & 0x8000
-    )  # CLONE_PARENT: a child beside its maker, whom nobody could blame for it
+    )  # CLONE_PARENT: a sibling process, which could not be attributed to its creator
     threads, fork = 0x3D0F00, 0x1200011
     assert not match["value"] & (threads | fork)
     assert [(rule["action"], rule["errnoRet"]) for rule in of("clone3")] == [
@@ -108,7 +109,8 @@ def test_sockets_are_local_unless_there_is_a_network() -> None:
 
 
 def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
-    """The kernel takes 32 bits of these; whoever sets one above must neither get around a rule nor be refused."""
+    """The kernel reads 32 bits of these; a higher bit must neither bypass a rule nor cause a
+    refusal."""
     for name in ("socket", "socketpair", "ioctl", "personality", "prlimit64", "setpriority"):
         for rule in of(name):
             assert {(match["op"], match["value"]) for match in rule["args"]} == {
@@ -136,7 +138,7 @@ def test_limits_and_priorities_are_set_of_the_caller_only() -> None:
 
 
 def test_a_priority_is_not_set_for_all_of_a_user() -> None:
-    """``setpriority(PRIO_USER, 0, 19)`` names nobody and reaches the supervisor."""
+    """``setpriority(PRIO_USER, 0, 19)`` names no process and reaches the supervisor."""
     (rule,) = of("setpriority")
     assert {match["index"]: match["valueTwo"] for match in rule["args"]} == {
         0: os.PRIO_PROCESS,

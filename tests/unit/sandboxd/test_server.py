@@ -57,7 +57,7 @@ def test_garbage_is_refused_and_the_connection_closed(node: FakeNode, record: by
     assert node.status().sandboxes == ()
 
 
-def test_descriptors_that_nobody_asked_for_are_closed(node: FakeNode) -> None:
+def test_unrequested_descriptors_are_closed(node: FakeNode) -> None:
     reading, writing = os.pipe()
     with node.connect() as connection, os.fdopen(reading, "rb") as pipe:
         framing.send(connection, messages.AskNodeStatus(), [writing])
@@ -66,7 +66,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(node: FakeNode) -> None:
         assert pipe.read() == b""
 
 
-def test_a_client_that_never_reads_or_sends_holds_up_nobody(node: FakeNode) -> None:
+def test_a_client_that_never_reads_or_sends_does_not_delay_others(node: FakeNode) -> None:
     flood, idle = node.connect(), node.connect()
     with flood, idle:
         flood.setblocking(False)
@@ -77,7 +77,7 @@ def test_a_client_that_never_reads_or_sends_holds_up_nobody(node: FakeNode) -> N
         assert node.status().sandboxes == ()
 
 
-def test_the_connection_that_was_silent_longest_makes_room(
+def test_the_longest_idle_connection_is_closed_first(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CLIENTS_MAX", 3)
@@ -91,7 +91,7 @@ def test_the_connection_that_was_silent_longest_makes_room(
         connection.close()
 
 
-def test_all_faults_of_a_load_are_told_at_once(node: FakeNode) -> None:
+def test_all_faults_of_a_load_are_reported_at_once(node: FakeNode) -> None:
     answer = node.ask(
         messages.Acquire("AUTH_a", make_storlet(name="-rf", main="a\nb", language="cobol"))
     )
@@ -105,7 +105,7 @@ def test_all_faults_of_a_load_are_told_at_once(node: FakeNode) -> None:
         assert part in answer.message
 
 
-def test_code_that_is_not_there_has_to_be_fetched(node: FakeNode) -> None:
+def test_missing_code_must_be_fetched(node: FakeNode) -> None:
     answer = node.ask(messages.Acquire("AUTH_a", make_storlet(version="f" * 64)))
     assert isinstance(answer, messages.NodeRefused)
     assert answer.code == "code.missing"
@@ -119,7 +119,7 @@ def test_a_version_directory_that_is_a_link_is_refused(node: FakeNode) -> None:
     assert answer.code == "code.missing"
 
 
-def test_a_status_too_long_for_a_message_is_cut_and_says_so() -> None:
+def test_a_status_too_long_for_a_message_is_truncated_and_marked() -> None:
     group = messages.Group("a" * 64, "storlet", 1, 0, 1, 0, 0.5)
     sandboxes = [
         messages.Sandbox(f"AUTH_{n}" + 200 * "x", "k", "running", uid=1, groups=20 * (group,))

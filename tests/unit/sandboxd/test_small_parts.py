@@ -1,4 +1,4 @@
-"""Back-off, wording of logs, keys, threads, the check of who connects."""
+"""Back-off, wording of logs, keys, threads, the check of peers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storlet_middleware.sandboxd.identity import Identity
 from storlet_middleware.sandboxd.threads import Threads
 
 
-def test_the_first_ends_cost_nothing_then_the_wait_doubles_to_a_bound() -> None:
+def test_the_first_restarts_are_immediate_then_the_delay_doubles_to_a_bound() -> None:
     state, waits = backoff.Backoff(), []
     for _ in range(backoff.FREE + 9):
         state.ended(100.0, 0.1, "why")
@@ -28,7 +28,7 @@ def test_the_first_ends_cost_nothing_then_the_wait_doubles_to_a_bound() -> None:
     assert waits[-1] == backoff.LONGEST_SECONDS
 
 
-def test_a_sandbox_that_lived_long_starts_the_count_anew() -> None:
+def test_a_long_lived_sandbox_resets_the_back_off() -> None:
     state = backoff.Backoff()
     for _ in range(backoff.FREE + 3):
         state.ended(100.0, 0.1, "why")
@@ -51,7 +51,7 @@ def test_a_sandbox_that_lived_long_starts_the_count_anew() -> None:
         ("x" * 300, "x" * 200 + "..."),
     ],
 )
-def test_text_of_others_stays_one_value_of_one_line(text: str, expected: str) -> None:
+def test_foreign_text_stays_one_value_of_one_line(text: str, expected: str) -> None:
     assert wording.shown(text) == expected
 
 
@@ -74,7 +74,7 @@ def test_a_blocking_call_gives_its_result_or_its_error() -> None:
     asyncio.run(main())
 
 
-def test_a_call_that_nobody_waits_for_any_more_keeps_its_place_until_it_ends() -> None:
+def test_an_abandoned_blocking_call_keeps_its_thread_until_it_ends() -> None:
     release = threading.Event()
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""Pre-warmed sandboxes: given once, to one tenant; never in anybody's way; whose they are survives sandboxd."""
+"""Pre-warmed sandboxes: assigned once, to one tenant; evicted before tenants' sandboxes; the
+assignment survives sandboxd."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one(make_node: MakeNode) -> FakeNode:
-    """A node with one spare that is ready."""
+    """A node with one ready pre-warmed sandbox."""
     node = make_node(prewarmed=1)
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)
     return node
 
 
@@ -38,7 +39,7 @@ def waiting(node: FakeNode) -> list[messages.Sandbox]:
     return [sandbox for sandbox in node.status().sandboxes if sandbox.state == "spare"]
 
 
-def await_spares(node: FakeNode, count: int) -> None:
+def await_pre_warmed(node: FakeNode, count: int) -> None:
     until(lambda: len(waiting(node)) == count)
 
 
@@ -55,7 +56,7 @@ def note(node: FakeNode, sandbox: messages.Sandbox) -> Path:
     return node.home / "run" / "a" / sandbox.key
 
 
-def test_a_spare_waits_as_root_of_nobody_and_sees_no_code(one: FakeNode) -> None:
+def test_a_pre_warmed_sandbox_runs_as_root_without_a_tenant_and_code(one: FakeNode) -> None:
     (spare,) = waiting(one)
     assert (spare.account, spare.trust_class, spare.uid) == ("", "user", 0)
     body = container_of(one, spare.container).body
@@ -66,7 +67,7 @@ def test_a_spare_waits_as_root_of_nobody_and_sees_no_code(one: FakeNode) -> None
     assert not list((one.home / "run" / "e").iterdir())
 
 
-def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place(
+def test_a_tenant_gets_the_pre_warmed_sandbox_with_its_own_code_and_a_new_one_starts(
     one: FakeNode,
 ) -> None:
     (spare,) = waiting(one)
@@ -79,11 +80,11 @@ def test_a_tenant_gets_the_spare_with_its_own_code_and_a_new_one_takes_its_place
     assert one.docker.mounted == [(code_dir, pid, "/var/lib/storlets")]
     until(lambda: "spare" not in container_of(one, spare.container).name)
     assert container_of(one, spare.container).name.startswith("storlet-unit-")
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     assert waiting(one)[0].container != spare.container
 
 
-def test_one_spare_is_given_to_one_of_many_who_ask_at_once(one: FakeNode) -> None:
+def test_a_pre_warmed_sandbox_is_assigned_to_one_of_many_concurrent_requests(one: FakeNode) -> None:
     answers: dict[str, str] = {}
 
     def ask(account: str) -> None:
@@ -98,7 +99,7 @@ def test_one_spare_is_given_to_one_of_many_who_ask_at_once(one: FakeNode) -> Non
     assert len({sandbox.uid for sandbox in tenants(one).values()}) == 6
 
 
-def test_a_given_sandbox_is_removed_with_its_end_and_never_given_again(one: FakeNode) -> None:
+def test_an_assigned_sandbox_is_removed_at_its_end_and_never_assigned_again(one: FakeNode) -> None:
     (spare,) = waiting(one)
     one.load("AUTH_a", V1)
     process = container_of(one, spare.container).process
@@ -106,16 +107,16 @@ def test_a_given_sandbox_is_removed_with_its_end_and_never_given_again(one: Fake
     process.wait()
     until(lambda: spare.container not in one.docker.containers)
     assert not note(one, spare).exists()
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     assert greeting(loaded(one.load("AUTH_b", V1)))
     assert tenants(one)["AUTH_b"].container != spare.container
 
 
-def test_another_class_or_image_gets_no_spare(with_options: MakeNode) -> None:
+def test_another_class_or_image_gets_no_pre_warmed_sandbox(with_options: MakeNode) -> None:
     node = with_options(
         "[class:admin]\naccounts = AUTH_a\n[image:AUTH_b]\nimage = example/special:1", prewarmed=1
     )
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)
     (spare,) = waiting(node)
     node.load("AUTH_a", V1)
     node.load("AUTH_b", V1)
@@ -124,12 +125,12 @@ def test_another_class_or_image_gets_no_spare(with_options: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["mount", "assign", "dead"])
-def test_a_spare_that_cannot_be_given_is_removed_and_the_tenant_gets_a_new_sandbox(
+def test_a_pre_warmed_sandbox_that_cannot_be_assigned_is_removed_and_the_tenant_gets_a_new_one(
     make_node: MakeNode, trouble: str
 ) -> None:
     docker = FakeDocker(behaviour="stays" if trouble == "assign" else "good")
     node = make_node(docker, prewarmed=1)
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)
     (spare,) = waiting(node)
     docker.mount_fails = trouble == "mount"
     process = container_of(node, spare.container).process
@@ -140,12 +141,12 @@ def test_a_spare_that_cannot_be_given_is_removed_and_the_tenant_gets_a_new_sandb
     until(lambda: spare.container not in docker.containers)
 
 
-def test_a_spare_makes_way_for_a_tenant_and_none_takes_a_tenants_place(
+def test_a_pre_warmed_sandbox_is_evicted_for_a_tenant_and_never_evicts_one(
     with_options: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eviction, "RECENT_SECONDS", 0.1)
     node = with_options("[class:admin]\naccounts = AUTH_a, AUTH_b", prewarmed=1, max_per_node=2)
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)
     with work(loaded(node.load("AUTH_a", V1))), work(loaded(node.load("AUTH_b", V1))):
         assert waiting(node) == []
         assert refused(node.load("AUTH_c", V1)).code == "node.busy"
@@ -153,7 +154,7 @@ def test_a_spare_makes_way_for_a_tenant_and_none_takes_a_tenants_place(
         assert len(node.docker.containers) == 2
 
 
-def test_a_spare_that_ends_is_replaced(one: FakeNode) -> None:
+def test_a_pre_warmed_sandbox_that_ends_is_replaced(one: FakeNode) -> None:
     (spare,) = waiting(one)
     process = container_of(one, spare.container).process
     process.kill()
@@ -162,7 +163,7 @@ def test_a_spare_that_ends_is_replaced(one: FakeNode) -> None:
     assert spare.container not in one.docker.containers
 
 
-def test_a_spare_that_ends_before_it_is_ready_is_none(
+def test_a_pre_warmed_sandbox_that_ends_before_it_is_ready_is_not_assigned(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker = FakeDocker()
@@ -178,21 +179,21 @@ def test_a_spare_that_ends_before_it_is_ready_is_none(
     monkeypatch.setattr(spares.Spares, "_check_mounting", check)
     node = make_node(docker, prewarmed=1)
     until(lambda: dead and dead[0] not in docker.containers)
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)
 
 
-def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(
+def test_the_next_sandboxd_adopts_pre_warmed_sandboxes_and_the_tenants_of_assigned_ones(
     one: FakeNode,
 ) -> None:
     path = loaded(one.load("AUTH_a", V1))
     before = greeting(path)
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     (spare,) = waiting(one)
     starts = one.docker.starts
     with work(path) as connection:
         one.stop()
         one.start()
-        await_spares(one, 1)
+        await_pre_warmed(one, 1)
         assert waiting(one)[0].container == spare.container
         assert loaded(one.load("AUTH_a", V1)) == path
         assert greeting(path) == before
@@ -205,17 +206,19 @@ def test_the_next_sandboxd_keeps_free_spares_and_knows_whose_the_given_ones_are(
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"container": 1}', "given"])
-def test_one_whose_note_does_not_say_that_it_is_free_is_removed(one: FakeNode, text: str) -> None:
+def test_a_pre_warmed_sandbox_whose_note_is_not_unassigned_is_removed(
+    one: FakeNode, text: str
+) -> None:
     (spare,) = waiting(one)
     one.stop()
     note(one, spare).write_text(text)
     one.start()
     until(lambda: spare.container not in one.docker.containers)
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     assert waiting(one)[0].container != spare.container
 
 
-def test_one_without_a_note_is_removed(one: FakeNode) -> None:
+def test_a_pre_warmed_sandbox_without_a_note_is_removed(one: FakeNode) -> None:
     (spare,) = waiting(one)
     one.stop()
     note(one, spare).unlink()
@@ -235,9 +238,9 @@ def test_a_note_that_does_not_fit_is_not_believed(one: FakeNode, change: str) ->
     until(lambda: given.container not in one.docker.containers)
 
 
-def test_spares_that_nobody_wants_any_more_are_removed_and_given_ones_stay(one: FakeNode) -> None:
+def test_surplus_pre_warmed_sandboxes_are_removed_and_assigned_ones_stay(one: FakeNode) -> None:
     path = loaded(one.load("AUTH_a", V1))
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     one.stop()
     one.options["prewarmed"] = 0
     one.start()
@@ -245,11 +248,11 @@ def test_spares_that_nobody_wants_any_more_are_removed_and_given_ones_stay(one: 
     assert loaded(one.load("AUTH_a", V1)) == path
 
 
-def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_work(
+def test_an_outdated_pre_warmed_sandbox_is_removed_and_an_assigned_one_finishes_its_work(
     one: FakeNode,
 ) -> None:
     path = loaded(one.load("AUTH_a", V1))
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     (spare,) = waiting(one)
     with work(path) as connection:
         for pids in (7, 8):
@@ -265,12 +268,14 @@ def test_an_outdated_spare_is_removed_and_an_outdated_given_one_finishes_its_wor
     until(lambda: "draining" not in {sandbox.state for sandbox in one.status().sandboxes})
 
 
-def test_one_that_was_never_renamed_finishes_its_work_over_two_upgrades_too(one: FakeNode) -> None:
+def test_an_assigned_sandbox_that_was_never_renamed_finishes_its_work_over_two_upgrades(
+    one: FakeNode,
+) -> None:
     """sandboxd was killed, or Docker hung, between giving it away and its new name."""
     path = loaded(one.load("AUTH_a", V1))
     given = container_of(one, tenants(one)["AUTH_a"].container)
     until(lambda: "spare" not in given.name)
-    await_spares(one, 1)
+    await_pre_warmed(one, 1)
     with work(path) as connection:
         one.stop()
         given.name = f"storlet-unit-spare-{Path(path).parent.name}"
@@ -286,7 +291,7 @@ def test_one_that_was_never_renamed_finishes_its_work_over_two_upgrades_too(one:
     one.start()
 
 
-def test_a_given_sandbox_whose_image_was_removed_is_adopted(one: FakeNode) -> None:
+def test_an_assigned_sandbox_whose_image_was_removed_is_adopted(one: FakeNode) -> None:
     path = loaded(one.load("AUTH_a", V1))
     with work(path) as connection:
         one.stop()
@@ -299,7 +304,7 @@ def test_a_given_sandbox_whose_image_was_removed_is_adopted(one: FakeNode) -> No
             connection.recv(10)
 
 
-def test_a_runtime_with_a_kernel_of_its_own_has_none_and_the_log_says_so(
+def test_a_runtime_with_its_own_kernel_has_no_pre_warmed_sandboxes_and_logs_this(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = make_node(prewarmed=1, runtime="runsc")
@@ -313,4 +318,4 @@ def test_a_missing_image_is_tried_again(make_node: MakeNode) -> None:
     node = make_node(docker, prewarmed=1)
     until(lambda: node.status().images["storlets/sandbox:latest"]["id"] is None)
     docker.image = "sha256:one"
-    await_spares(node, 1)
+    await_pre_warmed(node, 1)

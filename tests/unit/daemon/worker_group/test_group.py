@@ -131,7 +131,7 @@ def lasting(channel: socket.socket, killed: list[int]) -> Iterator[LastingRun]:
     made.close()
 
 
-def test_a_worker_is_about_to_be_free_once_the_filter_has_done(
+def test_a_worker_is_almost_idle_once_the_filter_has_done(
     lasting: LastingRun, killed: list[int]
 ) -> None:
     lasting.disconnect(with_taken=True)

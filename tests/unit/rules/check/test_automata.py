@@ -74,7 +74,7 @@ def test_the_only_character_that_is_left_is_found() -> None:
     assert find(automata.pattern([surrogates])) is None
 
 
-def test_ranges_merge_and_turn_round() -> None:
+def test_ranges_merge_and_invert() -> None:
     assert automata.ranges([("c", "d"), ("a", "b"), ("x", "y"), ("z", "a")]) == (
         (97, 100),
         (120, 121),
@@ -83,7 +83,7 @@ def test_ranges_merge_and_turn_round() -> None:
     assert automata.ranges([], is_negated=True) == EVERY
 
 
-def test_thousands_of_words_ruled_out_cost_little() -> None:
+def test_thousands_of_excluded_words_are_cheap() -> None:
     ruled_out = [f"object-{number}" for number in range(5000)]
     found = find(
         automata.prefix("object-"),
@@ -93,7 +93,7 @@ def test_thousands_of_words_ruled_out_cost_little() -> None:
     assert found == "object-"
 
 
-def test_a_walk_that_is_too_long_is_not_decided() -> None:
+def test_a_search_beyond_the_budget_is_undecided() -> None:
     # The product remembers which of the last 20 characters were an a, which is a million states.
     far = [
         automata.pattern([MANY, *[((97, 97),)], *[EVERY] * 20]),
@@ -104,7 +104,7 @@ def test_a_walk_that_is_too_long_is_not_decided() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(STRING_TESTS), st.booleans()), max_size=4), st.booleans())
-def test_what_is_found_passes_every_test_and_nothing_shorter_does(
+def test_the_found_string_is_the_shortest_that_passes_every_test(
     literals: list[tuple[Test, bool]], is_never_empty: bool
 ) -> None:
     languages = [

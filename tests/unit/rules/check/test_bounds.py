@@ -57,13 +57,13 @@ def test_many_short_windows_are_checked() -> None:
     assert budget.left < 10_000 - WEEK // 8
 
 
-def test_globs_that_are_tried_on_one_another_cost() -> None:
+def test_globs_compared_with_one_another_use_the_budget() -> None:
     tests = [Test("object", Operator.GLOB, "a*" + "?" * length) for length in range(200)]
     with pytest.raises(UndecidedError):
         domains.solve(("object", None), literals(*tests), Budget(20_000))
 
 
-def test_long_words_that_are_tried_on_globs_cost() -> None:
+def test_long_words_matched_with_globs_use_the_budget() -> None:
     words = Test(
         "object", Operator.ONE_OF, frozenset("a" * 200 + str(number) for number in range(300))
     )
@@ -72,7 +72,7 @@ def test_long_words_that_are_tried_on_globs_cost() -> None:
         domains.solve(("object", None), literals(words, *tests), Budget(20_000))
 
 
-def test_roles_that_are_taken_off_one_another_cost() -> None:
+def test_differences_of_roles_use_the_budget() -> None:
     tests = [
         Test("roles", Operator.HAS, frozenset(f"r{role}" for role in range(1000)))
         for _ in range(10)
@@ -92,7 +92,7 @@ def test_a_test_is_numbered_once_however_often_it_is_assumed() -> None:
     assert outlines[0] == outlines[1] == outlines[2]
 
 
-def test_every_evaluation_costs() -> None:
+def test_every_evaluation_uses_the_budget() -> None:
     rules = rules_of(*(f"when: {{header: {{h{number}: x}}}}, deny: x" for number in range(640)))
     questions = Questions(rules, total_steps=15)
     questions.decider(Facts("GET"))
@@ -100,7 +100,7 @@ def test_every_evaluation_costs() -> None:
         questions.decider(Facts("GET"))
 
 
-def test_paths_on_the_way_to_a_circle_cost() -> None:
+def test_paths_to_a_cycle_use_the_budget() -> None:
     """Four layers of rules, each triggered by all of the layer before: a multitude of paths, and no
     circle.
     """
@@ -134,7 +134,7 @@ def test_plain_text_between_stars_counts_too() -> None:
 
 
 def test_as_many_globs_as_there_may_be_rules_are_fine_when_they_are_short() -> None:
-    """The worst that is let in: each of these is looked for at every place of a long row of the
+    """The worst accepted case: each of these is searched at every position of a long run of the
     letter a.
     """
     rules = [

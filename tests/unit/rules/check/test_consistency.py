@@ -1,6 +1,4 @@
-"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the
-request that shows it.
-"""
+"""The checker's findings in realistic rules: kind, severity, position, and the example request."""
 
 from __future__ import annotations
 
@@ -116,7 +114,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
             "when: {object: {glob: '*.csv*'}}, allow: true",
         ),
         ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
-        # Who has no name is not the allow's: a missing value never opens.
+        # A caller without a name does not match the allow: a missing value never grants access.
         ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
         ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
         (
@@ -125,7 +123,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
         ),
     ],
 )
-def test_an_earlier_rule_that_leaves_something_over_is_no_fault(earlier: str, later: str) -> None:
+def test_an_earlier_rule_that_covers_only_a_part_is_no_fault(earlier: str, later: str) -> None:
     assert found(earlier, later) == []
 
 
@@ -189,7 +187,7 @@ def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(
     assert decider(finding, f"when: {when}, deny: x") is None
 
 
-def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
+def test_a_rule_that_never_holds_is_not_reported_as_covered() -> None:
     assert found("deny: x", "when: {container: a, not: {container: a}}, deny: x") == [
         ("rule.never-holds", ERROR),
     ]
@@ -220,16 +218,14 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody
-    asks it.
-    """
+    """A request with its own storlet reaches the mandatory rule; other requests do not."""
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
     assert decider(finding, *texts) == "r0"
 
 
-def test_a_mandatory_rule_that_only_clients_with_a_storlet_come_to() -> None:
+def test_a_mandatory_rule_that_only_requests_with_a_storlet_reach_is_reported() -> None:
     """It may be meant: what the rules run is run, and nothing else is."""
     texts = ["when: {container: {prefix: p}}, run: anything.py", _MANDATORY]
     finding = only(*texts)
@@ -328,11 +324,11 @@ def test_a_mandatory_rule_that_no_read_gets_past_is_no_finding(texts: list[str])
         "when: {object: {suffix: .gz}}, mandatory: true, run: gunzip.jar",
     ],
 )
-def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
+def test_rules_that_do_not_weaken_a_mandatory_rule_are_no_finding(earlier: str) -> None:
     assert found(earlier, _MANDATORY) == []
 
 
-def test_an_allow_that_others_take_all_requests_from_weakens_nothing() -> None:
+def test_an_allow_whose_requests_earlier_rules_decide_weakens_nothing() -> None:
     assert found(
         "when: {container: {prefix: patients-}, roles: doctor}, mandatory: true, deny: x",
         "when: {roles: doctor}, allow: true",
@@ -348,11 +344,11 @@ def test_several_that_allow_are_named_in_one_finding() -> None:
 # --- what is run ----------------------------------------------------------------------------------
 
 
-def test_without_storlets_what_is_run_is_not_checked() -> None:
+def test_without_storlets_the_storlets_of_rules_are_not_checked() -> None:
     assert found("run: nowhere.jar") == []
 
 
-def test_a_storlet_that_does_not_exist() -> None:
+def test_a_storlet_that_does_not_exist_is_reported() -> None:
     finding = only("when: {container: a}, run: [anything.py, nowhere.jar]", storlets=STORLETS)
     assert (finding.code, finding.severity) == ("storlet.missing", ERROR)
     assert "runs nowhere.jar" in finding.text
@@ -361,7 +357,7 @@ def test_a_storlet_that_does_not_exist() -> None:
     assert found("run: anything.py", storlets={"anything.py": gone}) == [("storlet.missing", ERROR)]
 
 
-def test_a_pipeline_whose_types_do_not_fit() -> None:
+def test_a_pipeline_whose_types_do_not_fit_is_reported() -> None:
     finding = only(
         "when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS
     )
@@ -379,7 +375,7 @@ def test_a_pipeline_whose_types_do_not_fit() -> None:
     )
 
 
-def test_what_is_undone_on_read_has_to_fit_too() -> None:
+def test_types_of_the_reversed_pipeline_must_fit_too() -> None:
     rule = (
         "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
     )
@@ -388,12 +384,12 @@ def test_what_is_undone_on_read_has_to_fit_too() -> None:
     assert found(rule % "nowhere.py", storlets=STORLETS) == [("storlet.missing", ERROR)]
 
 
-def test_undoing_for_nobody_never_holds() -> None:
+def test_reversal_for_no_caller_never_holds() -> None:
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
     assert found(rule) == [("rule.never-holds", ERROR)]
 
 
-def test_undoing_on_read_what_is_no_read_never_holds() -> None:
+def test_reversal_on_read_of_other_methods_never_holds() -> None:
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {method: %s}}"
     finding = only(rule % "PUT")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
@@ -404,7 +400,7 @@ def test_undoing_on_read_what_is_no_read_never_holds() -> None:
     assert found(rule % "[PUT, GET]") == []
 
 
-def test_objects_that_the_first_storlet_does_not_take() -> None:
+def test_objects_that_the_first_storlet_does_not_accept_are_reported() -> None:
     finding = only("when: {container: pictures}, run: thumbnail.py", storlets=STORLETS)
     assert (finding.code, finding.severity) == ("pipeline.input", WARNING)
     assert "content-type=text/plain" in finding.example
@@ -430,7 +426,7 @@ def test_objects_that_the_first_storlet_does_not_take() -> None:
          "any: [{content-type: {prefix: image/}}, {content-type: {prefix: text/}}, {content-type: a/b}]"),
     ],
 )  # fmt: skip
-def test_what_is_advised_for_objects_that_are_not_taken_mends_it(
+def test_the_advice_for_objects_that_are_not_accepted_fixes_the_finding(
     takes: tuple[str, ...], advised: str
 ) -> None:
     storlets = {"t": StorletFacts("t", input_types=takes)}
@@ -439,7 +435,7 @@ def test_what_is_advised_for_objects_that_are_not_taken_mends_it(
     assert found(f"when: {{container: a, {advised}}}, run: t", storlets=storlets) == []
 
 
-def test_callers_that_may_not_run_the_storlet() -> None:
+def test_callers_that_may_not_run_the_storlet_are_reported() -> None:
     readers = Any(
         (Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root"))
     )
@@ -461,7 +457,7 @@ def test_callers_that_may_not_run_the_storlet() -> None:
     assert found("when: {container: a}, run: t", storlets=nobody) == [("storlet.access", ERROR)]
 
 
-def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
+def test_callers_of_a_reversal_must_be_able_to_run_its_storlet() -> None:
     storlets = {
         "gzip.jar": GZIP,
         "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a")),
@@ -475,7 +471,7 @@ def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
 # --- circles --------------------------------------------------------------------------------------
 
 
-def test_rules_that_undo_one_another() -> None:
+def test_rules_that_reverse_one_another_are_reported() -> None:
     finding = only(
         "when: {container: logs, method: [PUT, COPY], content-type: text/plain}, run: gzip.jar",
         "when: {container: logs, method: COPY, content-type: application/gzip}, run: gunzip.jar",
@@ -500,7 +496,7 @@ def test_rules_that_undo_one_another() -> None:
         ("container: a, method: PUT, user: x", "container: a, method: PUT, user: y"),
     ],
 )
-def test_rules_that_do_not_meet_do_not_undo_one_another(one: str, other: str) -> None:
+def test_rules_without_common_requests_do_not_reverse_one_another(one: str, other: str) -> None:
     assert found(
         f"when: {{{one}, content-type: text/plain}}, run: gzip.jar",
         f"when: {{{other}, content-type: application/gzip}}, run: gunzip.jar",
@@ -508,7 +504,7 @@ def test_rules_that_do_not_meet_do_not_undo_one_another(one: str, other: str) ->
     ) == []  # fmt: skip
 
 
-def test_a_rule_in_between_that_takes_the_request_opens_the_circle() -> None:
+def test_a_rule_in_between_that_decides_the_request_breaks_the_cycle() -> None:
     assert found(
         "when: {method: [PUT, COPY], content-type: {prefix: application/}}, deny: x",
         "when: {container: logs, method: [PUT, COPY], content-type: [text/plain, application/gzip]}, run: gzip.jar",
@@ -518,7 +514,7 @@ def test_a_rule_in_between_that_takes_the_request_opens_the_circle() -> None:
     ) == []  # fmt: skip
 
 
-def test_a_circle_of_three() -> None:
+def test_a_cycle_of_three_rules_is_reported() -> None:
     storlets = {
         f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}")
         for number in range(3)
@@ -535,7 +531,7 @@ def test_a_circle_of_three() -> None:
     assert finding.example == "method=PUT container=container object=object content-type=x/0"
 
 
-def test_a_circle_within_what_its_rules_ask_besides() -> None:
+def test_a_cycle_within_further_conditions_is_reported() -> None:
     finding = only(
         "when: {content-type: text/plain, container: a, user: x, method: PUT}, run: gzip.jar",
         "when: {content-type: application/gzip, container: a, object: {suffix: .gz}, method: PUT}, run: gunzip.jar",
@@ -544,7 +540,7 @@ def test_a_circle_within_what_its_rules_ask_besides() -> None:
     assert finding.example == "method=PUT container=a object=.gz content-type=text/plain user=x"
 
 
-def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
+def test_a_larger_cycle_is_not_reported_beside_a_smaller_one() -> None:
     outputs = {"s0": "x/1", "s1": "x/0", "s2": "x/0"}
     finding = only(
         "when: {method: PUT, content-type: x/0}, run: s0",
@@ -561,10 +557,8 @@ def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
-    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who
-    wants to keep it busy.
-    """
+def test_undecided_checks_are_reported_and_the_others_continue() -> None:
+    """The pigeonhole principle: hard conditions, as an attacker would write them."""
     pigeons = ", ".join(
         "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
         for pigeon in range(10)
@@ -581,7 +575,7 @@ def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
     assert "whether rule r0 can match" in findings[0].text
 
 
-def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
+def test_an_example_that_the_engine_decides_otherwise_is_undecided() -> None:
     """Content types are read in lower case; that this one has any, the solver does not know, and
     must not say that it matches.
     """
@@ -626,7 +620,8 @@ def _ordinary(number: int) -> str:
 
 
 def test_a_thousand_ordinary_rules_are_decided() -> None:
-    """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
+    """The budget is in steps, so the result is the same on every machine; it takes some two
+    seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
     assert "check.undecided" not in codes
     assert {"mandatory.allowed-past", "mandatory.preceded", "pipeline.input"} <= codes

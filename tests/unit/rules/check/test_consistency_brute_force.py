@@ -1,9 +1,9 @@
-"""The checker against counting out: small random rule sets, asked about every request of a small
+"""The checker against brute force: small random rule sets, evaluated for every request of a small
 world.
 
-The worlds hold a request for whatever their tests can tell apart, and who decides is said by
-:mod:`tests.unit.rules.naive`: so what the checker reports and what counting finds must be the same,
-in both directions.
+The worlds hold a request for every combination that their tests distinguish, and
+:mod:`tests.unit.rules.naive` decides each: so the checker's reports and the brute-force findings
+must be equal, in both directions.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
 
 
 def asking(requests: Sequence[Facts]) -> list[Facts]:
-    """Each of them as it is, and with a storlet that the client asks for."""
+    """Each request as it is, and with a storlet that the client requests."""
     return [*requests, *(replace(facts, headers={"x-run-storlet": "s"}) for facts in requests)]
 
 
 class Count:
-    """Who decides each request of a world."""
+    """The rule that decides each request of a world."""
 
     def __init__(self, rules: Sequence[Rule], requests: Sequence[Facts]) -> None:
         self.rules = rules
@@ -95,7 +95,8 @@ class Count:
         return any(rule.name in met for met in self.met)
 
     def matches_only_when_asked(self, rule: Rule) -> bool:
-        """None of the requests that meet it and ask for nothing is its own, though there are some."""
+        """The rule decides none of its matching requests without a storlet, though there are
+        some."""
         plain = [number for number, facts in enumerate(self.requests) if not facts.headers]
         met = [number for number in plain if rule.name in self.met[number]]
         return bool(met) and not any(self.deciders[number] is rule for number in met)
@@ -167,7 +168,9 @@ def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tup
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @settings(max_examples=60)
 @given(st.data())
-def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) -> None:
+def test_matching_rules_and_bypassed_rules_agree_with_brute_force(
+    world: World, data: st.DataObject
+) -> None:
     rules = data.draw(rule_sets(world))
     findings = check(rules, None)
     assert not [each for each in findings if each.code == "check.undecided"]
@@ -179,7 +182,7 @@ def test_what_can_match_and_what_is_got_past(world: World, data: st.DataObject) 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @settings(max_examples=60)
 @given(st.data())
-def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
+def test_examples_demonstrate_their_findings(world: World, data: st.DataObject) -> None:
     rules = data.draw(rule_sets(world))
     for finding in check(rules, STORLETS):
         rule = rules.rules[finding.place.line - 1]
@@ -210,7 +213,7 @@ def test_examples_show_what_is_said(world: World, data: st.DataObject) -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_what_a_storlet_does_not_take(data: st.DataObject) -> None:
+def test_objects_that_a_storlet_does_not_accept_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD))
     count = Count(rules.rules, LOOKED_UP_WORLD.requests)
     expected = set()
@@ -300,7 +303,7 @@ def _looks_at_type(condition: Condition) -> bool:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_pairs_that_undo_one_another(data: st.DataObject) -> None:
+def test_pairs_of_reversing_rules_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD, most=3))
     types = [Test("content-type", Operator.EXACT, each) for each in _TYPES[:2]]
     rules = RuleSet(  # so that circles are not rare

@@ -84,7 +84,7 @@ def size(operator: Operator, operand: int) -> Test:
         [Test("object", Operator.PREFIX, "a"), Not(Test("object", Operator.GLOB, "[a-c]*"))],
     ],
 )
-def test_no_request_meets_these(conditions: list[Condition]) -> None:
+def test_contradictory_conditions_have_no_solution(conditions: list[Condition]) -> None:
     assert solve(*conditions) is None
 
 
@@ -116,7 +116,7 @@ def test_no_request_meets_these(conditions: list[Condition]) -> None:
         [exact("content-type", "a b")],
     ],
 )
-def test_what_is_found_meets_them(conditions: list[Condition]) -> None:
+def test_a_solution_meets_its_conditions(conditions: list[Condition]) -> None:
     found = solve(*conditions)
     assert found is not None
     assert all(holds(each, found) for each in conditions)
@@ -130,7 +130,7 @@ def test_an_example_of_anything_is_a_plain_get() -> None:
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @given(st.data())
-def test_the_solver_agrees_with_counting_out(world: World, data: st.DataObject) -> None:
+def test_the_solver_agrees_with_brute_force(world: World, data: st.DataObject) -> None:
     conditions = data.draw(st.lists(world.conditions, min_size=1, max_size=3))
     found = solve(*conditions)
     if found is None:
@@ -195,7 +195,7 @@ def test_a_condition_that_was_seen_to_hold_can_hold(condition: Condition) -> Non
         assert naive.holds(wanted, found) if found is not None else (not is_negated) not in seen
 
 
-def test_what_is_refused_while_searching_is_not_found_again() -> None:
+def test_a_refused_solution_is_not_found_again() -> None:
     seen: list[str | None] = []
 
     def refine(facts: Facts) -> Condition | None:
@@ -208,8 +208,9 @@ def test_what_is_refused_while_searching_is_not_found_again() -> None:
     assert sorted(map(str, seen)) == ["a", "b", "c", "d"]
 
 
-def test_pigeons_are_not_decided_within_a_small_budget() -> None:
-    """Nine pigeons in eight holes: true to life for what makes a search long, and no tenant's rule."""
+def test_the_pigeonhole_problem_is_undecided_within_a_small_budget() -> None:
+    """Nine pigeons in eight holes: a realistic cause of a long search, though not a tenant's
+    rule."""
     pigeons = [
         Any(tuple(exact("header", str(hole), f"p{pigeon}") for hole in range(8)))
         for pigeon in range(9)
