@@ -1,24 +1,18 @@
-"""The tables of options, errors, headers and metrics agree with each other and the code."""
+"""The tables of options agree with each other, the sample file and the code."""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from swift.common.swob import Response
 
-from storlet_daemon.protocol import messages
-from storlet_middleware import errors, metrics, names
 from storlet_middleware.config import OPTIONS, Config, ConfigError, Level, load, parse, sample
 from storlet_middleware.config.readers import read_mounts
 from storlet_middleware.engine import limits
-from tests.unit.middleware.support import Logger
 
 ROOT = Path(__file__).parents[3]
 #: The least value of each limit that a trust class may lower.
@@ -138,153 +132,6 @@ def test_the_table_and_the_classes_have_the_same_options() -> None:
         for option in dataclasses.fields(type(getattr(parse(""), section.name)))
     ]
     assert fields == [(option.section, option.name) for option in OPTIONS]
-
-
-METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
-    (
-        "invocation",
-        ("GET", "storlet.timeout.idle", 1.0, 0.5, 10),
-        {"storlet.<verb>.<code>.timing", "storlet.<verb>.first-byte", "storlet.<verb>.xfer"},
-    ),
-    ("admission_admitted", (), {"storlet.admission.admitted"}),
-    ("admission_queued", (), {"storlet.admission.queued"}),
-    ("admission_waited", (0.5,), {"storlet.admission.waited", "storlet.admission.queue.timing"}),
-    (
-        "admission_refused",
-        ("node.busy",),
-        {"storlet.admission.refused", "storlet.admission.refused.<code>"},
-    ),
-    ("cache_hit", (), {"storlet.cache.hits"}),
-    ("cache_miss", (), {"storlet.cache.misses"}),
-    ("cache_fetched", (0.5,), {"storlet.cache.fetch.timing"}),
-    ("rules_allowed", (), {"storlet.rules.allow"}),
-    ("rules_denied", (), {"storlet.rules.deny"}),
-    ("rules_failed", (), {"storlet.rules.errors"}),
-    ("rules_loaded", (0.5,), {"storlet.rules.load.timing"}),
-    ("sandbox_started", (0.5,), {"storlet.sandbox.starts", "storlet.sandbox.start.timing"}),
-    ("sandbox_restarted", (), {"storlet.sandbox.restarts"}),
-    ("sandbox_failed", (), {"storlet.sandbox.failures"}),
-    ("sandbox_idle_stopped", (), {"storlet.sandbox.idle_stops"}),
-    ("sandbox_lost", (), {"storlet.sandbox.lost"}),
-    ("sandbox_evicted", (), {"storlet.sandbox.evictions"}),
-    ("self_test_failed", (), {"storlet.sandbox.self_test_failures"}),
-]
-
-
-def test_the_table_of_metrics_has_the_names_that_are_sent() -> None:
-    functions = {
-        name
-        for name, value in vars(metrics).items()
-        if inspect.isfunction(value) and value.__module__ == metrics.__name__ and name[0] != "_"
-    }
-    assert functions == {function for function, _, _ in METRIC_CALLS}
-    documented = set()
-    for function, arguments, rows in METRIC_CALLS:
-        logger = Logger()
-        getattr(metrics, function)(logger, *arguments)
-        patterns = {
-            row: re.escape(row).replace("<verb>", r"[A-Z]+").replace("<code>", r"[a-z_-]+")
-            for row in rows
-        }
-        assert len(logger.stats) == len(rows)
-        for row, pattern in patterns.items():
-            assert any(re.fullmatch(pattern, sent) for sent in logger.stats), row
-        documented |= rows
-    assert documented == set(metrics.TABLE)
-
-
-@pytest.mark.parametrize(
-    ("function", "rows"), [(function, rows) for function, _, rows in METRIC_CALLS]
-)
-def test_every_metric_is_emitted_by_the_module_that_its_row_names(
-    function: str, rows: set[str]
-) -> None:
-    (emitter,) = {metrics.TABLE[row].emitter for row in rows}
-    code = "\n".join(
-        path.read_text() for path in SOURCES if f"/storlet_middleware/{emitter}/" in str(path)
-    )
-    assert re.search(rf"\bmetrics\.{function}\(", code), f"metrics.{function}: emit it"
-
-
-def test_every_error_has_a_reason_phrase_and_comes_back_from_its_code() -> None:
-    classes = [errors.StorletError]
-    for cls in classes:
-        classes += cls.__subclasses__()
-        assert cls.status in errors.REASONS, cls
-        Response(status=f"{cls.status} {errors.REASONS[cls.status]}")
-    for cls in (
-        errors.BadRequest,
-        errors.TenantBusy,
-        errors.NodeBusy,
-        errors.SandboxUnavailable,
-        errors.InternalError,
-    ):
-        again = errors.from_message(cls("why", detail="d").to_message())
-        assert (type(again), str(again), again.detail) == (cls, "why", "d")
-        assert again.retry_after == cls("why").retry_after
-
-
-def test_every_row_of_errors_is_consistent_and_comes_back_from_its_code() -> None:
-    for code, row in errors.TABLE.items():
-        assert (row.retry_after is not None) == (row.retry is errors.Retry.LATER), code
-        assert (row.status < 500) == (
-            row.blame not in (errors.Blame.OPERATOR, errors.Blame.US)
-        ) or row.status == 503
-        assert row.help
-        again = errors.from_message(errors.StorletError("why", code=code).to_message())
-        assert (again.code, again.status, again.retry_after) == (code, row.status, row.retry_after)
-        assert (again.legacy_get, again.legacy_put) == (row.legacy_get, row.legacy_put)
-
-
-def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:
-    """The fields select the codes that prefixes and tuples of codes selected."""
-    prefixes = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
-    for code, row in errors.TABLE.items():
-        assert row.is_of_step == code.startswith(prefixes), code
-        assert row.has_source_text == (code in ("backend.failed", "input.incomplete")), code
-        assert row.has_tenant_text == (code in ("storlet.failed", "storlet.load")), code
-
-
-def test_codes_of_the_sandbox_and_of_its_java_worker_are_in_the_table() -> None:
-    assert set(messages.SANDBOX_CODES) - {messages.PROTOCOL} <= set(errors.TABLE)
-    assert set(messages.NODE_CODES) <= set(errors.TABLE)
-    java = (ROOT / "storlet_daemon/java").rglob("Failure.java")
-    (text,) = [path.read_text() for path in java]
-    codes = re.findall(r'static final String [A-Z]+ = "([a-z._]+)"', text)
-    assert codes
-    assert set(codes) <= set(messages.SANDBOX_CODES)
-
-
-def test_every_literal_error_code_is_in_the_table() -> None:
-    code = "\n".join(path.read_text() for path in SOURCES if path.name != "errors.py")
-    assert set(re.findall(r'\bcode="([a-z_.]+)"', code)) <= set(errors.TABLE)
-
-
-def test_an_unknown_code_is_our_defect_and_never_a_header_of_its_own() -> None:
-    assert errors.from_code("storlet.limit.processes", "x").status == 422
-    for code in ("", "nonsense", "storlet.x\r\nSet-Cookie: a", "storlet."):
-        error = errors.from_code(code, "x")
-        assert (error.status, error.code) == (500, "internal")
-
-
-def test_names_are_written_once_each() -> None:
-    values = [
-        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
-    ]
-    # The one header of requests and answers alike.
-    assert sorted({value for value in values if values.count(value) > 1}) == [names.GRANTS]
-
-
-def test_every_header_is_a_row_and_has_a_constant() -> None:
-    constants = {
-        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
-    }
-    rows = {row.name for row in names.TABLE}
-    assert rows <= constants
-    assert {value for value in constants - rows if value.startswith("X-")} == {
-        names.STORLET_META,
-        names.OBJECT_META,
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""The table of error codes, and the exceptions made from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from swift.common.swob import Response
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import errors
+
+ROOT = Path(__file__).parents[3]
+
+SOURCES = [path for path in (ROOT / "storlet_middleware").rglob("*.py") if "/aio/" not in str(path)]
+
+
+def test_every_error_has_a_reason_phrase_and_comes_back_from_its_code() -> None:
+    classes = [errors.StorletError]
+    for cls in classes:
+        classes += cls.__subclasses__()
+        assert cls.status in errors.REASONS, cls
+        Response(status=f"{cls.status} {errors.REASONS[cls.status]}")
+    for cls in (
+        errors.BadRequest,
+        errors.TenantBusy,
+        errors.NodeBusy,
+        errors.SandboxUnavailable,
+        errors.InternalError,
+    ):
+        again = errors.from_message(cls("why", detail="d").to_message())
+        assert (type(again), str(again), again.detail) == (cls, "why", "d")
+        assert again.retry_after == cls("why").retry_after
+
+
+def test_every_row_of_errors_is_consistent_and_comes_back_from_its_code() -> None:
+    for code, row in errors.TABLE.items():
+        assert (row.retry_after is not None) == (row.retry is errors.Retry.LATER), code
+        assert (row.status < 500) == (
+            row.blame not in (errors.Blame.OPERATOR, errors.Blame.US)
+        ) or row.status == 503
+        assert row.help
+        again = errors.from_message(errors.StorletError("why", code=code).to_message())
+        assert (again.code, again.status, again.retry_after) == (code, row.status, row.retry_after)
+        assert (again.legacy_get, again.legacy_put) == (row.legacy_get, row.legacy_put)
+
+
+def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:
+    """The fields select the codes that prefixes and tuples of codes selected."""
+    prefixes = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
+    for code, row in errors.TABLE.items():
+        assert row.is_of_step == code.startswith(prefixes), code
+        assert row.has_source_text == (code in ("backend.failed", "input.incomplete")), code
+        assert row.has_tenant_text == (code in ("storlet.failed", "storlet.load")), code
+
+
+def test_codes_of_the_sandbox_and_of_its_java_worker_are_in_the_table() -> None:
+    assert set(messages.SANDBOX_CODES) - {messages.PROTOCOL} <= set(errors.TABLE)
+    assert set(messages.NODE_CODES) <= set(errors.TABLE)
+    java = (ROOT / "storlet_daemon/java").rglob("Failure.java")
+    (text,) = [path.read_text() for path in java]
+    codes = re.findall(r'static final String [A-Z]+ = "([a-z._]+)"', text)
+    assert codes
+    assert set(codes) <= set(messages.SANDBOX_CODES)
+
+
+def test_every_literal_error_code_is_in_the_table() -> None:
+    code = "\n".join(path.read_text() for path in SOURCES if path.name != "errors.py")
+    assert set(re.findall(r'\bcode="([a-z_.]+)"', code)) <= set(errors.TABLE)
+
+
+def test_an_unknown_code_is_our_defect_and_never_a_header_of_its_own() -> None:
+    assert errors.from_code("storlet.limit.processes", "x").status == 422
+    for code in ("", "nonsense", "storlet.x\r\nSet-Cookie: a", "storlet."):
+        error = errors.from_code(code, "x")
+        assert (error.status, error.code) == (500, "internal")

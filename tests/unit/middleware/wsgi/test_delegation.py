@@ -1,0 +1,108 @@
+"""Requests that a signature allows: recognised, and limited to the object that was signed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from typing import Any
+
+import pytest
+from swift.common.middleware import container_sync, formpost, tempauth, tempurl
+
+from rules.facts import Caller
+from storlet_middleware.enforcement import request_facts
+from storlet_middleware.wsgi.caller import caller_of, is_from_swift
+from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
+from tests.unit.middleware.auth_pipeline import PATH, SIGNED, RecordingApp, send
+from tests.unit.middleware.support import ACCOUNT, Node, Proxy
+
+RUN = {"X-Run-Storlet": "up.py"}
+
+
+def test_signed_url_cannot_run_a_storlet(proxy: Proxy, node: Node) -> None:
+    answer = proxy.call(
+        "GET", "c/o", RUN, user=".wsgi.tempurl", environ={"swift.authorize": lambda _: None}
+    )
+    assert answer.status == 401
+    assert node.workers.runs == []
+
+
+def test_signed_url_caller_is_signed_and_its_signature_is_hidden() -> None:
+    seen = RecordingApp()
+    expires = int(time.time()) + 60
+    signature = hmac.new(b"key", f"GET\n{expires}\n{PATH}".encode(), hashlib.sha256).hexdigest()
+    path = f"{PATH}?temp_url_sig={signature}&temp_url_expires={expires}"
+    app = tempurl.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
+    # An additional token does not change the caller.
+    assert send(app, seen, {"X-Auth-Token": "AUTH_tk1"}, path) == Caller(is_signed=True)
+    facts = request_facts.of_request(seen.environ, "GET", "c", "o")
+    assert facts.query == {"temp_url_expires": str(expires)}
+
+
+def test_signed_form_caller_is_signed() -> None:
+    seen = RecordingApp()
+    expires, folder = int(time.time()) + 60, f"/v1/{ACCOUNT}/c/"
+    signature = hmac.new(
+        b"key", f"{folder}\n\n1000\n1\n{expires}".encode(), hashlib.sha256
+    ).hexdigest()
+    fields = {
+        "max_file_size": "1000",
+        "max_file_count": "1",
+        "expires": str(expires),
+        "signature": signature,
+    }
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in fields.items()
+    ]
+    disposition = 'form-data; name="f"; filename="o.csv"'
+    file = (
+        f"--x\r\nContent-Disposition: {disposition}\r\nContent-Type: text/csv\r\n\r\n"
+        "data\r\n--x--\r\n"
+    )
+    body = "".join([*parts, file]).encode()
+    app = formpost.filter_factory({})(tempauth.filter_factory({}, user_test_ada="key")(seen))
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert send(app, seen, headers, folder, method="POST", body=body) == Caller(is_signed=True)
+    incoming = request_facts.incoming_facts(seen.environ)
+    assert (incoming.content_type, incoming.size_bytes) == ("text/csv", None)
+
+
+def test_container_sync_caller_is_signed_and_its_signature_is_hidden(tmp_path: Any) -> None:
+    seen = RecordingApp()
+    (tmp_path / "container-sync-realms.conf").write_text("[REALM]\nkey = key\n", "ascii")
+    text = f"PUT\n{PATH}\n0\nnonce\nkey"
+    signature = hmac.new(b"key", text.encode(), hashlib.sha1).hexdigest()
+    right = container_sync.filter_factory({"swift_dir": str(tmp_path)})
+    app = right(tempauth.filter_factory({}, user_test_ada="key")(seen))
+    headers = {"X-Container-Sync-Auth": f"REALM nonce {signature}", "X-Auth-Token": "AUTH_tk1"}
+    assert send(app, seen, headers, method="PUT") == Caller(is_signed=True)
+    assert (
+        "x-container-sync-auth"
+        not in request_facts.of_request(seen.environ, "PUT", "c", "o").headers
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_signed", "is_own"),
+    [
+        ({}, False, False),
+        ({"REMOTE_USER": "test,test:ada"}, False, False),
+        # Set by a middleware that authenticated a user.
+        ({"REMOTE_USER": "test,test:ada", "swift.authorize_override": True}, False, False),
+        (SIGNED, True, False),
+        ({"REMOTE_USER": ".wsgi.pre_authed", "swift.authorize_override": True}, False, True),
+        ({"REMOTE_USER": ".wsgi.pre_authed", "swift.source": "FP"}, True, False),
+        ({"REMOTE_USER": ".wsgi.pre_authed", "swift.source": "TU"}, False, True),
+        ({"HTTP_X_CONTAINER_SYNC_AUTH": "a b c", "swift.source": "FP"}, False, False),
+    ],
+)
+def test_signed_requests_and_requests_of_swift_itself_are_recognised(
+    environ: dict[str, Any], is_signed: bool, is_own: bool
+) -> None:
+    assert (is_signed_request(environ), is_from_swift(environ)) == (is_signed, is_own)
+    caller = caller_of(environ)
+    assert caller.is_signed == is_signed
+    if is_own:
+        assert caller == Caller()

@@ -1,0 +1,94 @@
+"""Grants: their stored form, and reads through the storlet of a grant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swift.common.swob import Request, Response
+
+from storlet_middleware.errors import BadRequest
+from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.context import AuthorizationChain
+from tests.unit.middleware.support import FakeSwift, Proxy, authorize
+
+RUN = {"X-Run-Storlet": "up.py"}
+
+
+def test_grant_opens_the_container_through_its_storlet_only(
+    granted: Proxy, swift: FakeSwift
+) -> None:
+    swift.put_storlet("other.py")
+    swift.containers["c"].objects["o"].headers["X-Object-Meta-Secret"] = "x"
+    assert granted.call("GET", "c/o", user="test:bob").status == 403
+    assert granted.call("GET", "c/o", {"X-Run-Storlet": "other.py"}, user="test:bob").status == 403
+    assert granted.call("GET", "c/o", RUN, user="test:eve").status == 403
+    answer = granted.call("GET", "c/o", RUN, user="test:bob")
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    assert "X-Object-Meta-Secret" not in answer.headers
+
+
+def test_refusal_reveals_nothing_of_the_object_to_a_grantee(granted: Proxy) -> None:
+    answer = granted.call("GET", "c/o", {**RUN, "If-None-Match": "*"}, user="test:bob")
+    assert answer.status == 304
+    assert not {"Etag", "Last-Modified"} & set(answer.headers)
+
+
+def test_grant_allows_neither_writes_nor_other_containers(granted: Proxy, swift: FakeSwift) -> None:
+    swift.put("d", "o", b"secret")
+    extra = {**RUN, "X-Storlet-Extra-Resources": "/d/o"}
+    assert granted.call("GET", "c/o", extra, user="test:bob").status == 403
+    assert granted.call("COPY", "c/o", {**RUN, "Destination": "c/x"}, user="test:bob").status == 403
+
+
+class Info:
+    """An app that serves the grants of one container."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        headers = grants.change_headers(("test:bob", "up.py"), is_given=True)
+        is_granted = environ["PATH_INFO"] == self._path
+        return Response(status=204, headers=headers if is_granted else {})(environ, start_response)
+
+
+@pytest.mark.parametrize(
+    ("path", "account", "is_allowed"),
+    [
+        ("/v1/AUTH_test/c/o", "AUTH_test", True),
+        ("/v1/AUTH_test/other/o", "AUTH_test", False),
+        ("/v1/AUTH_test/c", "AUTH_test", False),
+        ("/v1/AUTH_test/c/o", "AUTH_evil", False),
+    ],
+)
+def test_grant_applies_only_to_its_container_and_the_account_of_the_storlet(
+    path: str, account: str, is_allowed: bool
+) -> None:
+
+    used: list[bool] = []
+    reader = grants.Reader("test:bob", account, "up.py")
+    granted = grants.GrantedReads(reader, Info("/v1/AUTH_test/c"), used)
+    authorize_with_grants = AuthorizationChain(authorize).with_grants(granted)
+    request = Request.blank(path, environ={"REMOTE_USER": "test:bob"})
+    assert (authorize_with_grants(request) is None) == is_allowed
+    assert bool(used) == is_allowed
+    request.method = "PUT"
+    assert authorize_with_grants(request) is not None
+
+
+def test_grant_larger_than_a_header_is_refused() -> None:
+    with pytest.raises(BadRequest):
+        grants.change_headers(("u" * 4000, "s"), is_given=True)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "{", "[1]", '{"a": 1}', "[1,2,3]", "null", '["test:eve", "up.py"]']
+)
+def test_malformed_or_different_stored_value_grants_nothing(value: str) -> None:
+    grant = ("test:bob", "up.py")
+    (header,) = grants.change_headers(grant, is_given=True)
+    key = header.lower().removeprefix("x-container-sysmeta-")
+    assert grants.is_granted({key: '["test:bob", "up.py"]'}, grant)
+    assert not grants.is_granted({key: value}, grant)
+    assert "bob" not in grants.as_header([(header, value)])
