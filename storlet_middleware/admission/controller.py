@@ -239,7 +239,7 @@ class Admission:
 
     def _enqueue(self, claims: Sequence[Claim]) -> Waiter:
         claim, now, table = claims[0], monotonic(), self._access.table
-        # The bounds of the queues need not be exact, so this goes on without the lock if need be.
+        # The bounds of the queues need not be exact, so a lock that is not free is not waited for.
         is_locked = table is not None and table.lock()
         try:
             load = self._load(table, now)

@@ -10,7 +10,7 @@ writing it, so admission costs microseconds and works while sandboxd is restarte
     region    one process   pid, number of rows, change counter, time of its last poll; its rows
 
 *Ownership.*  A process owns a region as long as it holds the OFD lock on the region's byte.  The
-kernel releases the lock when the process ends, for whatever reason and in any pid namespace.  A
+kernel releases the lock when the process ends, for any reason and in any pid namespace.  A
 test of the lock therefore shows whether a process is alive; pids are never compared.  Only its
 owner writes to a region, except that any process may empty the region of a dead one.
 
@@ -80,7 +80,7 @@ class Usage(NamedTuple):
 
 
 class TableFault(Exception):
-    """The file cannot be used; the text says why."""
+    """The file cannot be used; the text contains the reason."""
 
 
 def create(path: Path, gid: int) -> None:

@@ -57,7 +57,7 @@ MOUNTS: Final = Kind("mounts", readers.read_mounts)
 
 @dataclass(frozen=True)
 class Limit:
-    """What makes an option a limit that a storlet and a request can lower.
+    """The properties of an option that is a limit, which a storlet and a request can lower.
 
     ``name`` ends the names of its headers.  ``effect`` says what happens at the limit.  ``least``
     is the minimum in a header where the file has none; ``least_java`` is what a JVM needs."""

@@ -77,7 +77,10 @@ class Starts:
         return sandbox
 
     async def _assigned(self, entry: Entry) -> Sandbox | None:
-        """A pre-warmed sandbox, assigned to the entry's tenant; ``None`` without one or on a fault."""
+        """A pre-warmed sandbox, assigned to the entry's tenant.
+
+        ``None`` if there is none, or if it could not be assigned.
+        """
         spare = self._spares.take(entry.demand)
         if spare is None:
             return None
