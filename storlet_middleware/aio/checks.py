@@ -26,10 +26,10 @@ TEXTS: Final = (
 )
 SHELL: Final = ("*.sh", ".ci/run")
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
-#: three workers (they wait more than they compute), then those that need the machine for
-#: themselves.
+#: two workers, then those that need the machine for themselves.  A third worker makes two
+#: processors the bottleneck.
 SESSIONS: Final = (
-    ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
+    ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
     ("-m", "alone"),
 )
 

@@ -17,7 +17,7 @@ from tests.functional.wards import (
     RULES,
     Ward,
     assert_closed,
-    assert_tells_nothing,
+    assert_reveals_nothing,
     make_ward,
     told,
 )
@@ -131,7 +131,7 @@ def test_an_own_dynamic_large_object_reveals_nothing_of_a_foreign_static_one(
     assert ward.researcher.put(name, b"", {"X-Object-Manifest": foreign}).status == 201
     answer = ward.researcher.request(method, name, headers)
     assert answer.status == 403, answer
-    assert_tells_nothing(answer)
+    assert_reveals_nothing(answer)
     assert derived_etag(ward, foreign) not in told(answer)
     assert answer.headers["Content-Length"] != str(len(CONTENT))
 

@@ -74,7 +74,7 @@ def _inverted(body: Any) -> Iterator[bytes]:
 class Full(ObjectNode):
     """Has no free slot, but can queue."""
 
-    def _slot_at_once(self, description: BackendInvocation) -> Slot | None:
+    def _try_admit(self, description: BackendInvocation) -> Slot | None:
         return None
 
 
