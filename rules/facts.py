@@ -29,6 +29,13 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 #: The header with which a client requests a storlet.
 RUN_HEADER: Final = "x-run-storlet"
+#: Secrets of the caller, which rules never see: more people may read a rule and its messages.
+HIDDEN_HEADERS: Final = frozenset(
+    (
+        "x-auth-token", "x-storage-token", "x-service-token", "x-auth-key", "authorization",
+        "cookie", "x-amz-security-token", "x-container-sync-auth",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

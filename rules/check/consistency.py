@@ -21,6 +21,8 @@ code                       severity meaning
 ``rules.undo-one-another`` warning  each of two rules is triggered by the output type of the other
 ``rules.cycle``            warning  the same for a cycle of more rules (:mod:`rules.check.cycles`)
 ``check.undecided``        warning  the work budget was exhausted before a check was decided
+``test.*``                 warning  a single test does not mean what it seems to
+                                    (:mod:`rules.check.traps`)
 ========================== ======== ================================================================
 
 An error is certain and never intended: it rejects the upload.  A warning can be intended; the
@@ -39,6 +41,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from rules.check import traps
 from rules.check.budget import UndecidedError
 from rules.check.cycles import CycleCheck, at
 from rules.check.pipelines import READS, PipelineCheck, StorletFacts
@@ -75,7 +78,8 @@ def check(rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> tuple[
     """
     checker = _Checker(rules, storlets)
     checker.run()
-    return tuple(sorted(checker.findings, key=lambda each: (each.place.line, each.place.column)))
+    findings = (*checker.findings, *traps.find(rules))
+    return tuple(sorted(findings, key=lambda each: (each.place.line, each.place.column)))
 
 
 class _Checker:

@@ -1,0 +1,58 @@
+"""rules/check/traps.py: a warning for each test that does not mean what it seems to."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules import parse
+from rules.check import traps
+from rules.model import Finding, RuleSet, Severity
+
+
+def rules_of(when: str) -> RuleSet:
+    text = f"version: 1\nrules:\n- name: r\n  when: {when}\n  deny: closed\n"
+    rules, findings = parse.parse(text.encode())
+    assert rules is not None, findings
+    return rules
+
+
+def found(when: str) -> tuple[Finding, ...]:
+    return traps.find(rules_of(when))
+
+
+@pytest.mark.parametrize(
+    ("when", "code", "help_"),
+    [
+        ("{object: '*.csv'}", "test.literal-star", "{glob: '*.csv'}"),
+        ("{container: [a, 'patients-*']}", "test.literal-star", "{glob: 'patients-*'}"),
+        ("{metadata: {class: 'a*'}}", "test.literal-star", "{glob: 'a*'}"),
+        ("{not: {object: '*.csv'}}", "test.literal-star", "{glob: '*.csv'}"),
+        ("{any: [{user: u}, {object: '*'}]}", "test.literal-star", "{glob: '*'}"),
+        ("{metadata: {X-Object-Meta-Class: a}}", "test.metadata-prefix", "class"),
+        ("{container-metadata: {x-container-meta-x: a}}", "test.metadata-prefix", "x"),
+        ("{header: {Authorization: a}}", "test.hidden-header", "roles"),
+        ("{header: {x-auth-token: {present: true}}}", "test.hidden-header", "roles"),
+        ("{roles: [.admin]}", "test.hidden-role", "AUTH_"),
+    ],
+)
+def test_a_trap_is_a_warning_with_its_correction(when: str, code: str, help_: str) -> None:
+    (finding,) = found(when)
+    assert (finding.severity, finding.code) == (Severity.WARNING, code)
+    assert help_ in finding.help
+    assert (finding.place.line, "rule r " in finding.text) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "{object: {glob: '*.csv'}}",
+        "{object: {prefix: 'a*'}}",
+        "{object: a.csv}",
+        "{metadata: {class: a}}",
+        "{header: {x-purpose: a}}",
+        "{roles: [admin, .reseller_admin]}",
+        "{metadata: {class: {present: false}}}",
+    ],
+)
+def test_what_it_means_is_no_trap(when: str) -> None:
+    assert found(when) == ()
