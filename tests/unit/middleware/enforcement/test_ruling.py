@@ -103,7 +103,7 @@ def assert_closed(answer: Answer, name: str = "hide") -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_an_account_without_rules_asks_nothing_more_of_swift(ruled: Ruled, method: str) -> None:
+def test_an_account_without_rules_causes_no_further_requests(ruled: Ruled, method: str) -> None:
     ruled.proxy.call(method, "c/o")
     ruled.seen()
     answer = ruled.proxy.call(method, "c/o")
@@ -111,7 +111,7 @@ def test_an_account_without_rules_asks_nothing_more_of_swift(ruled: Ruled, metho
     assert ruled.seen() == [f"{method} c/o"]
 
 
-def test_an_upload_without_rules_asks_nothing_more_of_swift(ruled: Ruled) -> None:
+def test_an_upload_without_rules_causes_no_further_requests(ruled: Ruled) -> None:
     ruled.get()
     ruled.seen()
     assert ruled.proxy.call("PUT", "c/new", body=b"x").status == 201
@@ -129,7 +129,7 @@ def test_an_upload_without_rules_asks_nothing_more_of_swift(ruled: Ruled) -> Non
         "method: GET, container: elsewhere, size: {at-least: 1}",
     ],
 )
-def test_what_the_request_itself_decides_is_not_looked_up(ruled: Ruled, when: str) -> None:
+def test_a_decision_by_the_request_alone_needs_no_lookup(ruled: Ruled, when: str) -> None:
     ruled.rule(rule("hide", when, "deny: it is closed"))
     assert ruled.get().data == CONTENT
     assert ruled.seen() == ["GET c/o"]
@@ -147,7 +147,7 @@ def test_the_object_is_looked_up_once_for_all_rules(ruled: Ruled, facts: str, me
     assert sorted(ruled.seen()) == sorted(["HEAD c/o", f"{method} c/o"])
 
 
-def test_a_refusal_asks_for_the_object_once_and_never_for_its_bytes(ruled: Ruled) -> None:
+def test_a_refusal_needs_one_lookup_and_reads_no_bytes(ruled: Ruled) -> None:
     ruled.rule(
         rule(
             "hide",
@@ -159,7 +159,7 @@ def test_a_refusal_asks_for_the_object_once_and_never_for_its_bytes(ruled: Ruled
     assert [one for one in ruled.seen() if one.endswith("c/o")] == ["HEAD c/o"]
 
 
-def test_container_metadata_are_asked_without_the_object(ruled: Ruled) -> None:
+def test_container_metadata_is_looked_up_without_the_object(ruled: Ruled) -> None:
     ruled.rule(
         rule("hide", "method: GET, container-metadata: {closed: 'yes'}", "deny: it is closed")
     )
@@ -173,9 +173,7 @@ ABOUT_METADATA = rule("hide", "method: GET, metadata: {closed: 'yes'}", "deny: i
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_an_object_that_changes_while_its_rules_are_asked_is_not_given(
-    ruled: Ruled, method: str
-) -> None:
+def test_an_object_that_changes_during_the_decision_is_refused(ruled: Ruled, method: str) -> None:
     ruled.rule(ABOUT_METADATA)
     stored = ruled.swift.containers["c"].objects["o"]
 
@@ -195,7 +193,7 @@ def test_an_object_that_changes_while_its_rules_are_asked_is_not_given(
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_an_object_of_which_swift_does_not_tell_is_not_given(ruled: Ruled, status: int) -> None:
+def test_an_object_that_cannot_be_looked_up_is_refused(ruled: Ruled, status: int) -> None:
     ruled.rule(ABOUT_METADATA)
     ruled.swift.hooks["HEAD", OBJECT] = lambda request: Response(status=status, request=request)
     answer = ruled.get()
@@ -203,7 +201,7 @@ def test_an_object_of_which_swift_does_not_tell_is_not_given(ruled: Ruled, statu
     assert b"secret" not in answer.data
 
 
-def test_an_object_that_is_not_there_is_swifts_own_answer(ruled: Ruled) -> None:
+def test_a_missing_object_gets_swifts_own_answer(ruled: Ruled) -> None:
     ruled.rule(ABOUT_METADATA)
     answer = ruled.get("c/none")
     assert (answer.status, answer.error) == (404, "")
@@ -297,21 +295,21 @@ def test_swifts_own_refusal_comes_first(ruled: Ruled) -> None:
         {"X-Run-Storlet": "up.py", "X-Storlet-Range": "bytes=0-3"},
     ],
 )
-def test_what_asks_for_less_than_the_result_is_refused(
+def test_a_request_for_a_part_of_the_object_is_refused(
     ruled: Ruled, headers: dict[str, str]
 ) -> None:
     ruled.rule(rule("hide", f"method: GET, user: '{BOB}'", "run: up.py"))
     assert_closed(ruled.get(headers=headers, user=BOB))
 
 
-def test_an_ordinary_rule_gives_way_to_the_clients_storlet(ruled: Ruled) -> None:
+def test_the_clients_storlet_replaces_an_ordinary_rule(ruled: Ruled) -> None:
     ruled.rule(rule("soft", "method: GET", "deny: it is closed", mandatory=False))
     assert_closed(ruled.get(), "soft")
     answer = ruled.get(headers={"X-Run-Storlet": "up.py"})
     assert (answer.status, answer.data, answer.headers.get(names.RULE)) == (200, UPPER, None)
 
 
-def test_s3_clients_are_told_in_what_s3api_raises(ruled: Ruled) -> None:
+def test_the_refusal_of_a_rule_is_raised_as_an_exception_of_s3api(ruled: Ruled) -> None:
     from swift.common.middleware.s3api.s3response import AccessDenied  # noqa: PLC0415
 
     ruled.rule(rule("hide", "method: GET", "deny: it is closed"))
@@ -321,7 +319,7 @@ def test_s3_clients_are_told_in_what_s3api_raises(ruled: Ruled) -> None:
     assert caught.value.headers[names.RULE] == "hide"
 
 
-def test_swifts_own_look_ups_of_a_container_meet_no_rule(ruled: Ruled) -> None:
+def test_rules_do_not_apply_to_lookups_by_swift_itself(ruled: Ruled) -> None:
     ruled.rule(rule("hide", "method: GET", "deny: it is closed"))
     own = {"REMOTE_USER": ".wsgi.pre_authed", "swift.authorize": lambda _: None}
     assert ruled.proxy.call("HEAD", "c", environ=own, user="").status == 204
@@ -335,7 +333,7 @@ EXPLAIN = {"X-Storlet-Explain": "true"}
 JSON = EXPLAIN | {"Accept": "application/json"}
 
 
-def test_explain_runs_nothing_and_gives_nothing(ruled: Ruled, node: Node) -> None:
+def test_an_explanation_runs_no_storlet_and_reveals_no_data(ruled: Ruled, node: Node) -> None:
     ruled.rule(
         rule(
             "hide",
@@ -354,7 +352,7 @@ def test_explain_runs_nothing_and_gives_nothing(ruled: Ruled, node: Node) -> Non
     assert "GET c/o" not in ruled.seen()
 
 
-def test_explain_in_json(ruled: Ruled) -> None:
+def test_an_explanation_as_json(ruled: Ruled) -> None:
     ruled.rule(
         rule("other", "method: PUT", "deny: not this", mandatory=False)
         + rule(
@@ -373,7 +371,7 @@ def test_explain_in_json(ruled: Ruled) -> None:
     assert len(told["version"]) == 64
 
 
-def test_explain_of_a_copy_is_about_both_ends(ruled: Ruled) -> None:
+def test_an_explanation_of_a_copy_covers_source_and_target(ruled: Ruled) -> None:
     ruled.rule(
         rule("read", "method: COPY, container: c, object: o", "deny: not this", mandatory=False)
         + rule(
@@ -386,7 +384,7 @@ def test_explain_of_a_copy_is_about_both_ends(ruled: Ruled) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
-def test_explain_changes_nothing(ruled: Ruled, method: str) -> None:
+def test_an_explanation_changes_nothing(ruled: Ruled, method: str) -> None:
     ruled.rule(rule("hide", "method: GET", "deny: not this"))
     before = dict(ruled.swift.containers["c"].objects)
     assert ruled.proxy.call(method, "c/o", EXPLAIN, body=b"new").status == 200
@@ -395,14 +393,14 @@ def test_explain_changes_nothing(ruled: Ruled, method: str) -> None:
 
 
 @pytest.mark.parametrize("user", [BOB, "", "test:carl"])
-def test_explain_is_for_those_who_may_read_the_rules(ruled: Ruled, user: str) -> None:
+def test_an_explanation_needs_read_access_to_the_rules(ruled: Ruled, user: str) -> None:
     ruled.rule(rule("hide", "method: GET", "deny: not this"))
     answer = ruled.get(headers=EXPLAIN, user=user)
     assert answer.status == (403 if user else 401), answer.data
     assert b"hide" not in answer.data
 
 
-def test_explain_does_not_tell_what_the_rules_keep(ruled: Ruled) -> None:
+def test_an_explanation_hides_metadata_that_a_rule_covers(ruled: Ruled) -> None:
     ruled.swift.containers["storlet_rules"].read = BOB
     ruled.swift.containers["c"].objects["o"].headers["X-Object-Meta-Study"] = "a secret value"
     ruled.rule(
@@ -419,7 +417,7 @@ def test_explain_does_not_tell_what_the_rules_keep(ruled: Ruled) -> None:
         assert b"secret value" not in answer.data
 
 
-def test_explain_without_rules(ruled: Ruled) -> None:
+def test_an_explanation_without_rules(ruled: Ruled) -> None:
     answer = ruled.get(headers=EXPLAIN)
     assert (answer.status, answer.data) == (200, b"no rules are in force\n")
     assert ruled.get(headers=EXPLAIN, user=BOB).status == 403
@@ -511,7 +509,7 @@ def test_an_answer_that_a_rule_refuses_is_never_started(headers: Any, *, is_late
     assert body.is_closed
 
 
-def test_what_is_refused_after_the_answer_began_takes_its_place() -> None:
+def test_a_refusal_after_the_answer_started_is_raised() -> None:
     body = Body()
 
     def app(_: Any, start: Any) -> Body:
@@ -525,7 +523,7 @@ def test_what_is_refused_after_the_answer_began_takes_its_place() -> None:
     assert body.is_closed
 
 
-def test_an_answer_that_begins_anew_is_the_later_one() -> None:
+def test_the_last_start_of_an_answer_counts() -> None:
     def app(_: Any, start: Any) -> Body:
         start("200 OK", LARGE)
         start("503 Service Unavailable", PLAIN, (None, None, None))
