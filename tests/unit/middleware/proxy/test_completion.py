@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from tests.unit.middleware.rule_runs import PLAN, step_number
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun, upper
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 
@@ -42,3 +45,19 @@ def test_a_log_that_cannot_be_kept_fails_nothing(proxy: Proxy, swift: FakeSwift)
     swift.hooks["PUT", f"/v1/{ACCOUNT}/storletlog"] = boom
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": "True"})
     assert (answer.status, answer.data, answer.broken) == (200, b"HELLO", None)
+
+
+def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> None:
+    def script(worker: WorkerRun) -> None:
+        assert (worker.log >= 0) is (step_number(worker) == 2)
+        if worker.log >= 0:
+            os.write(worker.log, b"of the second\n")
+        upper(worker)
+
+    own = StorletRequest(
+        "GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True
+    )
+    answer = make(script).call("GET", replace(PLAN, further=(own,), explicit_last=True))
+    (name, log), *others = swift.containers["storletlog"].objects.items()
+    assert (name, others) == (f"up.py/{answer.headers['X-Storlet-Invocation']}.2.log", [])
+    assert log.body.startswith(b"of the second\noutcome: ok\nusage: cpu=0.25")

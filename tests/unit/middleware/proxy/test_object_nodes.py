@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from swift.common.swob import Response
 
+from storlet_middleware import names
 from storlet_middleware.backend import frames
 from storlet_middleware.errors import CodeReplaced, StorletError, Unprocessable
 from tests.unit.middleware.framed_answers import OK, done_frame, frame, framed
+from tests.unit.middleware.rule_runs import PLAN, TWO
 from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Node, Proxy, assert_idle
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
@@ -202,3 +204,58 @@ def test_run_on_proxy_sends_no_description_to_object_nodes(proxy: Proxy, swift: 
     given = framed(swift, [frame(b"x", done=OK)])
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Run-On-Proxy": ""})
     assert (answer.data, given) == (b"HELLO", [])
+
+
+def test_first_step_runs_at_the_object_node_if_possible(
+    make: Any, swift: FakeSwift, node: Node
+) -> None:
+    def framed(request: Any) -> Any:
+        encoder = frames.Encoder(65536)
+        start = {"metadata": {"color": "green"}, "size": 5, "ranges": [], "sandbox_seconds": 0}
+        done = {
+            "outcome": "ok",
+            "usage": {"cpu_seconds": 1.0, "peak_memory_bytes": 1},
+            "bytes_in": 5,
+            "has_run": True,
+        }
+        body = [
+            encoder.message(frames.START, start),
+            encoder.data(b"there"),
+            encoder.message(frames.DONE, done),
+        ]
+        return Response(
+            headers={names.BACKEND_RUN: frames.VERSION, "Content-Type": "a/b"},
+            app_iter=body,
+            request=request,
+        )
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = framed
+    answer = make().call("GET", PLAN, TWO)
+    assert (answer.status, answer.data, answer.headers["X-Storlet-Ran-On"]) == (
+        200,
+        b"THERE",
+        "object,proxy",
+    )
+    assert (len(node.workers.runs), answer.headers["X-Object-Meta-Color"]) == (1, "green")
+    usage = make().call("COPY", PLAN, TWO).headers["X-Storlet-Usage"]
+    assert usage == "cpu=1.250000;peak-memory=4097;in=5;out=5"
+
+
+def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
+    make: Any, swift: FakeSwift
+) -> None:
+    held = []
+
+    def full_once(request: Any) -> Any:
+        admission = harness.proxy.launcher._admission
+        held.append(sum(group.running for group in admission._local.by_key.values()))
+        may_queue = names.BACKEND_OVERFLOW not in request.headers
+        full = Response(status=409, request=request, headers={names.BACKEND_REFUSAL: "full"})
+        return None if may_queue else full
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = full_once
+    harness = make()
+    answer = harness.call("GET", PLAN, TWO)
+    assert (answer.status, answer.data, held) == (200, b"HELLO", [1, 2])
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy,proxy"
+    harness.assert_idle()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from storlet_daemon.protocol import messages
+from tests.unit.middleware.rule_runs import PLAN, RunHarness
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy, assert_idle
 
@@ -52,3 +54,14 @@ def test_a_transaction_id_adds_no_folders_to_the_name_of_a_log(
     environ = {"swift.trans_id": "tx1-../../x"}
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": "true"}, environ=environ)
     assert answer.headers["X-Storlet-Invocation"].startswith("tx1-.._.._x-")
+
+
+def test_each_answer_of_a_rules_run_names_the_rule(harness: RunHarness, make: Any) -> None:
+    assert harness.call("GET", PLAN).headers["X-Storlet-Rule"] == "R"
+    answer = make(failing()).call("GET", PLAN)
+    assert (answer.status, answer.headers["X-Storlet-Rule"], answer.error) == (
+        422,
+        "R",
+        "storlet.failed",
+    )
+    assert "X-Storlet-Rule" not in harness.call("GET", None).headers

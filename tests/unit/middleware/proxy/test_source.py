@@ -6,13 +6,19 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import eventlet
 import pytest
-from swift.common.swob import wsgi_quote
+from swift.common.swob import Response, wsgi_quote
 
+from storlet_middleware.errors import RuleRefused
+from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, TWO, ClosingRules, RunHarness
 from tests.unit.middleware.support import (
+    ACCOUNT,
     RUN,
     BrokenInput,
     FakeSwift,
@@ -151,3 +157,51 @@ def test_names_that_need_quoting_arrive_as_they_are(proxy: Proxy, swift: FakeSwi
         == 201
     )
     assert swift.containers[container].objects["neu ü".encode().decode("latin-1")].body == b"HELLO"
+
+
+def test_input_that_a_rule_cuts_off_fails_the_run(harness: RunHarness, swift: FakeSwift) -> None:
+    rules = ClosingRules()
+
+    def large(request: Any) -> Any:
+        def chunks() -> Iterator[bytes]:
+            yield b"first "
+            rules.refused.append(RuleRefused("other", "the second segment"))
+
+        return Response(request=request, app_iter=chunks())
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
+    for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
+        rules.refused.clear()
+        answer = harness.call("GET", plan, steps, rules=rules)
+        assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+            403,
+            "access.rule",
+            "other",
+        )
+    harness.assert_idle()
+
+
+def test_covered_extra_input_is_refused_by_its_rule(harness: RunHarness, swift: FakeSwift) -> None:
+    swift.put("c", "closed", b"secret")
+    rules = ClosingRules("/c/closed")
+    answer = harness.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        "other",
+    )
+
+
+def test_grant_for_any_of_the_storlets_opens_the_source_but_overrides_no_rule(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    swift.put_storlet("own.py")
+    swift.containers["storlet"].read = BOB
+    plan = replace(MANDATORY, explicit_last=True)
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
+    swift.containers["c"].sysmeta |= grants.change_headers((BOB, "own.py"), is_given=True)
+    answer = harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=ClosingRules())
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    closed = ClosingRules("/c/o")
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=closed).status == 403
+    assert closed.refused

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import Response
 
+from rules.model import Passes
+from storlet_middleware.proxy.plan import Plan
+from tests.unit.middleware.rule_runs import MANDATORY, PLAN, RunHarness
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun, assert_idle
 
@@ -127,3 +131,59 @@ def test_conditions_of_a_copy_are_the_sources_and_not_the_targets(
     headers = {**RUN, "Destination": "c/new", "If-None-Match": '"other"'}
     assert proxy.call("COPY", "c/o", headers).status == 201
     assert "If-None-Match" not in swift.requests("PUT", "c/new")[0].headers
+
+
+@pytest.mark.usefixtures("source_with_metadata")
+@pytest.mark.parametrize(
+    ("plan", "stored", "modified"),
+    [
+        (
+            PLAN,
+            {"Content-Type": "text/csv", "X-Object-Meta-Color": "red", "X-Object-Meta-Study": "7"},
+            True,
+        ),
+        (MANDATORY, {"Content-Type": "application/octet-stream"}, False),
+        (
+            replace(MANDATORY, passes=Passes(("study",), ("last-modified",))),
+            {"Content-Type": "application/octet-stream", "X-Object-Meta-Study": "7"},
+            True,
+        ),
+    ],
+)
+def test_copy_stores_only_headers_that_may_pass(
+    harness: RunHarness, swift: FakeSwift, plan: Plan, stored: dict[str, str], *, modified: bool
+) -> None:
+    answer = harness.call("COPY", plan)
+    assert (answer.status, swift.containers["c"].objects["copy"].body) == (201, b"HELLO")
+    assert swift.containers["c"].objects["copy"].headers == stored
+    assert ("X-Storlet-Generated-From-Last-Modified" in answer.headers) is modified
+
+
+@pytest.mark.usefixtures("source_with_metadata")
+def test_headers_that_the_client_sets_on_a_copy_are_stored(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    harness.call(
+        "COPY", MANDATORY, headers={"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"}
+    )
+    assert swift.containers["c"].objects["copy"].headers == {
+        "Content-Type": "text/x-own",
+        "X-Object-Meta-Mine": "1",
+    }
+
+
+def test_put_stores_the_headers_of_the_client(harness: RunHarness, swift: FakeSwift) -> None:
+    headers = {"X-Object-Meta-Mine": "1", "Content-Type": "text/x-own"}
+    answer = harness.call("PUT", MANDATORY, headers=headers, body=b"new")
+    assert (answer.status, swift.containers["c"].objects["o"].headers) == (201, headers)
+    assert "in=3" in answer.headers["X-Storlet-Usage"]
+
+
+def test_object_stored_by_a_reversible_rule_is_marked(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    seen = []
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/c/o"] = lambda request: seen.append(dict(request.headers))
+    harness.call("PUT", replace(PLAN, reverse="R"), body=b"new")
+    harness.call("PUT", PLAN, body=b"new")
+    assert [headers.get("X-Object-Sysmeta-Storlet-Reverse") for headers in seen] == ["R", None]
