@@ -27,7 +27,7 @@ from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Re
 from swift.common.utils import Timestamp
 
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import RuleRefused, StorletError
 from storlet_middleware.wsgi.context import AuthorizationChain
 from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.swift_paths import SwiftPath
@@ -367,3 +367,23 @@ class Guarded:
     @property
     def is_refused(self) -> bool:
         return self.refusal is not None
+
+
+COVERED = "AUTH_a/closed/o"
+
+SECRET = b"secret"
+
+ETAG = hashlib.md5(SECRET, usedforsecurity=False).hexdigest()
+
+
+def assert_refused(answer: Any, rule: str = "hide") -> None:
+    assert isinstance(answer.refusal, RuleRefused), (answer.status, answer.body)
+    assert answer.refusal.rule == rule
+    assert SECRET not in answer.body
+
+
+def assert_served(answer: Any, body: bytes | None = None) -> None:
+    assert not answer.is_refused, answer.refusal
+    assert answer.broken is None
+    assert answer.status < 300, (answer.status, answer.body)
+    assert body is None or answer.body == body

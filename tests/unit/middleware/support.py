@@ -28,6 +28,8 @@ from storlet_middleware.filter import ProxyFilter
 
 ACCOUNT = "AUTH_test"
 OWNER = "test:tester"
+#: Headers of a request for the storlet of the fixture ``swift``.
+RUN = {"X-Run-Storlet": "up.py"}
 STORLET_HEADERS = {
     "X-Object-Meta-Storlet-Language": "python",
     "X-Object-Meta-Storlet-Interface-Version": "1.0",
@@ -537,6 +539,11 @@ class Proxy:
 
         chunks = self.filter(request.environ, start_response)
         return Answer(captured["status"], captured["headers"], chunks)
+
+
+def assert_idle(proxy: Proxy) -> None:
+    """Assert that no run of the proxy is counted."""
+    assert proxy.filter._proxy._inflight == {}
 
 
 class Answer:

@@ -21,10 +21,11 @@ from storlet_middleware.engine.task import Deadlines, Limits, Task
 from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
-from tests.unit.middleware.object_server.test_node import GULP, VERSION, ObjectServer
-from tests.unit.middleware.proxy.test_run import OK, RUN, frame, framed
+from tests.unit.middleware.framed_answers import OK, frame, framed
+from tests.unit.middleware.object_nodes import GULP, VERSION, ObjectServer
 from tests.unit.middleware.support import (
     ACCOUNT,
+    RUN,
     FakeSwift,
     Logger,
     Node,

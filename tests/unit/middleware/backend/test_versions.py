@@ -5,7 +5,6 @@ The node's part is here: which description it reads, and whether it sends frames
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,12 @@ import pytest
 from swift.common.swob import Request
 
 from storlet_middleware.backend import frames
-from storlet_middleware.backend.invocation_header import BackendInvocation, UnknownVersion
 from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
-from tests.unit.middleware.object_server.test_node import GULP, VERSION, ObjectServer
+from tests.unit.middleware.backend.test_invocation_header import FIRST_RELEASE, NOW, description
+from tests.unit.middleware.object_nodes import VERSION, ObjectServer
 from tests.unit.middleware.support import Logger, Node, make_config
-
-HEADER = "X-Backend-Storlet-Invocation"
 
 
 class NodeOfVersion2(ObjectNode):
@@ -30,19 +27,6 @@ class NodeOfVersion2(ObjectNode):
     frame_version = "2"
 
 
-def description(**changes: Any) -> dict[str, str]:
-    """The headers of a description; a change to ``None`` removes a key."""
-    headers = BackendInvocation("tx-1", VERSION, {}, (), False, GULP).to_headers() or {}
-    count, text = headers[HEADER].split(" ", 1)
-    message = {
-        key: value for key, value in (json.loads(text) | changes).items() if value is not None
-    }
-    return {HEADER: f"{count} {json.dumps(message)}"}
-
-
-#: The descriptions of proxies, oldest first.
-FIRST_RELEASE = {"version": None, "frames": None}
-NOW: dict[str, Any] = {}
 NEXT_BOTH = {"frames": ["1", "2"]}
 NEXT_ONLY = {"frames": ["2"]}
 NEXT_DESCRIPTION = {"version": "2", "frames": ["1", "2"], "storlet": {"of": "another form"}}
@@ -117,41 +101,3 @@ def test_a_resume_is_refused_whatever_frames_the_proxy_decodes(send: Callable[..
     for of_node in (ObjectNode, NodeOfVersion2):
         answer = send(of_node, NOW, Range="bytes=100-")
         assert (answer.status_int, refusal_of(answer.headers)) == (409, Refusal.RESUME)
-
-
-def test_a_description_of_an_unknown_version_is_not_a_broken_one() -> None:
-    def read(changes: dict[str, Any]) -> BackendInvocation | None:
-        environ = {f"HTTP_{HEADER.upper().replace('-', '_')}": description(**changes)[HEADER]}
-        return BackendInvocation.from_environ(environ)
-
-    assert read(FIRST_RELEASE) == read(NOW)
-    for version in ("2", 1, ""):
-        with pytest.raises(UnknownVersion):
-            read({"version": version})
-    with pytest.raises(ValueError, match=HEADER) as caught:
-        read({"storlet": None})
-    assert not isinstance(caught.value, UnknownVersion)
-
-
-def test_the_decoder_reads_what_the_encoder_writes_and_no_other_version() -> None:
-    assert frames.can_decode(frames.VERSION)
-    assert [frames.can_decode(text) for text in ("2", "", "01", "1.0", "1 ")] == [False] * 5
-
-
-def test_unknown_keys_of_messages_are_ignored() -> None:
-    encoder = frames.Encoder(64)
-    start = {"metadata": {}, "size": 5, "ranges": [], "sandbox_seconds": 0.0, "mood": "fine"}
-    done = {
-        "outcome": "ok",
-        "bytes_in": 5,
-        "carbon": {"grams": 1},
-        "usage": {"cpu_seconds": 1, "x": 2},
-    }
-    body = [
-        encoder.message(frames.START, start),
-        encoder.data(b"x"),
-        encoder.message(frames.DONE, done),
-    ]
-    result = RemoteResult(type("Answer", (), {"app_iter": iter(body)})())
-    result.first()
-    assert (b"".join(result.chunks()), result.has_ended()) == (b"x", True)

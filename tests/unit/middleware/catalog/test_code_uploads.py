@@ -6,8 +6,6 @@ import pytest
 
 from tests.unit.middleware.support import STORLET_HEADERS, FakeSwift, Proxy
 
-RUN = {"X-Run-Storlet": "up.py"}
-
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_storlet_with_a_valid_manifest_is_accepted(proxy: Proxy, method: str) -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from swift.common.swob import Response
 
-from tests.unit.middleware.support import ACCOUNT, STORLET_HEADERS, FakeSwift, Memcache, Node, Proxy
-
-RUN = {"X-Run-Storlet": "up.py"}
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    RUN,
+    STORLET_HEADERS,
+    FakeSwift,
+    Memcache,
+    Node,
+    Proxy,
+)
 
 
 @pytest.mark.parametrize(

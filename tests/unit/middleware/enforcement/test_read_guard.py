@@ -1,59 +1,32 @@
-"""Tests of ``read_guard`` and ``segments`` with Swift's own middlewares.
+"""Tests of ``read_guard`` with Swift's own middlewares.
 
 The reads that these make for a client's request must not reveal an object that a rule covers.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from swift.common.middleware.versioned_writes.legacy import VersionedWritesContext
 from swift.common.swob import Request, Response
 
-from storlet_middleware.enforcement import request_facts, segments
+from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.read_guard import moving_header
 from storlet_middleware.enforcement.segments import send_preauthorised
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
 from storlet_middleware.wsgi.operation import parse
-from storlet_middleware.wsgi.swift_paths import (
-    SwiftPath,
-    archived_name,
-    may_be_archived,
-    parse_path,
-    parse_url,
+from tests.unit.middleware.rules_pipeline import (
+    COVERED,
+    ETAG,
+    SECRET,
+    Judge,
+    Pipeline,
+    allows_but,
+    assert_refused,
+    assert_served,
 )
-from tests.unit.middleware.rules_pipeline import Judge, Pipeline, allows_but
-
-COVERED = "AUTH_a/closed/o"
-SECRET = b"secret"
-ETAG = hashlib.md5(SECRET, usedforsecurity=False).hexdigest()
-
-
-@pytest.fixture
-def swift() -> Pipeline:
-    made = Pipeline()
-    made.request("PUT", "closed/o", body=SECRET)
-    made.request("PUT", "/v1/AUTH_b/closed/o", body=SECRET)
-    made.request("PUT", "open/o", body=b"public")
-    return made
-
-
-def assert_refused(answer: Any, rule: str = "hide") -> None:
-    assert isinstance(answer.refusal, RuleRefused), (answer.status, answer.body)
-    assert answer.refusal.rule == rule
-    assert SECRET not in answer.body
-
-
-def assert_served(answer: Any, body: bytes | None = None) -> None:
-    assert not answer.is_refused, answer.refusal
-    assert answer.broken is None
-    assert answer.status < 300, (answer.status, answer.body)
-    assert body is None or answer.body == body
-
 
 # --- plain requests -------------------------------------------------------------------------------
 
@@ -211,133 +184,6 @@ def test_post_to_a_static_link_does_not_reveal_the_etag_of_its_target(swift: Pip
 # --- static large objects -------------------------------------------------------------------------
 
 
-def make_slo(swift: Pipeline) -> None:
-    swift.slo("open/slo", "open/o", "closed/o")
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
-    "query",
-    [
-        "",
-        "?multipart-manifest=get",
-        "?multipart-manifest=get&format=raw",
-        "?part-number=1",
-        "?part-number=2",
-    ],
-)
-def test_large_object_with_a_covered_segment_is_refused_before_the_first_byte(
-    swift: Pipeline, method: str, query: str
-) -> None:
-    make_slo(swift)
-    if "raw" in query and method == "HEAD":
-        return  # Swift answers this combination with 500
-    assert_served(swift.guarded(Judge(), method, f"open/slo{query}"))
-    assert_refused(swift.guarded(Judge(COVERED), method, f"open/slo{query}"))
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Range": "bytes=0-1"},
-        {"Range": "bytes=90-"},
-        {"If-Match": "x"},
-        {"If-None-Match": '"ETAG"'},
-    ],
-)
-def test_ranges_and_conditions_reveal_nothing_of_a_large_object(
-    swift: Pipeline, method: str, headers: dict[str, str]
-) -> None:
-    make_slo(swift)
-    etag = dict(swift.guarded(Judge(), "HEAD", "open/slo").headers)["Etag"].strip('"')
-    headers = {key: value.replace("ETAG", etag) for key, value in headers.items()}
-    assert_refused(swift.guarded(Judge(COVERED), method, "open/slo", headers))
-
-
-def test_large_object_needs_one_check_for_a_caller_covered_by_no_rule(
-    swift: Pipeline,
-) -> None:
-    swift.slo("open/slo", "open/o", "open/o")
-    judge = Judge()
-    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.checked == ["AUTH_a/*/*"]
-    assert [path for method, path, source in swift.store.done if source == "ST"] == []
-
-
-def test_container_without_covered_objects_is_checked_once(swift: Pipeline) -> None:
-    swift.request("PUT", "open/p", body=b"more")
-    swift.slo("open/slo", "open/o", "open/p", "open/o")
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.checked == ["AUTH_a/*/*", "AUTH_a/open/*"]
-
-
-def test_nested_manifests_are_checked(swift: Pipeline) -> None:
-    make_slo(swift)
-    swift.slo("open/middle", "open/slo", "open/o")
-    swift.slo("open/outer", "open/o", "open/middle")
-    assert_served(swift.guarded(Judge(), "GET", "open/outer"), b"publicpublicsecretpublic")
-    for method in ("GET", "HEAD"):
-        assert_refused(swift.guarded(Judge(COVERED), method, "open/outer"))
-
-
-def test_covered_nested_manifest_is_refused(swift: Pipeline) -> None:
-    swift.slo("closed/slo", "open/o")
-    swift.slo("open/outer", "open/o", "closed/slo")
-    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "HEAD", "open/outer"))
-    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "GET", "open/outer"))
-
-
-def test_nested_manifest_that_was_replaced_or_deleted_is_refused(swift: Pipeline) -> None:
-    swift.slo("open/inner", "open/o")
-    swift.slo("open/outer", "open/inner")
-    swift.request("DELETE", "open/inner")
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-    swift.request("PUT", "open/inner", body=b"plain")
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-
-
-def test_manifests_above_the_limits_are_refused(
-    swift: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swift.slo("open/inner", "open/o")
-    swift.slo("open/outer", "open/inner")
-    assert_served(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-    monkeypatch.setattr(segments, "_MAX_MANIFESTS", 1)
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
-    monkeypatch.setattr(segments, "_MAX_MANIFEST_BYTES", 10)
-    answer = swift.guarded(Judge(COVERED), "HEAD", "open/outer")
-    assert answer.refusal is not None
-    assert answer.refusal.code == "backend.failed"
-
-
-def test_manifest_replaced_during_the_check_fails_the_request(swift: Pipeline) -> None:
-    make_slo(swift)
-
-    class Replacing(Judge):
-        def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
-            if container is None:
-                swift.slo("open/slo", "open/o")
-            return super().may_cover(account, container, name)
-
-    answer = swift.guarded(Replacing(COVERED), "HEAD", "open/slo")
-    assert answer.refusal is not None
-    assert (answer.refusal.code, answer.refusal.retry_after) == ("backend.failed", 1)
-
-
-def test_segment_that_links_to_a_covered_object_is_refused(swift: Pipeline) -> None:
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    swift.slo("open/slo", "open/link")
-    assert_refused(swift.guarded(Judge(COVERED), "GET", "open/slo"))
-
-
-def test_segments_behind_a_link_to_a_large_object_are_checked(swift: Pipeline) -> None:
-    make_slo(swift)
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "open/slo"})
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/link"))
-
-
 @pytest.mark.parametrize("etag", [ETAG, "0" * 32])
 def test_manifest_upload_does_not_reveal_the_etag_of_a_covered_object(
     swift: Pipeline, etag: str
@@ -371,7 +217,7 @@ def test_manifest_upload_with_heartbeats_names_the_rule_in_the_body(swift: Pipel
 
 
 def test_large_object_can_be_deleted_with_its_segments(swift: Pipeline) -> None:
-    make_slo(swift)
+    swift.slo("open/slo", "open/o", "closed/o")
     judge = Judge(COVERED, "AUTH_a/open/slo")
     answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
     assert_served(answer)
@@ -379,7 +225,7 @@ def test_large_object_can_be_deleted_with_its_segments(swift: Pipeline) -> None:
 
 
 def test_segment_whose_deletion_is_denied_stays(swift: Pipeline) -> None:
-    make_slo(swift)
+    swift.slo("open/slo", "open/o", "closed/o")
     judge = Judge()
     judge.denied = {("DELETE", COVERED)}
     answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
@@ -489,7 +335,7 @@ def test_copy_of_a_link_or_manifest_of_a_covered_object_is_refused(
 
 
 def test_copy_of_a_raw_manifest_that_names_a_covered_object_is_refused(swift: Pipeline) -> None:
-    make_slo(swift)
+    swift.slo("open/slo", "open/o", "closed/o")
     for method, path, headers, decided in copies(
         "open/slo", "open/copy", "?multipart-manifest=get"
     ):
@@ -674,35 +520,6 @@ def test_uncovered_version_behind_a_version_is_served(versioned: Pipeline) -> No
 # --- archived versions (X-Versions-Location) ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["o", "a/b c", "é", "x" * 200, "y" * 4095, "z" * 5000, "1640995200.00000"]
-)
-def test_names_of_archived_versions_are_recognised(name: str) -> None:
-    raw = name.encode().decode("latin-1")
-    made = VersionedWritesContext(None, None)._build_versions_object_name(raw, 1640995200)
-    archived = made.encode("latin-1").decode()
-    assert archived_name(archived) == name
-    encoded = archived.encode()
-    for end in range(0, len(encoded), 1 + len(encoded) // 50):
-        assert may_be_archived(encoded[:end].decode("utf-8", "surrogateescape"))
-    assert may_be_archived(archived)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "o", "001o", "001o/", "001o/now", "002o/1640995200.00000", "00Ao/1640995200.00000",
-     "1o/1640995200.00000", "000/1640995200.00000", "001o/1640995200.00000/1",
-     "001o/1640995200.0000", "xyzo/1640995200.00000"],
-)  # fmt: skip
-def test_names_of_other_objects_are_not_taken_for_archived_versions(name: str) -> None:
-    assert archived_name(name) is None
-
-
-@pytest.mark.parametrize("prefix", ["seg", "001ox", "002o/x/", "001o/x", "x", "000/"])
-def test_prefixes_that_no_archived_version_has_are_recognised(prefix: str) -> None:
-    assert not may_be_archived(prefix)
-
-
 def test_archived_version_is_checked_as_an_object_of_any_container(swift: Pipeline) -> None:
     swift.store.containers["AUTH_a/archive"] = swift.store.containers.pop("AUTH_b/closed")
     swift.request("POST", "closed", {"X-Versions-Location": "archive"})
@@ -752,16 +569,3 @@ def test_lookups_open_expired_objects_if_the_client_does(headers: dict[str, str]
     request_facts.look_up_object(app, environ, "/v1/AUTH_a/closed/o?")
     send_preauthorised(app, environ, "GET", "/v1/AUTH_a/closed/o?")
     assert seen == [headers.get("X-Open-Expired")] * 2
-
-
-# --- paths ----------------------------------------------------------------------------------------
-
-
-def test_paths_are_decoded_to_text() -> None:
-    assert parse_path("/v1/AUTH_a/c/d/\u00c3\u00a9") == SwiftPath("v1", "AUTH_a", "c", "d/é")
-    assert parse_path("/v1/AUTH_a/c") == SwiftPath("v1", "AUTH_a", "c")
-    assert parse_url("/v1/AUTH_a/c/%C3%A9%3F?version-id=1") == SwiftPath("v1", "AUTH_a", "c", "é?")
-    for path in ("/info", "", "/v1", "/v1/", "/v1/AUTH_a//o", "/auth/v1.0", "/v1/AUTH_a/c/\u00c3"):
-        assert parse_path(path) is None
-    for url in ("", "/v1/AUTH_a/c/%C3"):
-        assert parse_url(url) is None

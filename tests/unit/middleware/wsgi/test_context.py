@@ -45,7 +45,7 @@ class Calls:
         (REFUSAL, [True, True], RULED, ["swift", "grant 0", "rules"], RULED),
     ],
 )
-def test_links_are_asked_in_order(
+def test_links_are_called_in_order(
     swift: Any, grants: list[bool], rules: Any, asked: list[str], outcome: Any
 ) -> None:
     calls: list[str] = []

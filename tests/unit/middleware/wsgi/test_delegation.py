@@ -15,9 +15,7 @@ from storlet_middleware.enforcement import request_facts
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift
 from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
 from tests.unit.middleware.auth_pipeline import PATH, SIGNED, RecordingApp, send
-from tests.unit.middleware.support import ACCOUNT, Node, Proxy
-
-RUN = {"X-Run-Storlet": "up.py"}
+from tests.unit.middleware.support import ACCOUNT, RUN, Node, Proxy
 
 
 def test_signed_url_cannot_run_a_storlet(proxy: Proxy, node: Node) -> None:

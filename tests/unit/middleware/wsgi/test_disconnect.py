@@ -14,7 +14,7 @@ import pytest
 
 from storlet_middleware.concurrency import end, spawn
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
-from tests.unit.middleware.proxy.test_run import failing
+from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
 
 #: Set when the client has read the storlet's output before its failure.

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from storlet_middleware.wsgi import grants
-from tests.unit.middleware.support import FakeSwift, Proxy
-
-RUN = {"X-Run-Storlet": "up.py"}
+from tests.unit.middleware.support import RUN, FakeSwift, Proxy
 
 
 def test_grant_is_listed_for_the_owner_only_and_can_be_revoked(

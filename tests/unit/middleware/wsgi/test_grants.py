@@ -10,9 +10,7 @@ from swift.common.swob import Request, Response
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi import grants
 from storlet_middleware.wsgi.context import AuthorizationChain
-from tests.unit.middleware.support import FakeSwift, Proxy, authorize
-
-RUN = {"X-Run-Storlet": "up.py"}
+from tests.unit.middleware.support import RUN, FakeSwift, Proxy, authorize
 
 
 def test_grant_opens_the_container_through_its_storlet_only(

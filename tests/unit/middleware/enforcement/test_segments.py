@@ -1,0 +1,141 @@
+"""Static large objects: all parts are checked before the answer starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from storlet_middleware.enforcement import segments
+from tests.unit.middleware.rules_pipeline import (
+    COVERED,
+    Judge,
+    Pipeline,
+    assert_refused,
+    assert_served,
+)
+
+
+def make_slo(swift: Pipeline) -> None:
+    swift.slo("open/slo", "open/o", "closed/o")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?multipart-manifest=get",
+        "?multipart-manifest=get&format=raw",
+        "?part-number=1",
+        "?part-number=2",
+    ],
+)
+def test_large_object_with_a_covered_segment_is_refused_before_the_first_byte(
+    swift: Pipeline, method: str, query: str
+) -> None:
+    make_slo(swift)
+    if "raw" in query and method == "HEAD":
+        return  # Swift answers this combination with 500
+    assert_served(swift.guarded(Judge(), method, f"open/slo{query}"))
+    assert_refused(swift.guarded(Judge(COVERED), method, f"open/slo{query}"))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Range": "bytes=0-1"},
+        {"Range": "bytes=90-"},
+        {"If-Match": "x"},
+        {"If-None-Match": '"ETAG"'},
+    ],
+)
+def test_ranges_and_conditions_reveal_nothing_of_a_large_object(
+    swift: Pipeline, method: str, headers: dict[str, str]
+) -> None:
+    make_slo(swift)
+    etag = dict(swift.guarded(Judge(), "HEAD", "open/slo").headers)["Etag"].strip('"')
+    headers = {key: value.replace("ETAG", etag) for key, value in headers.items()}
+    assert_refused(swift.guarded(Judge(COVERED), method, "open/slo", headers))
+
+
+def test_large_object_needs_one_check_for_a_caller_covered_by_no_rule(
+    swift: Pipeline,
+) -> None:
+    swift.slo("open/slo", "open/o", "open/o")
+    judge = Judge()
+    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    assert judge.checked == ["AUTH_a/*/*"]
+    assert [path for method, path, source in swift.store.done if source == "ST"] == []
+
+
+def test_container_without_covered_objects_is_checked_once(swift: Pipeline) -> None:
+    swift.request("PUT", "open/p", body=b"more")
+    swift.slo("open/slo", "open/o", "open/p", "open/o")
+    judge = Judge(COVERED)
+    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    assert judge.checked == ["AUTH_a/*/*", "AUTH_a/open/*"]
+
+
+def test_nested_manifests_are_checked(swift: Pipeline) -> None:
+    make_slo(swift)
+    swift.slo("open/middle", "open/slo", "open/o")
+    swift.slo("open/outer", "open/o", "open/middle")
+    assert_served(swift.guarded(Judge(), "GET", "open/outer"), b"publicpublicsecretpublic")
+    for method in ("GET", "HEAD"):
+        assert_refused(swift.guarded(Judge(COVERED), method, "open/outer"))
+
+
+def test_covered_nested_manifest_is_refused(swift: Pipeline) -> None:
+    swift.slo("closed/slo", "open/o")
+    swift.slo("open/outer", "open/o", "closed/slo")
+    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "HEAD", "open/outer"))
+    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "GET", "open/outer"))
+
+
+def test_nested_manifest_that_was_replaced_or_deleted_is_refused(swift: Pipeline) -> None:
+    swift.slo("open/inner", "open/o")
+    swift.slo("open/outer", "open/inner")
+    swift.request("DELETE", "open/inner")
+    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    swift.request("PUT", "open/inner", body=b"plain")
+    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+
+
+def test_manifests_above_the_limits_are_refused(
+    swift: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swift.slo("open/inner", "open/o")
+    swift.slo("open/outer", "open/inner")
+    assert_served(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    monkeypatch.setattr(segments, "_MAX_MANIFESTS", 1)
+    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    monkeypatch.setattr(segments, "_MAX_MANIFEST_BYTES", 10)
+    answer = swift.guarded(Judge(COVERED), "HEAD", "open/outer")
+    assert answer.refusal is not None
+    assert answer.refusal.code == "backend.failed"
+
+
+def test_manifest_replaced_during_the_check_fails_the_request(swift: Pipeline) -> None:
+    make_slo(swift)
+
+    class Replacing(Judge):
+        def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
+            if container is None:
+                swift.slo("open/slo", "open/o")
+            return super().may_cover(account, container, name)
+
+    answer = swift.guarded(Replacing(COVERED), "HEAD", "open/slo")
+    assert answer.refusal is not None
+    assert (answer.refusal.code, answer.refusal.retry_after) == ("backend.failed", 1)
+
+
+def test_segment_that_links_to_a_covered_object_is_refused(swift: Pipeline) -> None:
+    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
+    swift.slo("open/slo", "open/link")
+    assert_refused(swift.guarded(Judge(COVERED), "GET", "open/slo"))
+
+
+def test_segments_behind_a_link_to_a_large_object_are_checked(swift: Pipeline) -> None:
+    make_slo(swift)
+    swift.request("PUT", "open/link", {"X-Symlink-Target": "open/slo"})
+    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/link"))

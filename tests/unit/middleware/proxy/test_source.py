@@ -1,0 +1,207 @@
+"""The inputs of a run: ranges, extra resources, bodies, and what the caller may read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import eventlet
+import pytest
+from swift.common.swob import Response, wsgi_quote
+
+from storlet_middleware.errors import RuleRefused
+from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, TWO, ClosingRules, RunHarness
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    RUN,
+    BrokenInput,
+    FakeSwift,
+    Node,
+    Proxy,
+    WorkerRun,
+    assert_idle,
+)
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
+
+
+Make = Callable[..., Proxy]
+
+
+@pytest.mark.parametrize(
+    ("asked", "data", "span"),
+    [
+        ("1-3", b"ELL", "1-3/5"),
+        ("2-", b"LLO", "2-4/5"),
+        ("-2", b"LO", "3-4/5"),
+        ("0-99", b"HELLO", "0-4/5"),
+    ],
+)
+def test_a_range_of_the_input(proxy: Proxy, asked: str, data: bytes, span: str) -> None:
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Range": f"bytes={asked}"})
+    assert (answer.status, answer.data, answer.headers["Storlet-Input-Range"]) == (
+        200,
+        data,
+        f"bytes {span}",
+    )
+    assert "Content-Range" not in answer.headers
+
+
+@pytest.mark.parametrize("asked", ["5-", "9-10", "-0", "0-1,7-8"])
+def test_a_range_outside_the_object_is_416(proxy: Proxy, asked: str) -> None:
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Range": f"bytes={asked}"})
+    assert (answer.status, answer.error) == (416, "range.unsatisfiable")
+
+
+def test_several_inputs_are_opened_together_and_all_given_to_the_storlet(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"|".join(os.read(fd, 100) for fd in worker.inputs))
+        worker.succeed()
+
+    swift.put("d", "a b", b"extra")
+    proxy = make_proxy(script)
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Extra-Resources": "/d/a%20b"})
+    assert answer.data == b"hello|extra"
+    assert "why=several-inputs" in proxy.logger.text
+
+
+@pytest.mark.parametrize(("user", "status", "code"), [("test:tester", 404, "input.not_found")])
+def test_a_missing_extra_resource_is_an_error_before_anything_runs(
+    proxy: Proxy, node: Node, user: str, status: int, code: str
+) -> None:
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Extra-Resources": "/c/none"}, user=user)
+    assert (answer.status, answer.error) == (status, code)
+    assert node.workers.runs == []
+
+
+def test_swifts_refusal_of_the_source_reaches_the_client(proxy: Proxy, swift: FakeSwift) -> None:
+    assert proxy.call("GET", "c/none", RUN).status == 404
+    etag = hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
+    assert proxy.call("GET", "c/o", {**RUN, "If-None-Match": etag}).status == 304
+    assert proxy.call("GET", "c/o", {**RUN, "If-Match": '"x"'}).status == 412
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("lost"), eventlet.Timeout(None)], ids=["exception", "timeout"]
+)
+def test_a_source_that_breaks_off_never_gives_a_whole_answer(
+    proxy: Proxy, swift: FakeSwift, error: Any
+) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"hel"
+        raise error
+
+    swift.put("c", "o", b"hello").chunks = chunks
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.error) == (503, "backend.failed")
+
+
+def test_a_source_that_ends_early_without_an_error_never_gives_a_whole_answer(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    swift.put("c", "o", b"hello").chunks = lambda: iter([b"hel"])
+    assert proxy.call("GET", "c/o", RUN).status == 503
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "code"),
+    [
+        ({"Content-Length": "9"}, b"short", "input.incomplete"),
+        ({"Etag": "0" * 32}, b"body", "input.etag_mismatch"),
+        ({}, BrokenInput(b"half"), "input.incomplete"),
+    ],
+)
+def test_a_body_that_is_not_what_the_client_announced_stores_nothing(
+    proxy: Proxy, swift: FakeSwift, headers: dict[str, str], body: Any, code: str
+) -> None:
+    environ = (
+        {"CONTENT_LENGTH": "9"}
+        if "Content-Length" in headers
+        else {"HTTP_TRANSFER_ENCODING": "chunked"}
+    )
+    source = io.BytesIO(body) if isinstance(body, bytes) else body
+    answer = proxy.call("PUT", "c/o", {**RUN, **headers}, body=source, environ=environ)
+    assert answer.error == code
+    assert answer.status in (422, 499)
+    assert swift.containers["c"].objects["o"].body == b"hello"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, chunked"])
+def test_a_body_without_a_known_end_is_refused_as_swift_does(
+    proxy: Proxy, swift: FakeSwift, encoding: str
+) -> None:
+    answer = proxy.call("PUT", "c/new", {**RUN, "Transfer-Encoding": encoding})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert proxy.call("PUT", "c/new", RUN).status == 411
+    assert not swift.requests("PUT", "c/new")
+
+
+def test_names_that_need_quoting_arrive_as_they_are(proxy: Proxy, swift: FakeSwift) -> None:
+    path = "größe c/a b%?ü".encode().decode("latin-1")
+    container, name = path.split("/")
+    swift.put(container, name, b"hello")
+    assert proxy.call("GET", wsgi_quote(path), RUN).data == b"HELLO"
+    target = f"/{container}/" + "neu ü".encode().decode("latin-1")
+    assert (
+        proxy.call("COPY", wsgi_quote(path), {**RUN, "Destination": wsgi_quote(target)}).status
+        == 201
+    )
+    assert swift.containers[container].objects["neu ü".encode().decode("latin-1")].body == b"HELLO"
+
+
+def test_input_that_a_rule_cuts_off_fails_the_run(harness: RunHarness, swift: FakeSwift) -> None:
+    rules = ClosingRules()
+
+    def large(request: Any) -> Any:
+        def chunks() -> Iterator[bytes]:
+            yield b"first "
+            rules.refused.append(RuleRefused("other", "the second segment"))
+
+        return Response(request=request, app_iter=chunks())
+
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
+    for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
+        rules.refused.clear()
+        answer = harness.call("GET", plan, steps, rules=rules)
+        assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+            403,
+            "access.rule",
+            "other",
+        )
+    harness.assert_idle()
+
+
+def test_covered_extra_input_is_refused_by_its_rule(harness: RunHarness, swift: FakeSwift) -> None:
+    swift.put("c", "closed", b"secret")
+    rules = ClosingRules("/c/closed")
+    answer = harness.call("GET", None, extra=(ObjectPath("c", "closed"),), rules=rules)
+    assert (answer.status, answer.error, answer.headers["X-Storlet-Rule"]) == (
+        403,
+        "access.rule",
+        "other",
+    )
+
+
+def test_grant_for_any_of_the_storlets_opens_the_source_but_overrides_no_rule(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    swift.put_storlet("own.py")
+    swift.containers["storlet"].read = BOB
+    plan = replace(MANDATORY, explicit_last=True)
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
+    swift.containers["c"].sysmeta |= grants.change_headers((BOB, "own.py"), is_given=True)
+    answer = harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=ClosingRules())
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    closed = ClosingRules("/c/o")
+    assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=closed).status == 403
+    assert closed.refused
