@@ -105,7 +105,8 @@ def bound_socket(path: Path, mode: int, gid: int | None, backlog: int) -> socket
 def listening_socket(path: Path, mode: int, gid: int | None, backlog: int) -> socket.socket:
     """A socket that listens at ``path`` and replaces a stale one there."""
     temporary = temporary_name(path)
-    temporary.unlink(missing_ok=True)
+    with path_faults(path):
+        temporary.unlink(missing_ok=True)
     listener = bound_socket(temporary, mode, gid, backlog)
     try:
         with path_faults(path):
@@ -118,10 +119,11 @@ def listening_socket(path: Path, mode: int, gid: int | None, backlog: int) -> so
 
 def names(path: Path) -> list[str]:
     """Names of the entries of a directory; none when it does not exist."""
-    try:
-        return [entry.name for entry in path.iterdir()]
-    except FileNotFoundError:
-        return []
+    with path_faults(path):
+        try:
+            return [entry.name for entry in path.iterdir()]
+        except FileNotFoundError:
+            return []
 
 
 def remove_tree(path: Path) -> None:

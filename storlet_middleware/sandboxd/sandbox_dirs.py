@@ -109,7 +109,8 @@ class SandboxDirs:
     def listen_for_invocations(self, key: str) -> tuple[socket.socket, Path]:
         """A listening socket at a temporary path: :meth:`publish` it, or unlink the path."""
         path = filesystem.temporary_name(self._sockets / key / "new")
-        path.unlink(missing_ok=True)
+        with filesystem.path_faults(path):
+            path.unlink(missing_ok=True)
         return filesystem.bound_socket(path, 0o660, self._gid, GROUP_BACKLOG), path
 
     def publish(self, temporary: Path, key: str, version: str) -> Path:

@@ -30,6 +30,14 @@ def node(make_node: Callable[..., FakeNode]) -> FakeNode:
 
 
 @pytest.fixture
+def idle_node() -> Iterator[FakeNode]:
+    """A node that is not started: its options, its paths, its Docker."""
+    node = FakeNode(FakeDocker())
+    yield node
+    node.remove()
+
+
+@pytest.fixture
 def with_options() -> Iterator[Callable[..., FakeNode]]:
     """Makes started nodes with these sections at the end of their options."""
     nodes: list[FakeNode] = []
