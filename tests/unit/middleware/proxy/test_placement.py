@@ -29,6 +29,7 @@ def request(
         storlet="up.py",
         source=source,
         target=None if source else SOURCE,
+        parameters={},
         extra=extra,
         run_on_proxy=run_on_proxy,
         run_on_object=run_on_object,
