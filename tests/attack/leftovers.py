@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.host import Host, Sandbox, links_of
+from tests.support import streams
+from tests.support.host import Host, Sandbox, links_of, stream_links
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
@@ -113,7 +114,7 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
 
 
 def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
-    """The invocations' descriptors in process 1 of a sandbox: pipes, connections, memory files,
+    """The invocations' descriptors in process 1 of a sandbox: streams, connections, memory files,
     objects.
 
     An idle worker has one channel to the supervisor and a memory file of printed text; each worker
@@ -121,23 +122,22 @@ def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
     """
     links = links_of(sandbox.pid)
     workers = sum(process.parent == sandbox.pid for process in host.inside(sandbox))
-    objects = sum("/disks/" in link or link.startswith("pipe:") for link in links)
+    objects = sum("/disks/" in link for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
     # More than the listening sockets, the control connection and the workers' descriptors is a
     # leak.
-    return +Counter(
-        {"object or pipe": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)}
-    )
+    return +Counter({"object": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)})
 
 
 def strays(host: Host) -> list[str]:
     """Processes in the sandboxes that are not idle workers: strays, processes that compute, and
-    processes that share a pipe with a server."""
+    processes that share a stream with a server."""
+    peers = streams.peers()
     served = {
-        link
+        peers[link]
         for name in DAEMONS
-        for link in links_of(host.cluster.process(name).pid or 0)
-        if link.startswith("pipe:")
+        for link in stream_links(host.cluster.process(name).pid or 0)
+        if link in peers
     }
     return [
         f"{process.name} ({process.state}) of {sandbox.account}"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.accounts import unique
-from tests.support.host import Host, Process, is_alive, links_of, new_key
+from tests.support.host import Host, Process, is_alive, new_key, stream_links
 from tests.support.http import RawConnection, raw_connection
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
@@ -24,9 +24,7 @@ def await_end(worker: Process, since: float) -> None:
     returned."""
 
     def is_over() -> bool:
-        return not is_alive(worker) or not any(
-            link.startswith("pipe:") for link in links_of(worker.pid)
-        )
+        return not is_alive(worker) or not stream_links(worker.pid)
 
     wait_for(is_over, 10, "the run's end")
     took = time.monotonic() - since

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.accounts import unique
 from tests.support.cluster import Cluster
-from tests.support.host import Host, Process, check_numbered, links_of, new_key
+from tests.support.host import Host, Process, check_numbered, new_key, stream_links
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
@@ -51,14 +51,12 @@ def test_an_object_server_killed_before_the_first_byte_causes_no_error(
         assert answer.headers["X-Storlet-Ran-On"] == "object"
         assert check_numbered(answer.body) == 1
         assert tenant.count(key) == 2
-        wait_for(lambda: not _holds_pipe(host, key), 5, "the first run's end")
+        wait_for(lambda: not _holds_stream(host, key), 5, "the first run's end")
     assert tenant.is_well()
 
 
-def _holds_pipe(host: Host, key: str) -> bool:
-    return any(
-        link.startswith("pipe:") for run in host.runs_named(key) for link in links_of(run.pid)
-    )
+def _holds_stream(host: Host, key: str) -> bool:
+    return any(stream_links(run.pid) for run in host.runs_named(key))
 
 
 @pytest.mark.parametrize("lines", [10, MANY_LINES])

@@ -17,9 +17,9 @@ from tests.support.host import (
     Sandbox,
     check_numbered,
     is_alive,
-    links_of,
     new_key,
     read_process,
+    stream_links,
 )
 from tests.support.http import Answer
 from tests.support.storlets import Tool, Toolbox
@@ -167,7 +167,7 @@ def test_a_killed_jvm_is_reported_and_replaced(
 def _java_at_work(host: Host, sandbox: Sandbox) -> list[Process]:
     return [
         one for one in host.inside(sandbox)
-        if _is_java(one) and any(link.startswith("pipe:") for link in links_of(one.pid))
+        if _is_java(one) and stream_links(one.pid)
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@
 :mod:`.http`          the HTTP client: whole requests, and raw connections
 :mod:`.proxies`       further proxies and memcached servers of a cluster
 :mod:`.storlets`      storlets of the tests: build, upload, run, read what they return
+:mod:`.streams`       the streams between servers and workers, from the kernel's tables
 :mod:`.tenant`        an account with the misbehaving storlet of the probes and an object
 :mod:`.waiting`       wait for a condition, with a deadline
 ===================== ==========================================================================

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import streams
 from tests.support.cluster import Cluster
 from tests.support.waiting import wait_for
 
@@ -157,13 +158,14 @@ class Host:
         return [process for process in all_processes().values() if process.name == key]
 
     def server_of(self, worker: Process) -> str:
-        """The Swift server that holds the other end of a worker's pipes."""
-        theirs = {link for link in links_of(worker.pid) if link.startswith("pipe:")}
+        """The Swift server that holds the other end of a worker's streams."""
+        peers = streams.peers()
+        theirs = {peers[link] for link in stream_links(worker.pid) if link in peers}
         for name in SERVERS:
             pid = self.cluster.process(name).pid
             if pid is not None and theirs & set(links_of(pid)):
                 return name
-        raise AssertionError(f"no server shares a pipe with {worker}")
+        raise AssertionError(f"no server shares a stream with {worker}")
 
     # --- servers ----------------------------------------------------------------------------------
 
@@ -415,14 +417,20 @@ def links_of(pid: int) -> list[str]:
     return found
 
 
+def stream_links(pid: int) -> list[str]:
+    """The streams of invocations that a process holds."""
+    listed = streams.listed()
+    return [link for link in links_of(pid) if link in listed]
+
+
 def busy(host: Host) -> list[str]:
     """Processes in sandboxes that are not idle workers: strays, and holders of an invocation's
-    pipe."""
+    stream."""
     names = []
     for sandbox in host.sandboxes():
         for process in host.inside(sandbox):
-            has_pipe = any(link.startswith("pipe:") for link in links_of(process.pid))
-            if has_pipe or process.state in "RDT" or process.parent != sandbox.pid:
+            has_stream = bool(stream_links(process.pid))
+            if has_stream or process.state in "RDT" or process.parent != sandbox.pid:
                 names.append(f"{process.name} ({process.state}) of {sandbox.account}")
     return names
 

@@ -28,14 +28,19 @@ def test_every_error_code_is_in_the_table_for_users() -> None:
     assert missing == []
 
 
-def test_every_code_that_the_filter_makes_up_is_in_the_table_for_users() -> None:
-    page = text_of("docs/user/reference.rst")
-    sources = [
-        path.read_text(encoding="utf-8") for path in (ROOT / "storlet_middleware").rglob("*.py")
-    ]
-    made = {code for text in sources for code in re.findall(r'\bcode="([a-z_.]+)"', text)}
-    assert made
-    assert [code for code in sorted(made) if f"``{code}``" not in page] == []
+def test_no_error_code_is_a_literal_beside_the_table() -> None:
+    """So the table, which the page for users is compared with, has every code."""
+    sources = {
+        path: path.read_text(encoding="utf-8")
+        for path in (ROOT / "storlet_middleware").rglob("*.py")
+    }
+    del sources[ROOT / "storlet_middleware" / "errors.py"]
+    found = {
+        (path.name, code)
+        for path, text in sources.items()
+        for code in re.findall(r'\bcode="([a-z_.]+)"', text)
+    }
+    assert found == set()
 
 
 @pytest.mark.parametrize(

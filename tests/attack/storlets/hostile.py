@@ -663,7 +663,7 @@ class Hostile(Gremlin):
             "exec": lambda: os.execve(fd, ["x"], {}), "run by name": lambda: os.execv(name, ["x"]),
             "dnotify": lambda: fcntl.fcntl(fd, fcntl.F_NOTIFY, 1), "write hint": lambda: fcntl.fcntl(fd, 1036, struct.pack("Q", 5)),
         }  # fmt: skip
-        self._report(attempts, kind="file" if os.path.isfile(name) else "pipe")
+        self._report(attempts, kind="file" if os.path.isfile(name) else "stream")
         os.close(scratch)
         os.unlink("/tmp/donated")
 
