@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from storlet_middleware import names
-from storlet_middleware.ruleset.pointer import Pointer
 from tests.unit.middleware.rules_account import AccountSwift, InfoCache
 from tests.unit.middleware.support import ACCOUNT, Answer, Proxy
 
@@ -40,13 +38,7 @@ class Ruled:
     def rule(self, text: str) -> None:
         """Put rules in force, without the checks of an upload."""
         body = f"version: 1\nrules:\n{text}".encode()
-        is_mandatory = b"mandatory: true" in body
-        pointer = Pointer.to(
-            hashlib.sha256(body).hexdigest(), is_mandatory=is_mandatory, after=None
-        )
-        for name in ("rules.yaml", pointer.name):
-            self.swift.put("storlet_rules", name, body)
-        self.swift.replicas[0][names.ACCOUNT_RULES] = pointer.text
+        self.swift.bring_into_force(body, is_mandatory=b"mandatory: true" in body)
         self.proxy.memcache.values.clear()
         # Load the caches, as in a proxy that has served a request of the account before.
         self.proxy.call("GET", "c/other")

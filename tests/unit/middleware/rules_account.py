@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from swift.common.swob import Request, Response
 from swift.proxy.controllers.base import clear_info_cache
 
 from storlet_middleware import names
+from storlet_middleware.ruleset.pointer import Pointer
 from storlet_middleware.ruleset.store import RuleStore
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, authorize, make_config
@@ -45,6 +47,14 @@ class AccountSwift(FakeSwift):
     def pointer(self) -> str | None:
         """The pointer to the ruleset in force, from the account's system metadata."""
         return self.replicas[0].get(names.ACCOUNT_RULES)
+
+    def bring_into_force(self, rules: bytes, *, is_mandatory: bool) -> None:
+        """Store rules and point to them, without the checks of an upload."""
+        version = hashlib.sha256(rules).hexdigest()
+        pointer = Pointer.to(version, is_mandatory=is_mandatory, after=None)
+        for name in ("rules.yaml", pointer.name):
+            self.put("storlet_rules", name, rules)
+        self.replicas[0][names.ACCOUNT_RULES] = pointer.text
 
     @property
     def stored(self) -> dict[str, bytes]:

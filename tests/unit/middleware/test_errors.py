@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 from swift.common.swob import Response
 
 from storlet_daemon.protocol import messages
@@ -74,3 +76,26 @@ def test_an_unknown_code_is_our_defect_and_never_a_header_of_its_own() -> None:
     for code in ("", "nonsense", "storlet.x\r\nSet-Cookie: a", "storlet."):
         error = errors.from_code(code, "x")
         assert (error.status, error.code) == (500, "internal")
+
+
+def test_text_of_the_tenants_code_is_for_its_owner() -> None:
+    for code, row in errors.TABLE.items():
+        error = errors.StorletError("secret", code=code, detail="Traceback", retry_after=9)
+        shown = error.without_tenant_text()
+        assert shown.detail == ""
+        assert ("secret" in str(shown)) is not row.has_tenant_text, code
+        assert (shown.code, shown.status, shown.retry_after) == (code, error.status, 9)
+
+
+def test_an_unknown_code_of_a_storlet_is_the_tenants() -> None:
+    """A node of a newer release may send codes that this one does not know."""
+    error = errors.from_code("storlet.limit.new", "x", detail="d")
+    assert isinstance(error, errors.Unprocessable)
+    assert (error.code, error.status, error.detail) == ("storlet.limit.new", 422, "d")
+    assert (error.legacy_get, error.legacy_put) == (503, 500)
+
+
+@pytest.mark.parametrize("message", [{}, {"code": None, "retry_after": "soon"}, {"more": 1}])
+def test_a_message_with_missing_or_odd_fields_is_our_defect(message: dict[str, Any]) -> None:
+    error = errors.from_message(message)
+    assert (error.status, error.code, error.retry_after) == (500, "internal", None)

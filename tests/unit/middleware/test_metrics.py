@@ -80,3 +80,17 @@ def test_every_metric_is_emitted_by_the_module_that_its_row_names(
         path.read_text() for path in SOURCES if f"/storlet_middleware/{emitter}/" in str(path)
     )
     assert re.search(rf"\bmetrics\.{function}\(", code), f"metrics.{function}: emit it"
+
+
+def test_a_label_is_one_part_of_the_name() -> None:
+    """StatsD servers split names at dots, so a code with dots would add levels."""
+    row = metrics.TABLE["storlet.<verb>.<code>.timing"]
+    assert row.labels == ("verb", "code")
+    assert row.named(verb="GET", code="storlet.timeout.idle") == (
+        "storlet.GET.storlet-timeout-idle.timing"
+    )
+    assert metrics.TABLE["storlet.cache.hits"].named() == "storlet.cache.hits"
+
+
+def test_no_label_holds_a_name_that_a_tenant_chooses() -> None:
+    assert {label for row in metrics.TABLE.values() for label in row.labels} <= {"verb", "code"}

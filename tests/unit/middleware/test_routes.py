@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from swift.common.swob import Request
 
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.wsgi.operation import parse as parse_operation
@@ -22,3 +23,54 @@ def test_a_path_that_is_no_object_is_left_to_swift(
 def test_a_referer_cannot_pretend_to_be_a_storlet(proxy: Proxy, referer: str) -> None:
     answer = proxy.call("GET", "c/o", {"Referer": referer})
     assert (answer.status, answer.error) == (403, "access.denied")
+
+
+GRANT = {"X-Storlet-Container-Read": "bob", "X-Storlet-Name": "up.py"}
+REVOKE = {"X-Remove-Storlet-Container-Read": "bob", "X-Storlet-Name": "up.py"}
+RUN = {"X-Run-Storlet": "up.py"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "route"),
+    [
+        ("GET", "c/o", {}, Route.PASS),
+        ("PUT", "c/o", {}, Route.PASS),
+        ("GET", "c/o", RUN, Route.RUN),
+        # The parser of storlet requests refuses the methods.
+        ("HEAD", "c/o", RUN, Route.RUN),
+        ("GET", "c/o", {"X-Run-Storlet": ""}, Route.RUN),
+        ("GET", "c/o", {"X-Storlet-Range": "bytes=0-1"}, Route.REFUSE_HEADERS),
+        ("GET", "c/o", {"X-Storlet-None": "1"}, Route.REFUSE_HEADERS),
+        # A run is not a write of code; a write with headers for storlets is refused.
+        ("PUT", "storlet/x.py", RUN, Route.RUN),
+        ("PUT", "storlet/x.py", {"X-Storlet-None": "1"}, Route.REFUSE_HEADERS),
+        ("PUT", "storlet/x.py", {}, Route.WRITE_CODE),
+        ("POST", "dependency/x", {}, Route.WRITE_CODE),
+        ("DELETE", "storlet/x.py", {}, Route.WRITE_CODE),
+        ("GET", "storlet/x.py", {}, Route.PASS),
+        ("COPY", "storlet/x.py", {"Destination": "c/x"}, Route.PASS),
+        ("COPY", "c/o", {"Destination": "/storlet/x.py"}, Route.WRITE_CODE),
+        ("PUT", "storlet/x.py", {"X-Copy-From": "c/o"}, Route.WRITE_CODE),
+        # Swift refuses these copies: the first has no target, the second no source.
+        ("COPY", "storlet/x.py", {}, Route.PASS),
+        ("PUT", "storlet/x.py", {"X-Copy-From": "c"}, Route.WRITE_CODE),
+        ("POST", "c", GRANT, Route.CHANGE_GRANTS),
+        ("POST", "c", REVOKE, Route.CHANGE_GRANTS),
+        ("POST", "c", {"X-Storlet-Name": "up.py"}, Route.CHANGE_GRANTS),
+        ("POST", "c", {}, Route.PASS),
+        ("PUT", "c", GRANT, Route.PASS),
+        ("POST", "c/o", GRANT, Route.REFUSE_HEADERS),
+        ("GET", "c", {}, Route.SHOW_GRANTS),
+        ("HEAD", "c", {}, Route.SHOW_GRANTS),
+        ("DELETE", "c", {}, Route.PASS),
+        ("GET", "", {}, Route.PASS),
+    ],
+)
+def test_each_request_has_one_route(
+    method: str, path: str, headers: dict[str, str], route: Route
+) -> None:
+    environ = Request.blank(f"/v1/AUTH_test/{path}", method=method, headers=headers).environ
+    assert route_of(environ, parse_operation(environ), ("storlet", "dependency")) is route
+    environ["HTTP_REFERER"] = "http://Storlets.example.org/"
+    found = route_of(environ, parse_operation(environ), ("storlet", "dependency"))
+    assert found is Route.REFUSE_REFERER

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.unit.middleware.support import STORLET_HEADERS, FakeSwift, Proxy
+from tests.unit.middleware.support import ACCOUNT, RUN, STORLET_HEADERS, FakeSwift, Memcache, Proxy
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
@@ -110,3 +112,38 @@ def test_copy_whose_source_cannot_be_read_is_refused(
     assert answer.status in (404, 412)
     assert not swift.requests("PUT")
     assert len(answer.data) == int(answer.headers["Content-Length"])
+
+
+def test_an_upload_that_swift_refuses_invalidates_nothing(proxy: Proxy, swift: FakeSwift) -> None:
+    """Otherwise every caller could empty the account's cache."""
+    proxy.memcache = Memcache()
+    proxy.call("GET", "c/o", RUN)
+    before = dict(proxy.memcache.values)
+    for user in ("test:bob", ""):
+        assert proxy.call("PUT", "storlet/up.py", STORLET_HEADERS, user=user).status in (401, 403)
+    assert proxy.memcache.values == before
+    assert proxy.call("PUT", "storlet/up.py", STORLET_HEADERS, body=b"x").status == 201
+    assert proxy.memcache.values != before
+
+
+def test_a_write_that_fails_ends_its_mark(proxy: Proxy, swift: FakeSwift) -> None:
+    """While the mark of a write stands, no version is cached."""
+
+    def fail(request: Any) -> Any:
+        raise RuntimeError("no")
+
+    proxy.memcache = Memcache()
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/storlet/up.py"] = fail
+    with pytest.raises(RuntimeError):
+        proxy.call("PUT", "storlet/up.py", STORLET_HEADERS, body=b"x")
+    for _ in range(2):
+        assert proxy.call("GET", "c/o", RUN).status == 200
+    assert len(swift.requests("HEAD", "storlet/up.py")) == 1
+
+
+def test_code_can_be_deleted_in_an_account_that_is_not_enabled(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    swift.is_enabled = False
+    assert proxy.call("PUT", "storlet/up.py", STORLET_HEADERS, body=b"x").status == 400
+    assert proxy.call("DELETE", "storlet/up.py").status == 204

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 from swift.common.swob import Request
 
-from storlet_middleware import names
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.ruleset.pointer import Pointer
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_account import AccountSwift
 from tests.unit.middleware.support import ACCOUNT, Node, Proxy, make_config
@@ -32,14 +29,6 @@ def swift(node: Node) -> AccountSwift:
     return swift
 
 
-def bring_into_force(swift: AccountSwift) -> None:
-    version = hashlib.sha256(RULES).hexdigest()
-    pointer = Pointer.to(version, is_mandatory=True, after=None)
-    for name in ("rules.yaml", pointer.name):
-        swift.put("storlet_rules", name, RULES)
-    swift.replicas[0][names.ACCOUNT_RULES] = pointer.text
-
-
 def counted(proxy: Proxy) -> list[str]:
     return [name for name in proxy.logger.stats if name.startswith("storlet.rules.")]
 
@@ -57,7 +46,7 @@ def test_an_account_without_rules_counts_nothing(swift: AccountSwift, short_dir:
 def test_each_decision_is_counted_and_rules_are_loaded_once(
     swift: AccountSwift, short_dir: Path, path: str, status: int, counter: str
 ) -> None:
-    bring_into_force(swift)
+    swift.bring_into_force(RULES, is_mandatory=True)
     proxy = Proxy(swift, make_config(short_dir))
     assert [proxy.call("GET", path).status for _ in range(2)] == [status] * 2
     assert counted(proxy) == ["storlet.rules.load.timing", counter, counter]
@@ -66,7 +55,7 @@ def test_each_decision_is_counted_and_rules_are_loaded_once(
 def test_an_operation_without_readable_rules_is_counted_as_failed(
     swift: AccountSwift, short_dir: Path
 ) -> None:
-    bring_into_force(swift)
+    swift.bring_into_force(RULES, is_mandatory=True)
     swift.containers["storlet_rules"].objects.clear()
     proxy = Proxy(swift, make_config(short_dir))
     assert proxy.call("GET", "c/o").status == 503
@@ -74,7 +63,7 @@ def test_an_operation_without_readable_rules_is_counted_as_failed(
 
 
 def test_an_explanation_is_not_counted(swift: AccountSwift, short_dir: Path) -> None:
-    bring_into_force(swift)
+    swift.bring_into_force(RULES, is_mandatory=True)
     proxy = Proxy(swift, make_config(short_dir))
     assert proxy.call("GET", "c/o", {"X-Storlet-Explain": "true"}).status == 200
     assert [name for name in counted(proxy) if "load" not in name] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storlet_middleware import names
 from tests.unit.middleware.ruled_proxy import BOB, Ruled, assert_closed, rule
 
 
@@ -24,3 +25,89 @@ def test_a_request_for_a_part_of_the_object_is_refused(
 ) -> None:
     ruled.rule(rule("hide", f"method: GET, user: '{BOB}'", "run: up.py"))
     assert_closed(ruled.get(headers=headers, user=BOB))
+
+
+PATHS_OF_STORED_FORMS = ["c/o?multipart-manifest=get", "c/o?symlink=get", "c/o?part-number=1"]
+
+
+@pytest.mark.parametrize("path", PATHS_OF_STORED_FORMS)
+def test_a_request_for_the_stored_form_is_refused(ruled: Ruled, path: str) -> None:
+    ruled.rule(rule("hide", "method: GET", "run: up.py"))
+    assert_closed(ruled.get(path))
+
+
+def test_a_head_of_a_link_reveals_only_that_its_target_exists(ruled: Ruled) -> None:
+    """``s3api`` sends it before a DELETE."""
+    ruled.rule(rule("hide", "method: GET", "run: up.py"))
+    answer = ruled.proxy.call("HEAD", "c/o?symlink=get")
+    assert (answer.status, answer.headers[names.RULE]) == (200, "hide")
+    assert {"Etag", "X-Object-Meta-Study"}.isdisjoint(answer.headers)
+    assert ruled.proxy.call("HEAD", "c/o?multipart-manifest=get").status == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Destination": "c/x", "Range": "bytes=0-3"},
+        {"Destination": "c/x", "If-Match": "x"},
+        {"Destination": "c/x", "X-Fresh-Metadata": "true"},
+        {"Destination": "c/x", "Destination-Account": "AUTH_other"},
+    ],
+)
+def test_a_copy_of_a_part_or_to_another_account_is_refused(
+    ruled: Ruled, headers: dict[str, str]
+) -> None:
+    ruled.rule(rule("hide", "method: COPY", "run: up.py"))
+    assert_closed(ruled.proxy.call("COPY", "c/o", headers))
+    assert not ruled.swift.requests("PUT")
+
+
+def test_a_copy_that_swift_cannot_parse_gets_swifts_refusal(ruled: Ruled) -> None:
+    ruled.rule(rule("hide", "method: COPY", "deny: it is closed"))
+    for headers in ({}, {"Destination": "nocontainer"}):
+        answer = ruled.proxy.call("COPY", "c/o", headers)
+        assert (answer.status, answer.headers.get(names.RULE)) == (412, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("c/new", {"X-Object-Manifest": "c/parts"}),
+        ("c/new", {"X-Symlink-Target": "c/o"}),
+        ("c/new?multipart-manifest=put", {}),
+        ("c/new?version-id=1.2", {}),
+    ],
+)
+def test_a_manifest_or_link_is_not_stored_where_a_storlet_must_run(
+    ruled: Ruled, path: str, headers: dict[str, str]
+) -> None:
+    ruled.rule(rule("hide", "method: PUT, container: c", "run: up.py"))
+    assert_closed(ruled.proxy.call("PUT", path, headers, body=b"x"))
+    assert ruled.proxy.call("PUT", "c/new", body=b"x").status == 201
+
+
+@pytest.mark.parametrize("action", ["run: up.py", "deny: it is closed"])
+def test_a_post_that_makes_a_link_is_decided_like_a_put(ruled: Ruled, action: str) -> None:
+    ruled.rule(rule("hide", "method: PUT, container: c", action))
+    assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Manifest": "c/parts"}))
+    assert ruled.proxy.call("POST", "c/o", {"X-Object-Meta-A": "1"}).status == 204
+
+
+def test_a_possible_old_version_of_a_covered_object_is_refused(ruled: Ruled) -> None:
+    ruled.rule(rule("hide", "method: GET, container: c, object: o", "deny: it is closed"))
+    for name in ("001o/1640995200.00000", "001p/1640995200.00000", "001o/now"):
+        ruled.swift.put("archive", name, b"a secret")
+    assert_closed(ruled.get("archive/001o/1640995200.00000"))
+    assert ruled.get("archive/001p/1640995200.00000").status == 200
+    assert ruled.get("archive/001o/now").status == 200
+
+
+@pytest.mark.parametrize("mandatory", [True, False])
+def test_swift_is_not_set_up_to_move_objects_away_from_mandatory_rules(
+    ruled: Ruled, *, mandatory: bool
+) -> None:
+    ruled.rule(rule("hide", "method: GET, container: c", "deny: it is closed", mandatory))
+    for header in ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To"):
+        answer = ruled.proxy.call("POST", "elsewhere", {header: "archive"})
+        assert answer.status == (403 if mandatory else 404)
+        assert answer.headers.get(names.RULE) == ("hide" if mandatory else None)

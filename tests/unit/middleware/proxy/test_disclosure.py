@@ -11,6 +11,8 @@ import pytest
 from swift.common.swob import Response
 
 from rules.model import Passes
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.plan import Plan
 from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, RunHarness, setting
 from tests.unit.middleware.storlets import failing
@@ -128,3 +130,85 @@ def test_error_text_does_not_reveal_the_length_of_a_covered_source(
     assert b"3 of 5" in harness.call("GET", PLAN, user=BOB).data
     answer = harness.call("GET", MANDATORY, user=BOB)
     assert (answer.status, b"3 of 5" in answer.data) == (503, False)
+
+
+# --- the decisions --------------------------------------------------------------------------------
+
+SOURCE = {
+    "X-Object-Meta-Color": "red",
+    "X-Object-Meta-Storlet-Main": "up.Up",
+    "Access-Control-Allow-Origin": "*",
+    "Content-Type": "text/csv",
+    "Etag": "e",
+    "Last-Modified": "then",
+}
+COLOR = {"X-Object-Meta-Color": "red"}
+CORS = {"Access-Control-Allow-Origin": "*"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "grants", "shown", "inherited"),
+    [
+        (None, [], COLOR | CORS, COLOR),
+        (PLAN, [], COLOR | CORS, COLOR),
+        (None, [True], {}, {}),
+        (MANDATORY, [], {}, {}),
+        (MANDATORY, [True], {}, {}),
+        (replace(PLAN, passes=Passes(("color",), ("last-modified",))), [],
+         COLOR | {"Last-Modified": "then"}, COLOR),
+        (replace(MANDATORY, passes=Passes(("*",), ("*",))), [True], {}, {}),
+    ],
+)  # fmt: skip
+def test_headers_of_the_source_need_read_access_and_the_rules_permission(
+    plan: Plan | None, grants: list[bool], shown: dict[str, str], inherited: dict[str, str]
+) -> None:
+    disclosure = Disclosure(plan, grants, reads_source=True)
+    assert disclosure.answer_headers(SOURCE) == shown
+    assert disclosure.inherited_metadata(SOURCE) == inherited
+
+
+def test_a_grant_counts_from_its_first_use() -> None:
+    """The list is filled while the source is read, after the decisions were made."""
+    used: list[bool] = []
+    disclosure = Disclosure(None, used, reads_source=True)
+    assert not disclosure.hides_source_answer(404)
+    used.append(True)
+    assert disclosure.hides_source_answer(404)
+    assert disclosure.answer_headers(SOURCE) == {}
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+@pytest.mark.parametrize("reads_source", [True, False])
+@pytest.mark.parametrize("plan", [None, PLAN, MANDATORY])
+def test_usage_reveals_the_length_of_a_covered_source(
+    plan: Plan | None, reads_source: bool, is_owner: bool
+) -> None:
+    disclosure = Disclosure(plan, [], reads_source=reads_source)
+    disclosure.is_owner = is_owner
+    hidden = plan is MANDATORY and reads_source and not is_owner
+    assert disclosure.shows_usage is not hidden
+
+
+@pytest.mark.parametrize(
+    ("code", "plan", "is_owner", "text"),
+    [
+        ("storlet.failed", None, True, "secret"),
+        ("storlet.failed", None, False, "the storlet failed; its owner can see why"),
+        ("storlet.load", PLAN, False, "the storlet failed; its owner can see why"),
+        ("storlet.limit.memory", None, False, "secret"),
+        ("input.incomplete", PLAN, False, "secret"),
+        ("input.incomplete", MANDATORY, True, "secret"),
+        ("input.incomplete", MANDATORY, False, "the storlet's input could not be read"),
+        ("backend.failed", MANDATORY, False, "the storlet's input could not be read"),
+    ],
+)
+def test_only_owners_see_texts_of_the_tenant_and_the_covered_source(
+    code: str, plan: Plan | None, is_owner: bool, text: str
+) -> None:
+    disclosure = Disclosure(plan, [], reads_source=True)
+    disclosure.is_owner = is_owner
+    shown = disclosure.error(StorletError("secret", code=code, detail="Traceback"), "")
+    assert (str(shown), shown.code) == (text, code)
+    assert bool(shown.detail) is is_owner
+    named = disclosure.error(StorletError("secret", code=code), "step 2 of 3 (up.py)")
+    assert str(named) == f"step 2 of 3 (up.py): {text}"

@@ -11,6 +11,7 @@ from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, RunHarness
 from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
+Make = Callable[..., Proxy]
 
 
 Make = Callable[..., Proxy]
@@ -102,3 +103,34 @@ def test_missing_storlet_of_a_rule_is_not_reported_as_404(harness: RunHarness) -
         "storlet.not_found",
         "R",
     )
+
+
+def test_all_inputs_count_against_the_maximum(make_proxy: Make) -> None:
+    proxy = make_proxy(limits__inputs="2")
+    two = {"X-Storlet-Extra-Resources": "/c/o"}
+    assert proxy.call("GET", "c/o", {**RUN, **two}).status == 200
+    for headers in (
+        {"X-Storlet-Extra-Resources": "/c/o,/c/o"},
+        {**two, "X-Storlet-Range": "bytes=0-1,2-3"},
+        {"X-Storlet-Range": "bytes=0-1,2-3,4-4"},
+    ):
+        answer = proxy.call("GET", "c/o", {**RUN, **headers})
+        assert (answer.status, answer.error) == (400, "bad_request")
+        assert b"At most 2 inputs are allowed" in answer.data
+
+
+def test_a_limit_above_that_of_the_storlet_is_refused(proxy: Proxy, swift: FakeSwift) -> None:
+    swift.put_storlet(X_Object_Meta_Storlet_Output="8")
+    assert proxy.call("GET", "c/o", {**RUN, "X-Storlet-Limit-Output": "8"}).status == 200
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Limit-Output": "9"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"X-Storlet-Limit-Output" in answer.data
+
+
+def test_the_storlet_is_checked_before_the_target(proxy: Proxy, swift: FakeSwift) -> None:
+    """A caller without access to storlets learns nothing about containers."""
+    swift.containers["c"].read = "test:bob"
+    answer = proxy.call("COPY", "c/o", {**RUN, "Destination": "none/x"}, user="test:bob")
+    assert (answer.status, answer.error) == (403, "access.denied")
+    answer = proxy.call("COPY", "c/o", {**RUN, "Destination": "none/x"})
+    assert (answer.status, answer.error) == (404, "target.not_found")

@@ -9,7 +9,7 @@ import pytest
 
 from storlet_middleware.backend import frames
 from storlet_middleware.errors import StorletError, Unprocessable
-from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
+from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult, Usage
 from tests.unit.middleware.support import Body
 
 START = {"metadata": {"k": "v"}, "size": 9, "ranges": [[2, 4]], "sandbox_seconds": 0.5}
@@ -141,3 +141,55 @@ def test_unknown_keys_of_messages_are_ignored() -> None:
     result = RemoteResult(type("Answer", (), {"app_iter": iter(body)})())
     result.first()
     assert (b"".join(result.chunks()), result.has_ended()) == (b"x", True)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "header", "log"),
+    [
+        ({}, "in=3;out=6", "in=3 out=6"),
+        (
+            {"cpu_seconds": 0.0125, "peak_memory_bytes": 4096},
+            "cpu=0.012500;peak-memory=4096;in=3;out=6",
+            "in=3 out=6 cpu=0.012500 peak-memory=4096",
+        ),
+        (
+            {"cpu_seconds": 1},
+            "cpu=1.000000;peak-memory=0;in=3;out=6",
+            "in=3 out=6 cpu=1.000000 peak-memory=0",
+        ),
+    ],
+)
+def test_unknown_usage_is_left_out(sandbox: dict[str, Any], header: str, log: str) -> None:
+    usage = Usage(sandbox, 3, 6)
+    assert (usage.as_header(), usage.for_log()) == (header, log)
+
+
+def test_a_result_has_ended_only_after_its_end_was_read() -> None:
+    result, _ = result_of(answer(b"abc"), answer(b"", start=None, done=OK))
+    result.first()
+    assert (result.has_ended(), result.has_run) == (False, True)
+    assert b"".join(result.chunks()) == b"abc"
+    assert result.has_ended()
+
+
+def test_a_result_without_output_has_metadata_and_no_chunks() -> None:
+    result, _ = result_of(answer(done=OK))
+    result.first()
+    assert (result.metadata, result.has_ended(), list(result.chunks())) == ({"k": "v"}, True, [])
+
+
+@pytest.mark.parametrize("ranges", [[], [[0, 1], [3, 4]]])
+def test_only_a_single_range_has_a_span(ranges: list[list[int]]) -> None:
+    result, _ = result_of(answer(b"abc", start={**START, "ranges": ranges}, done=OK))
+    result.first()
+    assert result.span is None
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_failure_before_the_start_reports_whether_anything_ran(has_run: bool) -> None:
+    """Only an invocation that has not run may be repeated."""
+    done = {"outcome": "error", **Unprocessable("no").to_message(), "has_run": has_run}
+    result, _ = result_of(answer(start=None, done=done))
+    with pytest.raises(Unprocessable):
+        result.first()
+    assert result.has_run is has_run

@@ -6,13 +6,17 @@ import hashlib
 import hmac
 import time
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from swift.common.middleware import container_sync, formpost, tempauth, tempurl
+from swift.common.middleware.s3api.s3api import S3ApiMiddleware
+from swift.common.swob import Request, Response
 
 from rules.facts import Caller
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift
+from storlet_middleware.wsgi.delegation import covers_storlet
 from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
 from tests.unit.middleware.auth_pipeline import PATH, SIGNED, RecordingApp, send
 from tests.unit.middleware.support import ACCOUNT, RUN, Node, Proxy
@@ -104,3 +108,104 @@ def test_signed_requests_and_requests_of_swift_itself_are_recognised(
     assert caller.is_signed == is_signed
     if is_own:
         assert caller == Caller()
+
+
+# --- S3 -------------------------------------------------------------------------------------------
+
+
+class EndOfPipeline:
+    """The rest of a pipeline: records the environment of the request for the object."""
+
+    def __init__(self) -> None:
+        self.environ: dict[str, Any] = {}
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"].endswith("/bucket/o"):
+            self.environ = environ
+        return Response(status=200, request=Request(environ))(environ, start_response)
+
+
+def s3_environ(signed: str, headers: dict[str, str], *, in_query: bool = False) -> dict[str, Any]:
+    """The environment of an S3 request (V4) behind Swift's ``s3api``.
+
+    No authentication middleware checks the signature here; :mod:`.delegation` reads its extent.
+
+    :param signed: the further headers that the signature covers.
+    """
+    date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = f"{date[:8]}/us-east-1/s3/aws4_request"
+    covered = ";".join(sorted(["host", "x-amz-date", *signed.split()]))
+    if in_query:
+        covered = "host"
+        query = {
+            "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+            "X-Amz-Credential": f"test:tester/{scope}",
+            "X-Amz-Date": date,
+            "X-Amz-Expires": "60",
+            "X-Amz-SignedHeaders": covered,
+            "X-Amz-Signature": "0" * 64,
+        }
+        path, sent = f"/bucket/o?{urlencode(query)}", headers
+    else:
+        authorization = (
+            f"AWS4-HMAC-SHA256 Credential=test:tester/{scope},"
+            f" SignedHeaders={covered}, Signature={'0' * 64}"
+        )
+        path = "/bucket/o"
+        sent = {
+            "Authorization": authorization,
+            "X-Amz-Date": date,
+            "X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD",
+            **headers,
+        }
+    end = EndOfPipeline()
+    environ = {"swift.authorize": lambda _: None, "swift.infocache": {}}
+    answer = Request.blank(path, environ=environ, headers=sent).get_response(
+        S3ApiMiddleware(end, {})
+    )
+    assert end.environ, (answer.status, answer.body)
+    return end.environ
+
+
+MORE = {**RUN, "X-Storlet-Range": "bytes=0-1"}
+
+
+@pytest.mark.parametrize(
+    ("signed", "headers", "covers"),
+    [
+        ("", {}, True),
+        ("", RUN, False),
+        ("x-run-storlet", RUN, True),
+        ("x-run-storlet", MORE, False),
+        ("x-run-storlet x-storlet-range", MORE, True),
+    ],
+)
+def test_an_s3_signature_must_cover_all_headers_of_storlets(
+    signed: str, headers: dict[str, str], covers: bool
+) -> None:
+    environ = s3_environ(signed, headers)
+    assert (is_signed_request(environ), covers_storlet(environ)) == (False, covers)
+
+
+def test_a_signed_s3_query_cannot_run_a_storlet() -> None:
+    environ = s3_environ("", RUN, in_query=True)
+    assert (is_signed_request(environ), covers_storlet(environ)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "covers"),
+    [
+        ({}, True),
+        ({"REMOTE_USER": "test:ada", "HTTP_X_RUN_STORLET": "up.py"}, True),
+        (SIGNED, False),
+        ({"swift.authorize_override": True}, False),
+        ({"REMOTE_USER": ".wsgi.pre_authed", "swift.source": "FP"}, False),
+        # s3api keeps no state of the signature with s3_acl.
+        ({"swift.source": "S3", "HTTP_X_RUN_STORLET": "up.py"}, False),
+        ({"swift.source": "S3"}, True),
+    ],
+)
+def test_only_requests_with_a_login_or_a_complete_signature_name_storlets(
+    environ: dict[str, Any], covers: bool
+) -> None:
+    assert covers_storlet(environ) is covers

@@ -100,3 +100,22 @@ def test_grants_of_a_container_are_limited(proxy: Proxy) -> None:
         == 204
     )
     assert proxy.call("POST", "c", more).status == 204
+
+
+@pytest.mark.parametrize(("user", "status"), [("test:bob", 403), ("", 401)])
+def test_a_caller_without_access_gets_swifts_refusal(
+    proxy: Proxy, swift: FakeSwift, user: str, status: int
+) -> None:
+    headers = {"X-Storlet-Container-Read": user or "x", "X-Storlet-Name": "up.py"}
+    answer = proxy.call("POST", "c", headers, user=user)
+    assert answer.status == status
+    assert not swift.requests("POST")
+    assert swift.containers["c"].sysmeta == {}
+
+
+def test_without_an_authentication_middleware_grants_can_be_changed(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    headers = {"X-Storlet-Container-Read": "bob", "X-Storlet-Name": "up.py"}
+    assert proxy.call("POST", "c", headers, environ={"swift.authorize": None}).status == 204
+    assert len(swift.containers["c"].sysmeta) == 1

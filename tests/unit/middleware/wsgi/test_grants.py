@@ -90,3 +90,56 @@ def test_malformed_or_different_stored_value_grants_nothing(value: str) -> None:
     assert grants.is_granted({key: '["test:bob", "up.py"]'}, grant)
     assert not grants.is_granted({key: value}, grant)
     assert "bob" not in grants.as_header([(header, value)])
+
+
+def posted(**headers: str) -> dict[str, Any]:
+    """The environment of a POST with headers (``_`` for ``-``)."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    environ: dict[str, Any] = Request.blank("/v1/AUTH_test/c", method="POST", headers=given).environ
+    return environ
+
+
+def test_a_change_names_a_grant_and_its_direction() -> None:
+    user = "grün:bob".encode().decode("latin-1")
+    added = posted(X_Storlet_Container_Read=f" {user} ", X_Storlet_Name="up.py")
+    assert grants.parse_change(added) == (("grün:bob", "up.py"), True)
+    revoked = posted(X_Remove_Storlet_Container_Read="bob", X_Storlet_Name="up.py")
+    assert grants.parse_change(revoked) == (("bob", "up.py"), False)
+
+
+@pytest.mark.parametrize("header", ["X_Storlet_Container_Read", "X_Storlet_Name"])
+@pytest.mark.parametrize("value", ["\xff", "a/b", "a b", "a\x00", "a,b", "a\x7f"])
+def test_names_that_cannot_be_stored_are_refused(header: str, value: str) -> None:
+    names = {"X_Storlet_Container_Read": "bob", "X_Storlet_Name": "up.py", header: value}
+    with pytest.raises(BadRequest, match=r"not UTF-8|mulformed"):
+        grants.parse_change(posted(**names))
+
+
+def test_all_grants_of_a_container_are_counted_and_shown() -> None:
+    pairs = [("test:bob", "up.py"), ("test:bob", "b.py"), ("größe=", "c,d.py")]
+    headers = [
+        item for pair in pairs for item in grants.change_headers(pair, is_given=True).items()
+    ]
+    revoked = list(grants.change_headers(("test:eve", "up.py"), is_given=False).items())
+    other = [("X-Container-Sysmeta-Other", '["a", "b"]'), ("X-Container-Read", "a")]
+    assert grants.as_header([*headers, *revoked, *other]) == (
+        "gr%C3%B6%C3%9Fe%3D=c%2Cd.py, test:bob=b.py, test:bob=up.py"
+    )
+    prefix = "x-container-sysmeta-"
+    sysmeta = {
+        key.lower().removeprefix(prefix): value for key, value in [*headers, *revoked, *other]
+    }
+    assert grants.count(sysmeta) == 3
+    assert [grants.is_granted(sysmeta, pair) for pair in pairs] == [True] * 3
+    assert not grants.is_granted(sysmeta, ("test:eve", "up.py"))
+    assert not grants.is_granted(sysmeta, ("test:bob", "c,d.py"))
+
+
+@pytest.mark.parametrize("length", [1000, 1100])
+def test_the_value_of_a_grant_is_bounded(length: int) -> None:
+    grant = ("u" * length, "s")
+    if length > 1024:
+        with pytest.raises(BadRequest, match="too long for a grant"):
+            grants.change_headers(grant, is_given=True)
+    else:
+        assert len(grants.change_headers(grant, is_given=True)) == 1

@@ -6,8 +6,18 @@ import json
 from collections.abc import Callable
 
 import pytest
+from swift.common.swob import Request
 
-from tests.unit.middleware.support import RUN, FakeSwift, Proxy, WorkerRun
+from storlet_middleware.config import parse as parse_config
+from storlet_middleware.errors import BadRequest
+from storlet_middleware.wsgi.operation import parse as parse_operation
+from storlet_middleware.wsgi.storlet_request import (
+    ObjectPath,
+    StorletRequest,
+    parse,
+    parse_object_path,
+)
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun
 
 Make = Callable[..., Proxy]
 
@@ -94,3 +104,108 @@ def test_copies_that_are_not_supported_are_refused(
     proxy: Proxy, headers: dict[str, str], status: int
 ) -> None:
     assert proxy.call("COPY", "c/o", {**RUN, **headers}).status == status
+
+
+# --- the parsed value -----------------------------------------------------------------------------
+
+
+def parsed(
+    method: str = "GET", headers: dict[str, str] | None = None, path: str = "c/o", **config: str
+) -> StorletRequest:
+    environ = Request.blank(
+        f"/v1/{ACCOUNT}/{path}", method=method, headers={**RUN, **(headers or {})}
+    ).environ
+    operation = parse_operation(environ)
+    assert operation is not None
+    text = "\n".join(f"[limits]\n{name} = {value}" for name, value in config.items())
+    return parse(operation, parse_config(text))
+
+
+HERE, THERE = ObjectPath("c", "o"), ObjectPath("d", "x y")
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "source", "target"),
+    [
+        ("GET", {}, HERE, None),
+        ("PUT", {}, None, HERE),
+        ("COPY", {"Destination": "d/x%20y"}, HERE, THERE),
+        ("PUT", {"X-Copy-From": "/d/x%20y", "Content-Length": "0"}, THERE, HERE),
+    ],
+)
+def test_source_and_target_follow_the_operation(
+    method: str, headers: dict[str, str], source: ObjectPath | None, target: ObjectPath | None
+) -> None:
+    request = parsed(method, headers)
+    assert (request.source, request.target) == (source, target)
+    assert request.method == ("COPY" if source and target else method)
+    assert (request.account, request.version, request.storlet) == (ACCOUNT, "v1", "up.py")
+
+
+def test_headers_become_typed_values() -> None:
+    request = parsed(
+        headers={
+            "X-Storlet-Run-On-Proxy": "",
+            "X-Storlet-Generate-Log": "Yes",
+            "X-Storlet-Range": "bytes=0-1,-5",
+            "X-Storlet-Extra-Resources": "/d/x%20y, /c/o",
+            "X-Storlet-Limit-Memory": "64M",
+        }
+    )
+    assert (request.run_on_proxy, request.run_on_object, request.wants_log) == (True, False, True)
+    assert (request.ranges, request.extra) == (((0, 1), (None, 5)), (THERE, HERE))
+    assert request.limits == {"Memory": 64 << 20}
+
+
+def test_a_header_replaces_a_parameter_of_the_query() -> None:
+    request = parsed(headers={"X-Storlet-Parameter-9": "a:2"}, path="c/o?a=1&empty=")
+    assert request.parameters == {"a": "2", "empty": ""}
+
+
+@pytest.mark.parametrize("name", ["storlet_x", "storlet_"])
+def test_reserved_parameters_are_refused(name: str) -> None:
+    with pytest.raises(BadRequest, match="names that begin with storlet_ are reserved"):
+        parsed(path=f"c/o?{name}=1")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\nb", " ", "\x7f", "\xff"])
+def test_names_that_no_storlet_has_are_refused(name: str) -> None:
+    environ = {"HTTP_X_RUN_STORLET": name}
+    request = Request.blank(f"/v1/{ACCOUNT}/c/o", environ)
+    operation = parse_operation(request.environ)
+    assert operation is not None
+    with pytest.raises(BadRequest, match="X-Run-Storlet: want the name of an object"):
+        parse(operation, parse_config(""))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("/c/o", HERE),
+        ("c/o", HERE),
+        (" /d/x%20y ", THERE),
+        ("/c/o/p", ObjectPath("c", "o/p")),
+        ("/gr%C3%BCn/o", ObjectPath("grün", "o")),
+        ("", None),
+        ("/c", None),
+        ("/c/", None),
+        ("//o", None),
+        ("/c/%00", None),
+        ("/c/%ff", None),
+    ],
+)
+def test_paths_of_objects_are_decoded_or_refused(value: str, expected: ObjectPath | None) -> None:
+    if expected is None:
+        with pytest.raises(ValueError, match=r"want|utf-8"):
+            parse_object_path(value, needs_slash=False)
+        return
+    assert parse_object_path(value, needs_slash=False) == expected
+    if not value.strip().startswith("/"):
+        with pytest.raises(ValueError, match="want /container/object"):
+            parse_object_path(value, needs_slash=True)
+
+
+def test_a_limit_above_the_maximum_is_refused() -> None:
+    assert parsed(headers={"X-Storlet-Limit-Output": "8"}, output_bytes="8").limits == {"Output": 8}
+    with pytest.raises(BadRequest, match="X-Storlet-Limit-Output"):
+        parsed(headers={"X-Storlet-Limit-Output": "9"}, output_bytes="8")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from swift.common.middleware.versioned_writes.legacy import VersionedWritesContext
 
 from storlet_middleware.wsgi.swift_paths import (
     SwiftPath,
     archived_name,
+    covering_rule,
+    hidden_version,
     may_be_archived,
+    origins,
+    origins_of_listing,
     parse_path,
     parse_url,
+    versioned_object,
 )
+from tests.unit.middleware.rules_pipeline import Judge
 
 
 @pytest.mark.parametrize(
@@ -51,3 +59,62 @@ def test_paths_are_decoded_to_text() -> None:
         assert parse_path(path) is None
     for url in ("", "/v1/AUTH_a/c/%C3"):
         assert parse_url(url) is None
+
+
+HERE = SwiftPath("v1", "AUTH_a", "c", "o")
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=6)
+
+
+@given(account=TEXTS, container=TEXTS, name=TEXTS, version=st.sampled_from(["v1", "v1.0"]))
+def test_a_quoted_path_is_parsed_to_the_same_object(
+    account: str, container: str, name: str, version: str
+) -> None:
+    place = SwiftPath(version, account, container, f"{name}/{name}")
+    assert parse_url(place.path) == place
+    assert place.path.endswith("?")
+    assert parse_url(SwiftPath(version, account).path) == SwiftPath(version, account)
+
+
+@pytest.mark.parametrize("version_id", ["1640995200.00000", "1640995200.12345"])
+def test_a_hidden_version_belongs_to_its_object(version_id: str) -> None:
+    hidden = HERE.sibling(*hidden_version("c", "o", version_id))
+    assert hidden.is_hidden
+    assert not HERE.is_hidden
+    assert versioned_object(hidden) == HERE
+    # Its metadata may differ from the object's, so it counts as any object of the container.
+    assert list(origins(hidden)) == [HERE.sibling("c", None)]
+    assert list(origins_of_listing(hidden.sibling(hidden.container, None), "")) == [
+        HERE.sibling("c", None)
+    ]
+
+
+def test_paths_that_are_no_version_belong_to_no_object() -> None:
+    container, name = hidden_version("c", "o", "1640995200.00000")
+    for place in (
+        HERE,
+        HERE.sibling("c", name),
+        HERE.sibling(container, "o"),
+        HERE.sibling("\0other\0c", name),
+        HERE.sibling(container, None),
+    ):
+        assert versioned_object(place) is None
+    with pytest.raises(ValueError, match="nonsense"):
+        hidden_version("c", "o", "nonsense")
+
+
+def test_an_archived_version_may_belong_to_any_container() -> None:
+    archived = HERE.sibling("archive", "001o/1640995200.00000")
+    assert list(origins(HERE)) == [HERE]
+    assert list(origins(archived)) == [archived, HERE.sibling(None, "o")]
+    listing = HERE.sibling("archive", None)
+    assert list(origins_of_listing(listing, "seg")) == [listing]
+    assert list(origins_of_listing(listing, "")) == [listing, HERE.sibling(None, None)]
+
+
+def test_a_read_without_a_name_is_checked_as_any_object() -> None:
+    judge = Judge("AUTH_a/c/o")
+    assert covering_rule(judge, HERE) == "hide"
+    assert covering_rule(judge, HERE.sibling("c", "other")) is None
+    for container, name in (("c", None), (None, None), (None, "o")):
+        assert covering_rule(judge, HERE.sibling(container, name)) == "hide"
+    assert covering_rule(judge, HERE.sibling("other", None)) is None

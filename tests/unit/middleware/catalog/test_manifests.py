@@ -1,0 +1,148 @@
+"""Manifests of storlets and dependencies: which are accepted, and all faults of the others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlet_middleware.catalog.manifests import (
+    DependencyManifest,
+    Manifest,
+    ManifestError,
+    file_name_faults,
+    read_dependency,
+    read_storlet,
+)
+
+LANGUAGES = {"python": ("3.11", "3.12"), "java": ("17",)}
+COMMON = {"Interface-Version": "1.0", "Object-Metadata": "no"}
+PYTHON = {**COMMON, "Language": "python", "Main": "up.Up"}
+JAVA = {**COMMON, "Language": "java", "Main": "org.example.Up"}
+
+
+def storlet(name: str, fields: dict[str, str]) -> Manifest:
+    meta = {f"X-Object-Meta-Storlet-{key}": value for key, value in fields.items()}
+    return read_storlet(name, meta, LANGUAGES)
+
+
+def faults_of(name: str, fields: dict[str, str]) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        storlet(name, fields)
+    return caught.value.faults
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        ("up.py", PYTHON, Manifest("python", "up.Up")),
+        ("up.py", {**PYTHON, "Language": " PYTHON "}, Manifest("python", "up.Up")),
+        ("größe.py", {**PYTHON, "Main": "größe.Größe"}, Manifest("python", "größe.Größe")),
+        (
+            "up.py",
+            {**PYTHON, "Language-Version": "3.12", "Dependency": "a.txt, b.txt,"},
+            Manifest("python", "up.Up", ("a.txt", "b.txt"), "3.12"),
+        ),
+        (
+            "up.py",
+            {**PYTHON, "Language-Version": "3"},
+            Manifest("python", "up.Up", language_version="3"),
+        ),
+        ("up-1.0.jar", JAVA, Manifest("java", "org.example.Up")),
+        # Only Python storlets have a version of their language.
+        ("up-1.0.jar", {**JAVA, "Language-Version": "11"}, Manifest("java", "org.example.Up")),
+        (
+            "up-1.0.jar",
+            {**JAVA, "Main": "org.example.Up$Inner"},
+            Manifest("java", "org.example.Up$Inner"),
+        ),
+    ],
+)
+def test_a_valid_manifest_is_read(name: str, fields: dict[str, str], expected: Manifest) -> None:
+    assert storlet(name, fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "fault"),
+    [
+        ("up.py", {"Language": "perl"}, "Unsupported Language: perl"),
+        ("up.py", {"Language-Version": "3.x"}, "Language-Version is invalid"),
+        ("up.py", {"Language-Version": "2.7"}, "Not supported version specified"),
+        ("up.py", {"Main": "other.Up"}, "Main class should be included in storlet file"),
+        ("up.py", {"Main": "up"}, "Main class should be included in storlet file"),
+        ("up.py", {"Main": "up.sub.Up"}, "Submodule is currently not supported"),
+        ("up.py", {"Main": "up.1Up"}, "is not module.Class"),
+        ("up.py", {"Main": "up.Up; import os"}, "is not module.Class"),
+        ("up.txt", {}, "a Python storlet is a .py file"),
+        ("up.py", {"Dependency": "up.py"}, "same name for storlet and dependency"),
+        ("up.py", {"Dependency": "a,a"}, "Duplicated name in dependencies"),
+        ("up.py", {"Dependency": "../a"}, "Dependency name '../a' is not a plain file name"),
+        ("up.jar", {**JAVA, "Main": "Up"}, "a Java storlet is named"),
+        ("up-1.jar", {**JAVA, "Main": "org..Up"}, "is not a class name"),
+        ("up.py", {"Memory": "much"}, "Memory"),
+    ],
+)
+def test_a_fault_is_named(name: str, changes: dict[str, str], fault: str) -> None:
+    (found,) = faults_of(name, {**PYTHON, **changes})
+    assert fault in found
+
+
+def test_all_faults_are_reported_at_once() -> None:
+    faults = faults_of("../up.txt", {"Language": "python", "Language-Version": "x", "Main": ""})
+    assert len(faults) == 6
+    assert "; ".join(faults) == str(ManifestError(faults))
+    missing = [f.rpartition(" ")[2] for f in faults if f.startswith("Mandatory parameter")]
+    assert missing == ["Interface-Version", "Object-Metadata", "Main"]
+
+
+@given(st.text(max_size=300))
+def test_a_name_without_faults_is_a_file_of_the_directory(name: str) -> None:
+    if file_name_faults(name, "Storlet"):
+        return
+    assert name not in ("", ".", "..")
+    assert not set("/:,\0\n") & set(name)
+    assert not name.startswith((".", "-"))
+    assert len(name.encode("utf-8", "replace")) <= 255
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".a", "-a", "a/b", "a\nb", "a\x7f", "a:b", "a,b", "a" * 256, "é" * 128]
+)
+def test_names_that_leave_the_directory_or_confuse_tools_have_faults(name: str) -> None:
+    assert file_name_faults(name, "Storlet")
+
+
+@pytest.mark.parametrize(
+    ("given", "permissions"),
+    [("", 0o600), ("0600", 0o600), ("700", 0o700), ("0o755", 0o700), ("0666", 0o600)],
+)
+def test_a_dependency_keeps_the_owners_permissions(given: str, permissions: int) -> None:
+    meta = {
+        "x-object-meta-storlet-dependency-version": "1.0",
+        "X-Object-Meta-Storlet-Dependency-Permissions": given,
+    }
+    assert read_dependency("a.txt", meta) == DependencyManifest("1.0", permissions)
+
+
+@pytest.mark.parametrize(
+    ("version", "permissions", "faults"),
+    [
+        ("", "", ["Mandatory parameter is missing: Dependency-Version"]),
+        ("1", "0800", ["Dependency permission is incorrect: want octal digits"]),
+        ("1", "rwx", ["Dependency permission is incorrect: want octal digits"]),
+        ("1", "0400", ["The owner should have rw permission"]),
+        ("", "0077", ["Mandatory parameter is missing", "The owner should have rw permission"]),
+    ],
+)
+def test_all_faults_of_a_dependency_are_reported(
+    version: str, permissions: str, faults: list[str]
+) -> None:
+    meta = {
+        "X-Object-Meta-Storlet-Dependency-Version": version,
+        "X-Object-Meta-Storlet-Dependency-Permissions": permissions,
+    }
+    with pytest.raises(ManifestError) as caught:
+        read_dependency("a.txt", meta)
+    assert len(caught.value.faults) == len(faults)
+    for found, part in zip(caught.value.faults, faults, strict=True):
+        assert found.startswith(part)

@@ -1,0 +1,28 @@
+"""Answers that are sent unchanged."""
+
+from __future__ import annotations
+
+import pytest
+from swift.common.swob import Request
+
+from storlet_middleware.wsgi.answer import Answer
+from tests.unit.middleware.support import Body
+
+HEADERS = [("Etag", "one"), ("X-A", "1"), ("x-a", "2"), ("Content-Length", "9")]
+
+
+def test_status_headers_and_body_are_sent_unchanged() -> None:
+    """swob would correct the length, merge the headers and quote the ETag."""
+    body = Body([b"a", b"b"])
+    sent = Request.blank("/", headers={"Range": "bytes=0-0"}).call_application(
+        Answer("299 Odd", HEADERS, body)
+    )
+    assert tuple(sent) == ("299 Odd", HEADERS, body)
+    assert not body.is_read
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("etag", "one"), ("x-a", "1"), ("content-length", "9"), ("x-none", "")]
+)
+def test_the_first_header_of_a_name_counts_in_any_case(name: str, value: str) -> None:
+    assert Answer("200 OK", HEADERS, []).header(name) == value
