@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import home, ports, settings
+from storlet_middleware.aio import home
 from storlet_middleware.aio.progress import AioError
 
 
@@ -34,63 +32,6 @@ def test_a_copied_home_is_another_cluster(tmp_path: Path) -> None:
     (tmp_path / "b/settings.json").write_text((tmp_path / "a/settings.json").read_text())
     assert home.find_home(environment(tmp_path / "b")) is None
     assert home.open_home(environment(tmp_path / "b")).node_id != first.node_id
-
-
-@pytest.mark.parametrize("damage", ["", '{"path": ', "[]", "{}", '{"node_id": 7}', "\udcff"])
-def test_a_damaged_identity_is_an_error_and_never_replaced(tmp_path: Path, damage: str) -> None:
-    # A free port, because a taken one would be reported first.
-    place = home.open_home(environment(tmp_path, STORLETS_PORT="0"))
-    file = tmp_path / "settings.json"
-    sound, damaged = file.read_bytes(), os.fsencode(damage)
-    file.write_bytes(damaged)
-    for find in (home.open_home, home.find_home):
-        with pytest.raises(AioError, match=rf"{file}.*Restore it from a backup"):
-            find(environment(tmp_path))
-    for change in (
-        lambda: home.remembered(place, "X", {}),
-        lambda: home.replace_taken_ports(place, ()),
-    ):
-        with pytest.raises(AioError, match=str(file)):
-            change()
-    assert home.exists(place)
-    assert file.read_bytes() == damaged
-    file.unlink()
-    with pytest.raises(AioError, match="does not exist any more"):
-        home.remembered(place, "X", {})
-    assert not file.exists()
-    assert not home.exists(place)
-    file.write_bytes(sound)
-    assert home.open_home(environment(tmp_path)) == place
-
-
-def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(
-    tmp_path: Path,
-) -> None:
-    settings.write_json(tmp_path / "x.json", {"a": 1})
-    with pytest.raises(TypeError):
-        settings.write_json(tmp_path / "x.json", {"a": object()})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-
-
-def test_ports_are_different_and_outside_the_ephemeral_range(tmp_path: Path) -> None:
-    chosen = home.open_home(environment(tmp_path, STORLETS_PORT="0")).ports
-    assert set(chosen) == set(ports.SERVERS)
-    assert len(set(chosen.values())) == len(chosen)
-    assert all(port in ports.FREE_PORTS for port in chosen.values())
-
-
-def test_storlets_port_moves_the_proxy_only(tmp_path: Path) -> None:
-    before = home.open_home(environment(tmp_path)).ports
-    after = home.open_home(environment(tmp_path, STORLETS_PORT="9191")).ports
-    assert before["proxy"] == ports.DEFAULT_PORT
-    assert after == {**before, "proxy": 9191}
-
-
-@pytest.mark.parametrize("port", ["eighty", "-1", "65536", "80 80"])
-def test_an_invalid_port_is_refused(tmp_path: Path, port: str) -> None:
-    with pytest.raises(AioError, match="STORLETS_PORT"):
-        home.open_home(environment(tmp_path, STORLETS_PORT=port))
 
 
 def test_a_taken_port_is_replaced_except_the_proxys(tmp_path: Path) -> None:
@@ -159,13 +100,6 @@ def test_the_lock_holder_is_known_only_while_the_lock_is_held(tmp_path: Path) ->
     with home.locked(place):
         assert home.lock_holder(place) is not None
     assert home.lock_holder(place) is None
-
-
-def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
-    settings.write_json(tmp_path / "x.json", {"a": 1})
-    settings.write_json(tmp_path / "x.json", {"a": 2})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_a_file_system_without_attributes_is_named(

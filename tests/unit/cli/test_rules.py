@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from rules import reference
 from rules.check import consistency
@@ -24,7 +22,6 @@ from rules.conditions import TABLE
 from rules.model import Finding, Operator, Place, RuleSet, Severity
 from rules.text import MAX_BYTES
 from storlet_middleware.cli import __main__ as command_line
-from storlet_middleware.cli import cases, text
 from storlet_middleware.cli import rules as command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -360,13 +357,6 @@ def test_names_in_rules_cannot_steer_the_terminal(run: Run, write: Write) -> Non
     assert "\\u202e" in answer.out
 
 
-def test_texts_of_all_scripts_stay_legible() -> None:
-    assert (
-        text.legible("Größe 大きさ \x1b[2J\u202e\n\ud800")
-        == "Größe 大きさ \\x1b[2J\\u202e\\n\\ud800"
-    )
-
-
 # --- test -----------------------------------------------------------------------------------------
 
 CASES = """\
@@ -527,21 +517,6 @@ def test_two_cases_with_one_name_are_refused(run: Run, write: Write) -> None:
 
 def test_rules_and_cases_cannot_both_be_standard_input(run: Run) -> None:
     assert run("test", "-", "-").code == 2
-
-
-@settings(derandomize=True, max_examples=200, deadline=None)
-@given(
-    st.binary(max_size=60) | st.text("-{}[]: \nanmerqustxpc,&*!|>'\"", max_size=80).map(str.encode)
-)
-@example(b"- {name: a, request: {method: 1}, expect: {rule: a}}")
-@example(
-    b"- {name: a, request: {time: mon 24:00, roles: {a: b}, metadata: a}, expect: {rule: [a]}}"
-)
-@example(b"- {name: [a], request: {? [a] : b}, expect: {rule: null}}")
-def test_no_file_of_cases_breaks_the_reader(raw: bytes) -> None:
-    read, faults = cases.read(raw)
-    assert read or faults
-    assert all(fault.severity is Severity.ERROR and fault.place.line >= 1 for fault in faults)
 
 
 # --- explain --------------------------------------------------------------------------------------

@@ -3,10 +3,8 @@ processes."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,11 +13,7 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware import config as configuration
 from storlet_middleware.cli import __main__ as command_line
-from storlet_middleware.cli import node as nodes
-from storlet_middleware.cli import text
-from storlet_middleware.cli.command import CliError
 from storlet_middleware.sandboxd.gate import Gate
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, until, work
 
@@ -155,30 +149,11 @@ def test_without_a_configuration_the_option_for_it_is_named(
     assert "--conf FILE" in capsys.readouterr().err
 
 
-def test_a_user_without_permission_sees_the_required_group(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def refuse(_socket: object, _path: str) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    config = configuration.parse(f"[sandbox]\nrun_dir={tmp_path}\ngroup=swiftly\n")
-    with pytest.raises(CliError, match="as a member of the group swiftly"):
-        nodes.ask(config, nodes.messages.AskNodeStatus())
-
-
 def test_help_has_the_exit_codes(capsys: Output) -> None:
     for words in (["--help"], ["sandboxes", "--help"]):
         with pytest.raises(SystemExit):
             command_line.main(words)
         assert "exit codes:" in capsys.readouterr().out
-
-
-def test_every_command_has_a_name_a_help_and_options() -> None:
-    for command in command_line.COMMANDS:
-        assert command.name
-        assert command.help
-        command.declare(argparse.ArgumentParser())
 
 
 def test_the_command_needs_neither_swift_nor_docker() -> None:
@@ -188,17 +163,3 @@ def test_the_command_needs_neither_swift_nor_docker() -> None:
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."}
     )
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 d")],
-)
-def test_durations_are_short(seconds: float, shown: str) -> None:
-    assert text.duration(seconds) == shown
-
-
-def test_numbers_are_right_and_lines_end_with_their_text() -> None:
-    assert text.table(("NAME", "RUNS"), [("a", 7), ("longer", 12)], right=("RUNS",)) == (
-        "NAME    RUNS\na          7\nlonger    12"
-    )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.unit.sandboxd.doubles import FakeDocker, FakeNode
+from storlet_middleware.sandboxd.paths import NodePaths
+from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode
 
 
 @pytest.fixture
@@ -50,3 +56,33 @@ def with_options() -> Iterator[Callable[..., FakeNode]]:
     yield make
     for node in nodes:
         node.remove()
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    path = Path(
+        tempfile.mkdtemp(prefix="sd-", dir="/tmp")
+    )  # short: the path of a socket ends at 107 bytes
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def paths(home: Path) -> NodePaths:
+    made = NodePaths(home / "run", home / "state", os.getuid(), os.getgid())
+    made.make()
+    return made
+
+
+@pytest.fixture
+def slow_removals(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Docker removes nothing before this is set."""
+    real, go = FakeEngine.remove, threading.Event()
+
+    def slow(engine: FakeEngine, container_id: str) -> None:
+        go.wait(10)
+        real(engine, container_id)
+
+    monkeypatch.setattr(FakeEngine, "remove", slow)
+    yield go
+    go.set()

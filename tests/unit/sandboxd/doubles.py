@@ -379,3 +379,22 @@ def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.01)
+
+
+def loaded(answer: object) -> str:
+    assert isinstance(answer, messages.Acquired), answer
+    return answer.socket
+
+
+def refused(answer: object) -> messages.NodeRefused:
+    assert isinstance(answer, messages.NodeRefused), answer
+    return answer
+
+
+def accounts(node: FakeNode) -> set[str]:
+    return {sandbox.account for sandbox in node.status().sandboxes}
+
+
+def connect(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(str(path))

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-import pytest
-
-from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd import code_space, code_use
+from storlet_middleware.sandboxd import code_space
 from storlet_middleware.sandboxd.code_space import CodeSpace
 from storlet_middleware.sandboxd.threads import Threads
-from tests.unit.sandboxd.doubles import FakeNode, greeting, make_storlet, until
-from tests.unit.sandboxd.test_pool import loaded, refused
 
-MakeNode = Callable[..., FakeNode]
 V1, V2, V3 = ("1" * 64, "2" * 64, "3" * 64)
 HOUR = 3600.0
 
@@ -96,50 +89,3 @@ def test_a_version_used_after_the_sweep_began_is_not_evicted(tmp_path: Path) -> 
     assert not path.exists()
     space.clear([taken])
     assert list((tmp_path / "a").iterdir()) == []
-
-
-def await_running(node: FakeNode, count: int) -> None:
-    """Until then all code of an account stays."""
-    until(lambda: [s.state for s in node.status().sandboxes] == count * ["running"])
-
-
-@pytest.fixture
-def small(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
-    """A node whose cache is full with one version."""
-    monkeypatch.setattr(code_use, "EVICT_AFTER_SECONDS", 0.05)
-    return make_node(code_cache_bytes=8192)
-
-
-def test_loading_new_code_removes_old_code_that_no_sandbox_has_loaded(small: FakeNode) -> None:
-    code_dir = small.put_code("AUTH_b", V3)
-    await_running(small, 1)
-    (code_dir / V3 / "file").write_bytes(os.urandom(8192))
-    set_age(code_dir / V3, HOUR)
-    path = loaded(small.load("AUTH_a", V1))
-    until(lambda: not (code_dir / V3).exists())
-    assert greeting(path)
-
-
-def test_code_that_is_loaded_stays_also_after_a_restart_and_in_a_sandbox_that_does_not_name_it(
-    small: FakeNode,
-) -> None:
-    code_dir = small.put_code("AUTH_a", V1)
-    (code_dir / V1 / "file").write_bytes(os.urandom(8192))
-    loaded(small.load("AUTH_a", V1))
-    small.stop()
-    set_age(code_dir / V1, HOUR)
-    small.start()
-    other = small.put_code("AUTH_b", V3)
-    await_running(small, 2)
-    set_age(other / V3, HOUR)
-    loaded(small.load("AUTH_b", V2))
-    until(lambda: not (other / V3).exists())
-    assert (code_dir / V1 / "file").exists()
-
-
-def test_a_filter_whose_code_was_evicted_must_fetch_it_again(small: FakeNode) -> None:
-    code_dir = small.put_code("AUTH_a", V1)
-    (code_dir / V1).rmdir()
-    answer = refused(small.ask(messages.Acquire("AUTH_a", make_storlet(version=V1))))
-    assert answer.code == "code.missing"
-    assert greeting(loaded(small.load("AUTH_a", V1)))

@@ -4,14 +4,22 @@ direction."""
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from storlet_daemon.protocol import framing, messages
+from storlet_middleware.sandboxd import control
 from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 from storlet_middleware.sandboxd.control import MOVES_MAX, ControlLink
+from storlet_middleware.sandboxd.identity import Identity
 from storlet_middleware.sandboxd.supervisor import Supervisor
 
 VERSION = "ab" * 32
@@ -130,3 +138,55 @@ def test_a_worker_of_a_sandbox_that_has_ended_is_not_looked_for() -> None:
 
     assert asyncio.run(run()) == ["group-ab", ""]
     assert asked == [(0, 7)]
+
+
+def test_the_peer_of_a_socket_is_known_from_the_kernel() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert control.peer_of(ours) == control.Peer(os.getpid(), os.getuid(), os.getgid())
+
+
+def test_another_uid_or_gid_is_a_stranger() -> None:
+    identity = Identity("AUTH_a", "user", 200000)
+    assert "uid:gid 0:0" in control.peer_fault(control.Peer(1, 0, 0), identity)
+    assert "uid:gid" in control.peer_fault(control.Peer(1, 200000, 0), identity)
+
+
+def test_a_process_that_is_not_process_1_of_a_sandbox_is_a_stranger() -> None:
+    identity = Identity("AUTH_a", "user", 200000)
+    assert "not process 1" in control.peer_fault(
+        control.Peer(os.getpid(), 200000, 200000), identity
+    )
+    assert "not process 1" in control.peer_fault(control.Peer(1, 200000, 200000), identity), (
+        "the host's init is none"
+    )
+    assert "gone" in control.peer_fault(control.Peer(2**22 + 1, 200000, 200000), identity)
+
+
+def test_a_pid_out_of_sight_is_accepted_by_its_uid() -> None:
+    assert (
+        control.peer_fault(control.Peer(0, 200000, 200000), Identity("AUTH_a", "user", 200000))
+        == ""
+    )
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("unshare") is None, reason="makes a pid namespace, as root"
+)
+def test_process_1_of_a_pid_namespace_is_accepted() -> None:
+    command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(
+            encoding="ascii"
+        )
+        child = int(children.split()[0])
+        assert (
+            control.peer_fault(
+                control.Peer(child, 200000, 200000), Identity("AUTH_a", "user", 200000)
+            )
+            == ""
+        )
+        process.stdin.close()

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from storlet_middleware.sandboxd import filesystem
 from storlet_middleware.sandboxd.errors import PathFault
 from tests.unit.middleware.support import open_descriptors
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """A directory with a short path, because the path of a socket has at most 107 bytes."""
-    with TemporaryDirectory(prefix="sd-", dir="/tmp") as path:
-        yield Path(path)
+from tests.unit.sandboxd.doubles import connect
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
-
-
-def connect(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(str(path))
 
 
 @pytest.mark.parametrize("before", [None, 0o700, 0o777])

@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.sandboxd.__main__ import main
-from storlet_middleware.sandboxd.errors import StartupFault
-from storlet_middleware.sandboxd.plan import check_node_id
 from tests.unit.sandboxd.doubles import collect_connections
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="sandboxd runs as root only")
@@ -85,12 +83,6 @@ def test_invalid_options_are_reported(
 ) -> None:
     assert main(["--conf", str(write_conf(home, **options))]) == 1
     assert reason in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("node_id", ["", ".x", "a b", "a/b", "x" * 129])
-def test_a_node_id_that_cannot_be_in_a_container_name_is_refused(node_id: str) -> None:
-    with pytest.raises(StartupFault, match="node_id"):
-        check_node_id(node_id)
 
 
 @needs_root

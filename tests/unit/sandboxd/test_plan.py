@@ -12,9 +12,9 @@ import pytest
 from storlet_middleware.config import ADMIN_CLASS, USER_CLASS
 from storlet_middleware.sandboxd import docker, plan
 from storlet_middleware.sandboxd.docker import Container
-from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PathFault
+from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PathFault, StartupFault
 from storlet_middleware.sandboxd.identity import Identities, UidRange
-from storlet_middleware.sandboxd.plan import Assignment, Demand, Plan, Planner
+from storlet_middleware.sandboxd.plan import Assignment, Demand, Plan, Planner, check_node_id
 from tests.unit.sandboxd.doubles import FakeEngine, FakeNode
 
 IMAGE = "storlets/sandbox:latest"
@@ -221,3 +221,9 @@ def test_the_names_of_a_detached_sandbox_come_from_its_container() -> None:
     assert plan.detached_name("storlet-unit-k", ID) == "storlet-unit-k-0123456789ab"
     assert len(plan.detached_key(ID)) == len(DEMAND.key)
     assert Path(plan.detached_key(ID)).name == plan.detached_key(ID)
+
+
+@pytest.mark.parametrize("node_id", ["", ".x", "a b", "a/b", "x" * 129])
+def test_a_node_id_that_cannot_be_in_a_container_name_is_refused(node_id: str) -> None:
+    with pytest.raises(StartupFault, match="node_id"):
+        check_node_id(node_id)

@@ -14,8 +14,16 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import eviction, spares
 from storlet_middleware.sandboxd.sandbox import Sandbox
-from tests.unit.sandboxd.doubles import FakeContainer, FakeDocker, FakeNode, greeting, until, work
-from tests.unit.sandboxd.test_pool import loaded, refused
+from tests.unit.sandboxd.doubles import (
+    FakeContainer,
+    FakeDocker,
+    FakeNode,
+    greeting,
+    loaded,
+    refused,
+    until,
+    work,
+)
 
 V1, V2 = "1" * 64, "2" * 64
 MakeNode = Callable[..., FakeNode]

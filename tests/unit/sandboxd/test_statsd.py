@@ -13,8 +13,7 @@ import pytest
 from storlet_middleware.sandboxd import eviction
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.statsd import StatsdClient
-from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, until
-from tests.unit.sandboxd.test_pool import loaded, refused
+from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, loaded, refused, until
 
 
 class Server:

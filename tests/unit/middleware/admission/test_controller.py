@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import selectors
 import signal
 import subprocess
@@ -18,43 +16,15 @@ import eventlet
 import pytest
 
 from storlet_middleware.admission import shared_table
-from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
-from storlet_middleware.admission.shared_table import Table, TableFault, Usage
+from storlet_middleware.admission.controller import Admission, Slot
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import NodeSection
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
 from storlet_middleware.node_memory import host_memory, memory_total
-from tests.unit.middleware.support import Logger, make_config, open_descriptors, wait_until
+from tests.unit.middleware.admission.slots import MIB, new, take, usage
+from tests.unit.middleware.support import Logger, make_config, wait_until
 
-MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[4]
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    shared_table.create(tmp_path / shared_table.FILE_NAME, os.getgid())
-    return tmp_path
-
-
-def usage(run_dir: Path) -> dict[str, Usage]:
-    """By account, of those that the tests use."""
-    names = {tenant_hash(name).hex(): name for name in ("a", "b", "c", "d")}
-    return {names[key]: value for key, value in snapshot(run_dir).items()}
-
-
-def new(run_dir: Path, **options: str) -> Admission:
-    return Admission(make_config(run_dir, **{"admission__invocations": "8", **options}), Logger())
-
-
-def take(admission: Admission, account: str = "a", group: str = "g", memory: int = MIB) -> Slot:
-    """A slot, however long it takes; raises what it is refused with."""
-    waiting = admission.acquire(admission.claim(account, group, memory), None)
-    try:
-        next(waiting)
-    except StopIteration as end:
-        slot: Slot = end.value
-        return slot
-    raise AssertionError("it yields at beats only")
 
 
 # --- one process -------------------------------------------------------------------------------------------------
@@ -101,36 +71,6 @@ def test_waiters_of_a_tenant_go_first_come_first_served(run_dir: Path) -> None:
         slot.release()
         slot = task.wait()
     assert order == list(range(6))
-
-
-def test_a_tenant_with_a_worker_group_for_each_request_takes_nobody_elses_rows(
-    run_dir: Path,
-) -> None:
-    one = new(
-        run_dir,
-        admission__queue="2048",
-        admission__queue_per_tenant="2048",
-        admission__invocations="100",
-    )
-    before = [take(one) for _ in range(50)]
-
-    def refused(number: int) -> StorletError | None:
-        try:
-            take(one, group=f"group {number}")
-        except StorletError as error:
-            return error
-        return None
-
-    waiting = [spawn(refused, number) for number in range(shared_table.ROWS)]
-    eventlet.sleep(0.01)
-    assert 0 < usage(run_dir)["a"].waiting < shared_table.ROWS // 2
-    late = [task.wait() for task in waiting[-10:]]
-    assert all(isinstance(error, TenantBusy) for error in late)
-    take(one, "b")
-    for task in waiting:
-        task.kill()
-    for slot in before:
-        slot.release()
 
 
 def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None:
@@ -282,152 +222,6 @@ def test_the_node_has_the_memory_that_the_operator_says() -> None:
     assert memory_total(NodeSection(0.5, 0, 256, 1), host_memory()) == pytest.approx(
         os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2, rel=0.02
     )
-
-
-def test_what_is_published_shrinks_again(run_dir: Path) -> None:
-    """Others read all that is published: a burst must not cost them for ever."""
-    one = new(run_dir, admission__invocations="64", node__memory="1G")
-    held = [take(one, group=f"{number}") for number in range(20)]
-    assert one._access.table is not None
-    assert one._access.table.is_last(19)
-    for slot in held[:-1]:
-        slot.release()
-    assert take(one, group="again") is not None
-    held[-1].release()
-    assert one._access.table.is_last(0)
-
-
-# --- the table ---------------------------------------------------------------------------------------------------
-
-
-def test_a_table_that_is_right_is_left_as_it_is(run_dir: Path) -> None:
-    path = run_dir / shared_table.FILE_NAME
-    before = path.stat()
-    slot = take(new(run_dir))
-    shared_table.create(path, os.getgid())
-    after = path.stat()
-    assert (after.st_ino, after.st_mode & 0o777, after.st_size) == (
-        before.st_ino,
-        0o660,
-        shared_table.SIZE,
-    )
-    assert usage(run_dir) == {"a": (1, 0)}
-    slot.release()
-
-
-@pytest.mark.parametrize("content", [b"", b"x" * 100, b"OLDTABLE" + bytes(shared_table.SIZE - 8)])
-def test_a_table_of_another_format_is_replaced(run_dir: Path, content: bytes) -> None:
-    path = run_dir / shared_table.FILE_NAME
-    path.unlink()
-    path.write_bytes(content)
-    with pytest.raises(TableFault):
-        snapshot(run_dir)
-    shared_table.create(path, os.getgid())
-    assert snapshot(run_dir) == {}
-    assert [entry.name for entry in run_dir.iterdir()] == [path.name]
-
-
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    target = tmp_path / "precious"
-    target.write_bytes(b"mine")
-    link = tmp_path / shared_table.FILE_NAME
-    link.symlink_to(target)
-    with pytest.raises(OSError, match="symbolic"):
-        Table(link)
-    shared_table.create(link, os.getgid())
-    assert (target.read_bytes(), link.is_symlink()) == (b"mine", False)
-
-
-def test_without_a_table_a_process_counts_for_itself_and_says_so_once(tmp_path: Path) -> None:
-    one = new(tmp_path)
-    held = [take(one) for _ in range(4)]
-    assert one.acquire_at_once(one.claim("a", "g", MIB)) is None
-    assert [line.partition(":")[0] for line in one._logger.lines] == ["admission"]
-    assert snapshot(tmp_path) == {}
-    waiting = spawn(take, one)
-    eventlet.sleep(0.01)
-    held.pop().release()
-    waiting.wait().release()
-
-
-def test_a_table_that_comes_later_or_anew_has_what_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storlet_middleware.admission.table_access._REOPEN_SECONDS", 0.0)
-    one, path = new(tmp_path), tmp_path / shared_table.FILE_NAME
-    slot = take(one)
-    before = open_descriptors()
-    for _ in range(2):
-        path.unlink(missing_ok=True)
-        shared_table.create(path, os.getgid())
-        take(one, "b").release()
-        assert usage(tmp_path) == {"a": (1, 0)}
-    slot.release()
-    assert usage(tmp_path) == {}
-    assert open_descriptors() == before + 2, "the file and its mapping, once"
-
-
-def test_a_locked_table_does_not_stop_anybody_for_long(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its holder was stopped at the worst moment."""
-    monkeypatch.setattr("storlet_middleware.admission.table_access._LOCKED_OUT_SECONDS", 0.2)
-    one, stopped = new(run_dir), Table.claim(run_dir / shared_table.FILE_NAME)
-    take(one).release()
-    assert stopped.lock()
-    began = time.monotonic()
-    slot = take(one)
-    assert 0.1 < time.monotonic() - began < 5
-    assert "locked" in one._logger.text
-    stopped.unlock()
-    slot.release()
-    assert usage(run_dir) == {}
-    stopped.close()
-
-
-def test_garbage_in_a_region_is_no_error(run_dir: Path) -> None:
-    """What a process was about to write when it was killed, and worse."""
-    other, one = (
-        Table.claim(run_dir / shared_table.FILE_NAME),
-        new(run_dir, invocation__queue_seconds="0.01"),
-    )
-    for seed in range(200):
-        garbage = random.Random(seed).randbytes(shared_table._ROW.size * 3)  # noqa: S311 - the same each time
-        other._bytes[4096 + 64 : 4096 + 64 + len(garbage)] = garbage
-        other.keep(3 + (seed % 7 == 0) * 10_000)
-        with contextlib.suppress(NodeBusy, TenantBusy):
-            take(one).release()
-    other.close()
-    take(one).release()
-
-
-def test_a_region_is_free_again_when_its_owner_lets_go(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_table, "REGIONS", 2)
-    path = run_dir / shared_table.FILE_NAME
-    tables = [Table.claim(path), Table.claim(path)]
-    with pytest.raises(TableFault, match="all 2 regions"):
-        Table.claim(path)
-    tables[0].close()
-    Table.claim(path).close()
-    tables[1].close()
-
-
-def test_a_fork_has_nothing_and_leaves_its_parents_alone(run_dir: Path) -> None:
-    one = new(run_dir)
-    slot = take(one)
-    child = os.fork()
-    if not child:
-        own = take(one, "b")
-        is_right = usage(run_dir) == {"a": (1, 0), "b": (1, 0)}
-        slot.release()  # its parent's
-        is_right = is_right and usage(run_dir) == {"a": (1, 0), "b": (1, 0)}
-        del own
-        os._exit(0 if is_right else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert usage(run_dir) == {"a": (1, 0)}
-    slot.release()
 
 
 # --- several at a time -------------------------------------------------------------------------------------------

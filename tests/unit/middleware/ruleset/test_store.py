@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware.concurrency import sleep, spawn
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.ruleset import pointer, store
-from storlet_middleware.ruleset.pointer import Pointer
 from tests.unit.middleware.rules_account import (
     MANDATORY,
     ORDINARY,
@@ -21,23 +19,6 @@ from tests.unit.middleware.rules_account import (
 )
 from tests.unit.middleware.support import ACCOUNT
 
-SHA = "0" * 64
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointer, "_STALE_CHECKS_SECONDS", (0.0, 0.01))
-
-
-@pytest.fixture
-def swift() -> AccountSwift:
-    return AccountSwift()
-
-
-@pytest.fixture
-def proxy(swift: AccountSwift, tmp_path: Path) -> RulesProxy:
-    return RulesProxy(swift, tmp_path, InfoCache())
-
 
 def another(proxy: RulesProxy, tmp_path: Path, *, shares: bool = True) -> RulesProxy:
     return RulesProxy(proxy.swift, tmp_path, proxy.memcache if shares else InfoCache())
@@ -45,42 +26,6 @@ def another(proxy: RulesProxy, tmp_path: Path, *, shares: bool = True) -> RulesP
 
 def gets(swift: AccountSwift) -> int:
     return len([seen for seen in swift.requests("GET") if "/storlet_rules/" in seen.path])
-
-
-# --- pointers
-
-
-@pytest.mark.parametrize("is_mandatory", [True, False])
-def test_a_pointer_says_what_it_was_made_of(*, is_mandatory: bool) -> None:
-    pointer = Pointer.to(SHA, is_mandatory=is_mandatory, after=None)
-    assert Pointer.read(pointer.text) == pointer
-    assert pointer.name == f"versions/{pointer.time}-{SHA[:12]}.yaml"
-
-
-def test_a_pointer_to_nothing_keeps_its_time() -> None:
-    pointer = Pointer.to_none(after=None)
-    assert Pointer.read(pointer.text) == pointer
-    assert not pointer.version
-
-
-def test_later_pointers_are_later_whatever_the_clocks_say() -> None:
-    ahead = Pointer("", False, "", "20990101T000000.999999Z")
-    following = Pointer.to(SHA, is_mandatory=False, after=ahead)
-    assert following.time == "20990101T000001.000000Z"
-    assert ahead.time < following.time < following.renewed(after=following).time
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", f"{SHA} perhaps 20260101T000000.000000Z versions/a.yaml", "- none now"]
-)
-def test_what_this_release_does_not_know_closes_the_account(
-    proxy: RulesProxy, swift: AccountSwift, text: str
-) -> None:
-    with pytest.raises(ValueError, match="not a valid pointer to rules"):
-        Pointer.read(text)
-    swift.replicas[0]["X-Account-Sysmeta-Storlet-Rules"] = text or "?"
-    with pytest.raises(RulesUnavailable):
-        proxy.of()
 
 
 # --- reading
@@ -92,11 +37,6 @@ def test_an_account_without_rules_costs_nothing_but_its_metadata(
     for _ in range(3):
         assert proxy.of() is None
     assert [seen.method for seen in swift.seen] == ["HEAD"]
-
-
-def test_swift_keeps_what_it_knows_of_an_account_where_it_is_looked_for() -> None:
-    """Elsewhere it would be found as well, at a price that every request pays."""
-    assert get_cache_key(ACCOUNT) == pointer._INFO + ACCOUNT
 
 
 def test_a_request_keeps_to_the_rules_that_it_has_begun_with(proxy: RulesProxy) -> None:
@@ -132,12 +72,6 @@ def test_a_request_keeps_the_rules_that_it_began_with(proxy: RulesProxy) -> None
     first = proxy.store.of(environ, "v1", ACCOUNT)
     proxy.upload(MANDATORY)
     assert proxy.store.of(environ, "v1", ACCOUNT) is first
-    assert proxy.names() == ["closed"]
-
-
-def test_either_copy_of_a_version_will_do(proxy: RulesProxy, swift: AccountSwift) -> None:
-    proxy.upload(MANDATORY)
-    del swift.containers["storlet_rules"].objects[swift.pointer.split()[-1]]  # type: ignore[union-attr]
     assert proxy.names() == ["closed"]
 
 
@@ -298,34 +232,7 @@ def test_it_does_not_do_so_for_ever(
     assert proxy.names() == []
 
 
-# --- an account that cannot be looked at
-
-
-def test_nothing_passes_while_it_is_not_known_whether_there_are_rules(
-    proxy: RulesProxy, swift: AccountSwift
-) -> None:
-    swift.status = 503
-    with pytest.raises(RulesUnavailable):
-        proxy.of()
-
-
-def test_what_a_proxy_has_seen_holds_meanwhile(proxy: RulesProxy, swift: AccountSwift) -> None:
-    proxy.upload(MANDATORY)
-    swift.status = 503
-    proxy.memcache.values.clear()  # type: ignore[union-attr]
-    assert proxy.names() == ["closed"]
-
-
-def test_an_account_that_was_seen_without_rules_is_served_for_a_while(
-    proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert proxy.of() is None
-    swift.status = 503
-    proxy.memcache.values.clear()  # type: ignore[union-attr]
-    assert proxy.of() is None
-    monkeypatch.setattr(pointer, "_TRUSTED_SECONDS", 0.0)
-    with pytest.raises(RulesUnavailable):
-        proxy.of()
+# --- an account without a known state
 
 
 def test_rules_that_came_later_are_not_forgotten_for_what_was_seen_before(
@@ -339,37 +246,9 @@ def test_rules_that_came_later_are_not_forgotten_for_what_was_seen_before(
     assert proxy.names() == ["closed"]
 
 
-def test_an_account_that_does_not_exist_has_no_rules(
-    proxy: RulesProxy, swift: AccountSwift
-) -> None:
-    swift.status = 404
-    assert proxy.of() is None
-
-
-@pytest.mark.parametrize("account", ["a" * 300, "a\0b"])
-def test_names_that_no_account_has_are_left_to_swift(
-    proxy: RulesProxy, swift: AccountSwift, account: str
-) -> None:
-    swift.status = 400
-    environ = proxy.environ("GET", "a/b")
-    assert proxy.store.of(environ, "v1", account) is None
-
-
 def test_a_path_of_no_version_of_the_interface_is_left_to_swift(proxy: RulesProxy) -> None:
     environ = proxy.environ("GET", "a/b")
     assert proxy.store.of(environ, "v1x", ACCOUNT) is None
-
-
-def test_of_how_many_accounts_is_remembered_what_was_seen(
-    proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pointer, "_REMEMBERED", 1)
-    proxy.upload(ORDINARY)
-    proxy.of()
-    swift.status = 503
-    with pytest.raises(RulesUnavailable):
-        proxy.store.of(proxy.environ("GET", "a/b"), "v1", "AUTH_other")
-    assert proxy.names() == ["night"]
 
 
 def test_a_change_while_swift_is_asked_counts_more_than_what_swift_says(

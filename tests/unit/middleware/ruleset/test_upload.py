@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,14 +18,12 @@ from storlet_middleware.errors import (
     BackendFailed,
     BadRequest,
     InputIncomplete,
-    InternalError,
-    NodeBusy,
     PreconditionFailed,
     RulesConflict,
     RulesUnavailable,
     StorletError,
 )
-from storlet_middleware.ruleset import pointer, validation
+from storlet_middleware.ruleset import pointer
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from tests.unit.middleware.rules_account import (
     MANDATORY,
@@ -70,16 +65,6 @@ ACCEPT = {"X-Storlet-Rules-Accept-Warnings": "true"}
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pointer, "_STALE_CHECKS_SECONDS", (0.0,))
-
-
-@pytest.fixture
-def swift() -> AccountSwift:
-    return AccountSwift()
-
-
-@pytest.fixture
-def proxy(swift: AccountSwift, tmp_path: Path) -> RulesProxy:
-    return RulesProxy(swift, tmp_path, InfoCache())
 
 
 @pytest.fixture
@@ -133,29 +118,6 @@ def test_all_that_is_wrong_is_said_at_once_and_changes_nothing(
     assert proxy.names() == ["night"]
 
 
-def test_programs_get_the_findings_as_json(proxy: RulesProxy) -> None:
-    answer = proxy.upload(WRONG, {"Accept": "application/json"})
-    said = json.loads(answer.body)
-    assert said["code"] == "rules.invalid"
-    assert {finding["code"] for finding in said["findings"]} == {
-        "rule.never-matches",
-        "storlet.missing",
-        "limit.bad",
-    }
-    assert said["findings"][0] | {"text": "", "help": "", "example": ""} == {
-        "severity": "error", "code": "rule.never-matches", "line": 6, "column": 3, "text": "", "help": "", "example": "",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "rules", [b"", b"rules: [", b"\xff\xfe\x00", b"version: 1\nrules: [{name: \x1b[31m}]"]
-)
-def test_what_is_no_yaml_is_refused_in_legible_words(proxy: RulesProxy, rules: bytes) -> None:
-    answer = proxy.upload(rules)
-    assert answer.status_int == 400
-    assert answer.body.decode().replace("\n", "").isprintable()
-
-
 def test_warnings_are_listed_and_have_to_be_accepted(
     proxy: RulesProxy, swift: AccountSwift
 ) -> None:
@@ -174,61 +136,6 @@ def test_warnings_are_listed_and_have_to_be_accepted(
 
 def test_nobody_accepts_errors(proxy: RulesProxy) -> None:
     assert proxy.upload(WRONG, ACCEPT).status_int == 400
-
-
-def test_what_a_rule_runs_must_be_there(proxy: RulesProxy, swift: AccountSwift) -> None:
-    assert proxy.upload(RUNS).status_int == 201
-    del swift.containers["storlet"].objects["up.py"]
-    assert "[storlet.missing]" in proxy.upload(RUNS).body.decode()
-
-
-def test_storlets_that_cannot_be_looked_up_are_no_finding(
-    proxy: RulesProxy, swift: AccountSwift
-) -> None:
-    swift.hooks["HEAD", f"/v1/{ACCOUNT}/storlet/up.py"] = lambda request: Response(
-        status=503, request=request
-    )
-    with pytest.raises(BackendFailed, match=r"up\.py"):
-        proxy.upload(RUNS)
-
-
-def test_rules_that_run_storlets_need_an_account_that_may(
-    proxy: RulesProxy, swift: AccountSwift
-) -> None:
-    swift.is_enabled = False
-    assert proxy.upload(ORDINARY).status_int == 201
-    assert "[storlet.disabled]" in proxy.upload(RUNS).body.decode()
-
-
-@pytest.mark.parametrize(
-    ("limit", "is_taken"), [("64M", True), ("100G", False), ("128M", False), ("much", False)]
-)
-def test_limits_are_checked_where_they_are_written(
-    proxy: RulesProxy, swift: AccountSwift, limit: str, *, is_taken: bool
-) -> None:
-    swift.put_storlet(X_Object_Meta_Storlet_Memory="100M")
-    rules = RUNS.replace(b"up.py", b"{storlet: up.py, limits: {memory: " + limit.encode() + b"}}")
-    answer = proxy.upload(rules)
-    assert (answer.status_int == 201) is is_taken
-    assert (
-        is_taken
-        or "rules.yaml:5:8: error [limit.bad]: rule thumb: limits: Memory" in answer.body.decode()
-    )
-
-
-@pytest.mark.parametrize(
-    ("acl", "caller", "is_taken"),
-    [("", "true", False), ("test2:x", "true", False), ("test2:x", "false", True), (".r:*", "true", True), (".r:a", "true", True)],
-)  # fmt: skip
-def test_callers_of_a_rule_must_be_able_to_run_its_storlets(
-    proxy: RulesProxy, swift: AccountSwift, acl: str, caller: str, *, is_taken: bool
-) -> None:
-    swift.containers["storlet"].read = acl
-    answer = proxy.upload(
-        RUNS.replace(b"container: a", b"container: a, anonymous: " + caller.encode())
-    )
-    assert (answer.status_int == 201) is is_taken
-    assert is_taken or "storlet.access" in answer.body.decode()
 
 
 # --- the body
@@ -679,28 +586,6 @@ def test_without_memcached_nobody_is_kept_waiting(
 # --- the process that checks
 
 
-def test_a_check_that_takes_too_much_refuses_the_rules(
-    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for status in (-signal.SIGXCPU, -signal.SIGKILL, 3):
-        monkeypatch.setattr(validation, "run_process", lambda *_, status=status: (status, b""))
-        answer = proxy.upload(ORDINARY)
-        assert answer.status_int == 400
-        assert "check.too-much" in answer.body.decode()
-
-
-def test_the_process_is_ended_by_the_kernel() -> None:
-    """Not by us: its time is that of the CPU, which other work on the machine does not use up."""
-    rules = "".join(
-        f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, not: {{metadata: {{k{n % 7}: {{prefix: p{n}}}}}}}}}\n  deny: 'no'\n"
-        for n in range(900)
-    )
-    asked = json.dumps({"text": f"version: 1\nrules:\n{rules}", "storlets": {}}).encode()
-    command = [sys.executable, "-m", "storlet_middleware.ruleset.check_process", "1"]
-    status, said = run_process(command, asked, {"PYTHONPATH": os.pathsep.join(sys.path)}, 120)
-    assert (status, said) == (-signal.SIGXCPU, b"")
-
-
 def test_a_process_that_takes_too_long_is_gone_when_that_is_said() -> None:
     before = set(children())
     with pytest.raises(WaitExpired):
@@ -710,28 +595,3 @@ def test_a_process_that_takes_too_long_is_gone_when_that_is_said() -> None:
 
 def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-
-
-def test_a_machine_that_is_too_busy_for_a_check_says_so(
-    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wait(*_: Any) -> Any:
-        raise WaitExpired
-
-    monkeypatch.setattr(validation, "run_process", wait)
-    with pytest.raises(NodeBusy):
-        proxy.upload(ORDINARY)
-    monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
-    checker = proxy.store._uploads.checker
-    for _ in range(2):
-        checker._slots.acquire()
-    with pytest.raises(NodeBusy, match="too many concurrent checks"):
-        proxy.upload(ORDINARY)
-
-
-def test_a_check_that_crashes_is_our_defect(
-    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(validation, "run_process", lambda *_: (1, b""))
-    with pytest.raises(InternalError):
-        proxy.upload(ORDINARY)

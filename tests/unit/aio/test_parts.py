@@ -1,0 +1,102 @@
+"""The parts of a cluster: only what is missing is installed, in an order that works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from storlet_middleware.aio import packages, parts
+from storlet_middleware.aio.home import Home
+from storlet_middleware.aio.packages import Need
+from storlet_middleware.aio.progress import AioError, Progress
+
+
+class Machine:
+    """Records the steps; the switches say what is missing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[str] = []
+        self.needs: list[Need] = []
+        self.has_engine = self.has_java = self.has_registry = True
+        docker = SimpleNamespace(api=None)
+        replaced = {
+            (parts.packages, "install"): self._install,
+            (parts.packages, "make_user"): lambda _log: self.steps.append("user"),
+            (parts.processes, "need_ptrace"): lambda: None,
+            (parts.os, "geteuid"): lambda: 0,
+            (parts.java, "needs_tools"): lambda: not self.has_java,
+            (parts.java, "parts"): lambda _log: self._step("java", Path("/java")),
+            (parts.venv, "code"): lambda _log: self._step("venv", Path("/venv")),
+            (parts.engine, "find"): lambda: docker if self.has_engine else None,
+            (parts.engine, "ensure"): lambda _log: self._step("engine", docker),
+            (parts.engine, "need_hosts"): lambda: self.steps.append("the host's engine"),
+            (parts.image, "wants_debootstrap"): lambda _api: not self.has_registry,
+            (parts.image, "build_base"): lambda _api, _log: self.steps.append("base"),
+            (parts.image, "build"): lambda _api, _java: self._step("image", "sandbox:1"),
+        }
+        for (module, name), value in replaced.items():
+            monkeypatch.setattr(module, name, value)
+        monkeypatch.delenv("STORLETS_BOX", raising=False)
+
+    def _install(self, needs: Sequence[Need], log: Path) -> None:
+        assert log.name == "setup.log"
+        self.needs += needs
+        self.steps.append("packages")
+
+    def _step(self, name: str, value: object) -> object:
+        self.steps.append(name)
+        return value
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+ALWAYS = [packages.PYTHON, packages.MEMCACHED, packages.CURL]
+
+
+def test_the_parts_are_made_in_the_order_of_their_dependencies(
+    machine: Machine, place: Home
+) -> None:
+    made = parts.set_up(place, Progress(5))
+    assert machine.steps == ["packages", "user", "venv", "engine", "java", "base", "image"]
+    assert (made.venv, made.java, made.image) == (Path("/venv"), Path("/java"), "sandbox:1")
+    expected = [*ALWAYS, packages.MOUNT] if place.mounts else ALWAYS
+    assert machine.needs == expected
+
+
+@pytest.mark.parametrize(
+    ("missing", "needs"),
+    [
+        ("has_java", [packages.JDK, packages.MAVEN, packages.GCC]),
+        ("has_engine", [packages.DOCKERD]),
+        ("has_registry", [packages.DEBOOTSTRAP]),
+    ],
+)
+def test_tools_are_installed_for_what_is_missing(
+    machine: Machine, place: Home, missing: str, needs: list[Need]
+) -> None:
+    setattr(machine, missing, False)
+    parts.set_up(place, Progress(5))
+    assert [need for need in machine.needs if need not in (*ALWAYS, packages.MOUNT)] == needs
+
+
+def test_the_one_box_container_needs_the_engine_of_its_host(
+    machine: Machine, place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORLETS_BOX", "1")
+    parts.set_up(place, Progress(5))
+    assert machine.steps[0] == "the host's engine"
+
+
+def test_without_root_nothing_is_made_after_the_packages(
+    machine: Machine, place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts.os, "geteuid", lambda: 1000)
+    with pytest.raises(AioError, match="with sudo or as root"):
+        parts.set_up(place, Progress(5))
+    assert machine.steps == ["packages"]

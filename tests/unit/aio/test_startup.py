@@ -1,0 +1,143 @@
+"""The start of a cluster: its directories, and the order of its processes."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from storlet_middleware.aio import packages, programs, rings, startup
+from storlet_middleware.aio.home import Home
+from storlet_middleware.aio.processes import Process
+from storlet_middleware.aio.programs import KEEPER, Entry
+
+
+@pytest.fixture
+def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The owner of each directory by name; the files themselves stay the test's."""
+    found: dict[str, str] = {}
+    monkeypatch.setattr(
+        startup.shutil, "chown", lambda path, user, _group: found.update({path.name: user})
+    )
+    monkeypatch.setattr(startup, "mount_all", lambda _home: None)
+    return found
+
+
+def test_swift_owns_its_disks_and_no_one_else_can_read_them(
+    place: Home, owners: dict[str, str]
+) -> None:
+    for _ in range(2):
+        startup.make_directories(place)
+    assert owners == dict.fromkeys(["disks", "recon", *rings.DISKS], packages.USER)
+    for name in ("disks", "recon", *(f"disks/{disk}" for disk in rings.DISKS)):
+        assert stat.S_IMODE((place.real / name).stat().st_mode) == 0o700
+    for path in (place.run, place.short, place.real / "state"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+def test_the_rings_are_built_by_the_python_of_the_cluster(
+    place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[Any]] = []
+    monkeypatch.setattr(startup, "run", lambda command, _log: commands.append(command))
+    startup.build_rings(place, Path("/venv"))
+    ((python, *words, plan),) = commands
+    assert (str(python), words) == ("/venv/bin/python3", ["-m", "storlet_middleware.aio.rings"])
+    assert json.loads(Path(plan).read_text()) == rings.plan(place)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_sandboxd_is_looked_for_in_the_environment_of_the_cluster(
+    tmp_path: Path, code: int
+) -> None:
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\nexit {code}\n")
+    python.chmod(0o755)
+    assert startup.has_sandboxd(tmp_path) is (code == 0)
+
+
+class Machine:
+    """The processes of the cluster; records what is stopped, started and saved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running: dict[str, int] = {}
+        self.outdated: set[str] = set()
+        self.steps: list[str] = []
+        replaced: dict[tuple[Any, str], Any] = {
+            (startup.processes, "running"): self._running,
+            (startup.processes, "leader"): lambda _owner, name: self.running.get(name),
+            (startup.processes, "start"): self._start,
+            (startup.processes, "stop"): self._stop,
+            (startup.processes, "wait_until"): self._wait,
+            (programs, "is_current"): lambda _pid, entry: entry.name not in self.outdated,
+            (startup, "describe"): lambda *_, **__: {},
+            (programs, "save_cluster"): lambda *_: self.steps.append("save"),
+        }
+        for (module, name), value in replaced.items():
+            monkeypatch.setattr(module, name, value)
+
+    def _running(self, owner: str) -> list[Process]:
+        return [Process(pid, owner, name, leader=True) for name, pid in self.running.items()]
+
+    def _start(self, _owner: str, program: programs.Program) -> int:
+        self.steps.append(f"start {program.name}")
+        self.running[program.name] = 1000
+        return 1000
+
+    def _stop(self, _owner: str, name: str) -> None:
+        if self.running.pop(name, None):
+            self.steps.append(f"stop {name}")
+
+    def _wait(self, _check: Any, _owner: str, program: programs.Program, _seconds: float) -> None:
+        self.steps.append(f"await {program.name}")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+ENTRIES = [Entry(name, ["run"], "log") for name in ("object-1", "proxy", KEEPER)]
+
+
+def start_all(place: Home) -> None:
+    startup.start_all(place, ENTRIES, cast("Any", None))
+
+
+def test_servers_start_together_and_the_keeper_starts_last(machine: Machine, place: Home) -> None:
+    (place.real / "stopped").mkdir()
+    (place.real / "stopped" / "proxy").touch()
+    start_all(place)
+    assert machine.steps == [
+        "start object-1", "start proxy", "await object-1", "await proxy",
+        "save", f"start {KEEPER}", f"await {KEEPER}",
+    ]  # fmt: skip
+    assert programs.load(place) == ENTRIES
+    assert not (place.real / "stopped").exists(), "up starts everything again"
+
+
+def test_a_current_process_keeps_running(machine: Machine, place: Home) -> None:
+    machine.running = {"object-1": 1, "proxy": 2, KEEPER: 3}
+    start_all(place)
+    assert machine.steps == ["save"]
+
+
+def test_outdated_processes_are_replaced_and_the_keeper_is_stopped_first(
+    machine: Machine, place: Home
+) -> None:
+    machine.running = {"proxy": 1, "object-1": 2, KEEPER: 3, "setup": 4}
+    machine.outdated = {"proxy", KEEPER}
+    start_all(place)
+    assert machine.steps[:3] == [f"stop {KEEPER}", "stop proxy", "start proxy"]
+    assert machine.running["setup"] == 4
+    assert machine.running["object-1"] == 2
+
+
+def test_a_process_that_the_table_no_longer_has_is_stopped(machine: Machine, place: Home) -> None:
+    machine.running = {"old-server": 1}
+    start_all(place)
+    assert machine.steps[0] == "stop old-server"

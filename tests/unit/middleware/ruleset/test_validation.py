@@ -1,0 +1,107 @@
+"""Checks of uploaded rules against the account's storlets and the server's options."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_middleware.concurrency import WaitExpired
+from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
+from storlet_middleware.ruleset import validation
+from tests.unit.middleware.rules_account import ORDINARY, RUNS, AccountSwift, RulesProxy
+from tests.unit.middleware.support import ACCOUNT
+
+
+def test_a_rule_that_runs_a_missing_storlet_is_refused(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    assert proxy.upload(RUNS).status_int == 201
+    del swift.containers["storlet"].objects["up.py"]
+    assert "[storlet.missing]" in proxy.upload(RUNS).body.decode()
+
+
+def test_a_storlet_that_cannot_be_looked_up_is_an_error_of_the_store(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}/storlet/up.py"] = lambda request: Response(
+        status=503, request=request
+    )
+    with pytest.raises(BackendFailed, match=r"up\.py"):
+        proxy.upload(RUNS)
+
+
+def test_rules_that_run_storlets_need_an_enabled_account(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    swift.is_enabled = False
+    assert proxy.upload(ORDINARY).status_int == 201
+    assert "[storlet.disabled]" in proxy.upload(RUNS).body.decode()
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_taken"), [("64M", True), ("100G", False), ("128M", False), ("much", False)]
+)
+def test_a_bad_limit_is_reported_at_its_line(
+    proxy: RulesProxy, swift: AccountSwift, limit: str, *, is_taken: bool
+) -> None:
+    swift.put_storlet(X_Object_Meta_Storlet_Memory="100M")
+    rules = RUNS.replace(b"up.py", b"{storlet: up.py, limits: {memory: " + limit.encode() + b"}}")
+    answer = proxy.upload(rules)
+    assert (answer.status_int == 201) is is_taken
+    assert (
+        is_taken
+        or "rules.yaml:5:8: error [limit.bad]: rule thumb: limits: Memory" in answer.body.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("acl", "caller", "is_taken"),
+    [("", "true", False), ("test2:x", "true", False), ("test2:x", "false", True), (".r:*", "true", True), (".r:a", "true", True)],
+)  # fmt: skip
+def test_callers_of_a_rule_must_have_access_to_its_storlets(
+    proxy: RulesProxy, swift: AccountSwift, acl: str, caller: str, *, is_taken: bool
+) -> None:
+    swift.containers["storlet"].read = acl
+    answer = proxy.upload(
+        RUNS.replace(b"container: a", b"container: a, anonymous: " + caller.encode())
+    )
+    assert (answer.status_int == 201) is is_taken
+    assert is_taken or "storlet.access" in answer.body.decode()
+
+
+def test_a_check_that_exceeds_its_limits_refuses_the_rules(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for status in (-signal.SIGXCPU, -signal.SIGKILL, 3):
+        monkeypatch.setattr(validation, "run_process", lambda *_, status=status: (status, b""))
+        answer = proxy.upload(ORDINARY)
+        assert answer.status_int == 400
+        assert "check.too-much" in answer.body.decode()
+
+
+def test_a_check_without_a_slot_or_in_time_is_refused_as_busy(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: Any) -> Any:
+        raise WaitExpired
+
+    monkeypatch.setattr(validation, "run_process", wait)
+    with pytest.raises(NodeBusy):
+        proxy.upload(ORDINARY)
+    monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
+    checker = proxy.store._uploads.checker
+    for _ in range(2):
+        checker._slots.acquire()
+    with pytest.raises(NodeBusy, match="too many concurrent checks"):
+        proxy.upload(ORDINARY)
+
+
+def test_a_check_that_crashes_is_an_internal_error(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "run_process", lambda *_: (1, b""))
+    with pytest.raises(InternalError):
+        proxy.upload(ORDINARY)

@@ -1,0 +1,31 @@
+"""Supervisors that end, stay silent or break the protocol."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, refused, until
+
+MakeNode = Callable[..., FakeNode]
+
+
+def test_a_supervisor_that_ends_before_hello_is_noticed_before_the_deadline(
+    make_node: MakeNode,
+) -> None:
+    began = time.monotonic()
+    answer = refused(make_node(FakeDocker(behaviour="exits"), start_deadline_seconds=20).load())
+    assert "exit code 3" in answer.message
+    assert time.monotonic() - began < 5
+
+
+def test_a_silent_supervisor_is_removed_at_the_deadline(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="silent"), start_deadline_seconds=0.5)
+    assert "0.5 seconds" in refused(node.load()).message
+    until(lambda: not node.docker.containers)
+
+
+def test_a_supervisor_that_breaks_the_protocol_is_removed(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="garbage"))
+    assert refused(node.load()).code == "sandbox.unavailable"
+    until(lambda: not node.docker.containers)

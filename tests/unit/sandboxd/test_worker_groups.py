@@ -1,0 +1,66 @@
+"""The worker groups of a sandbox: load, publish, unload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, loaded, refused, until
+
+MakeNode = Callable[..., FakeNode]
+V1, V2 = "1" * 64, "2" * 64
+
+
+def test_two_versions_have_two_sockets_of_one_sandbox(node: FakeNode) -> None:
+    first, second = greeting(loaded(node.load(version=V1))), greeting(loaded(node.load(version=V2)))
+    assert (first[0], second[0]) == (V1, V2)
+    assert first[1] == second[1]
+
+
+def test_a_repeated_load_of_a_live_group_gives_the_same_socket(node: FakeNode) -> None:
+    path = loaded(node.load())
+    inode = Path(path).stat().st_ino
+    assert loaded(node.load()) == path
+    assert Path(path).stat().st_ino == inode
+
+
+def test_a_group_whose_path_was_removed_gets_a_new_one(node: FakeNode) -> None:
+    path = loaded(node.load())
+    Path(path).unlink()
+    assert greeting(loaded(node.load()))
+    assert node.docker.starts == 1
+
+
+def test_a_refused_load_has_a_one_line_reason_and_leaves_no_socket(make_node: MakeNode) -> None:
+    node = make_node(FakeDocker(behaviour="refuses"))
+    answer = refused(node.load())
+    assert (answer.code, answer.message) == (
+        "internal",
+        "the supervisor refused the storlet: not today",
+    )
+    assert not [path for path in (node.home / "run" / "s").rglob("*") if not path.is_dir()]
+
+
+def test_an_unused_group_is_unloaded(make_node: MakeNode) -> None:
+    docker = FakeDocker()
+    node = FakeNode(docker)
+    node.invocation["group_idle_seconds"] = 1.5
+    try:
+        node.start()
+        path = loaded(node.load(version=V1))
+        until(lambda: not node.status().sandboxes[0].groups)
+        assert not Path(path).exists()
+        assert docker.starts == 1
+        assert greeting(loaded(node.load(version=V1)))
+    finally:
+        node.remove()
+
+
+def test_a_recreated_code_directory_gets_a_new_sandbox_that_sees_it(node: FakeNode) -> None:
+    node.load(version=V1)
+    (node.put_code("AUTH_a", V2) / V2).rmdir()
+    code_dir = node.put_code("AUTH_a", V1)
+    (code_dir / V1).rmdir()
+    code_dir.rename(code_dir.with_name("old"))
+    assert greeting(loaded(node.load(version=V2)))
+    assert node.docker.starts == 2
