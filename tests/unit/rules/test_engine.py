@@ -6,26 +6,12 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from rules import engine, model
-from rules.conditions import Group, evaluate, holds, holds_test
+from rules.conditions import Group
 from rules.engine import Compiled, Decision, Needs
-from rules.explanation import Considered, observe
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts
-from rules.model import (
-    Allow,
-    Condition,
-    Deny,
-    Operator,
-    Reverse,
-    Rule,
-    RuleSet,
-    Run,
-    Step,
-    Template,
-    Test,
-)
+from rules.model import Allow, Deny, Operator, Reverse, Rule, RuleSet, Run, Step, Template, Test
 from tests.unit.rules import naive, strategies
 
 RUN = Run((Step("s.py"),))
@@ -78,49 +64,6 @@ def asked_until_decided(compiled: Compiled, less: Facts, facts: Facts) -> Decisi
             assert getattr(less, group.value) is UNKNOWN
             less = replace(less, **{group.value: getattr(facts, group.value)})
     return answer
-
-
-@given(strategies.rule_sets(), st.booleans())
-def test_an_explanation_says_the_same_as_the_decision(rules: RuleSet, explicit: bool) -> None:
-    compiled = engine.compile(rules)
-    for facts in ALL_REQUESTS[:80]:
-        answer, explained = compiled.decide(facts, explicit), compiled.explain(facts, explicit)
-        assert explained.rule is (answer.rule if isinstance(answer, Decision) else None)
-        assert explained.needs == (answer.groups if isinstance(answer, Needs) else frozenset())
-        assert len(explained.considered) + explained.left == len(rules.rules)
-        assert len(explained.lines()) >= len(explained.considered) + 1
-        assert all(seen.outcome is False or seen.gives_way for seen in explained.considered[:-1])
-        assert all(
-            seen.gives_way is (explicit and engine.gives_way(seen.rule))
-            for seen in explained.considered
-        )
-
-
-@given(strategies.conditions())
-def test_what_is_observed_proves_the_outcome(condition: Condition) -> None:
-    """Whatever the tests said that are not shown, the condition would have the same value."""
-    for facts in ALL_REQUESTS[:80]:
-        outcome = holds(condition, facts)
-        shown = [seen.test for seen in observe(condition, facts)]
-        for others in (True, False) if outcome is not None else ():
-            assert _with_others(condition, facts, shown, others=others) is outcome, facts
-
-
-def _with_others(
-    condition: Condition, facts: Facts, shown: list[Test], *, others: bool
-) -> bool | None:
-    return evaluate(condition, lambda test: holds_test(test, facts) if test in shown else others)
-
-
-@given(strategies.conditions())
-def test_what_is_observed_of_an_open_condition_keeps_it_open(condition: Condition) -> None:
-    for facts in ALL_REQUESTS:
-        if holds(condition, facts) is None:
-            observed = observe(condition, facts)
-            assert observed
-            assert all(seen.value is UNKNOWN for seen in observed), (
-                "what is known does not keep it open"
-            )
 
 
 def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> None:
@@ -218,34 +161,6 @@ def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
     assert found.steps == (Step("unpack.py"),)
     assert reversing.reverse("r", reader) is None
     assert reversing.reverse("gone", reader) is None
-
-
-def test_an_explanation_tells_the_deciding_test_and_what_it_saw() -> None:
-    steps = (
-        Step("a.py", (("n", Template(("", "object", ""))),), "proxy", (("memory", "64M"),)),
-        Step("b.py"),
-    )
-    compiled = engine.compile(
-        rule_set(
-            Rule("ec", model.All((is_("method", "GET"), is_("container", "x"))), RUN),
-            Rule("big", Test("size", Operator.AT_LEAST, 10), RUN),
-            Rule("run", model.Not(is_("user", "bob")), Run(steps), is_mandatory=True),
-            Rule("rest", model.All(), Allow()),
-        )
-    )
-    explained = compiled.explain(Facts("GET", "c", "o", Caller(user="ann"), stored=ObjectFacts()))
-    assert explained.lines() == (
-        "rule ec (line 0) does not match: container is 'c' (required: 'x')",
-        "rule big (line 0) does not match: size is missing (required: at least 10)",
-        "rule run (line 0) matches: user is 'ann' (required: 'bob')",
-        "1 later rule was not considered",
-        "decision: mandatory rule run: run a.py on the proxy with parameters n='{object}' with limits memory=64M",
-        "decision: mandatory rule run: then run b.py",
-    )
-    assert compiled.explain(Facts("GET", "c", "o")).lines()[-1] == (
-        "undecided: depends on the object's size, content type or metadata"
-    )
-    assert isinstance(explained.considered[0], Considered)
 
 
 def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() -> None:

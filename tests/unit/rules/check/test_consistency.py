@@ -4,52 +4,12 @@ request that shows it.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
-
 import pytest
 
-from rules import engine
 from rules.check.consistency import check
-from rules.check.pipelines import StorletFacts
-from rules.example import read_words
-from rules.model import All, Any, Deny, Finding, Not, Operator, Rule, RuleSet, Severity, Test
-from rules.parse import parse
-
-ERROR, WARNING = Severity.ERROR, Severity.WARNING
-
-GZIP = StorletFacts("gzip.jar", input_types=("text/*",), output_type="application/gzip")
-GUNZIP = StorletFacts("gunzip.jar", input_types=("application/gzip",), output_type="text/plain")
-THUMBNAIL = StorletFacts("thumbnail.py", input_types=("image/*",), output_type="image/png")
-ANYTHING = StorletFacts("anything.py")
-STORLETS = {each.name: each for each in (GZIP, GUNZIP, THUMBNAIL, ANYTHING)}
-
-
-def rules_of(*texts: str) -> RuleSet:
-    """Rules r0, r1, ... each written as the inside of a flow mapping."""
-    lines = [f"  - {{name: r{number}, {text}}}" for number, text in enumerate(texts)]
-    rules, faults = parse("\n".join(["version: 1", "rules:", *lines]) + "\n")
-    assert rules is not None, faults
-    return rules
-
-
-def found(
-    *texts: str, storlets: Mapping[str, StorletFacts] | None = None
-) -> list[tuple[str, Severity]]:
-    return [(each.code, each.severity) for each in check(rules_of(*texts), storlets)]
-
-
-def only(*texts: str, storlets: Mapping[str, StorletFacts] | None = None) -> Finding:
-    (finding,) = check(rules_of(*texts), storlets)
-    return finding
-
-
-def decider(finding: Finding, *texts: str) -> str | None:
-    facts = read_words(shlex.split(finding.example))
-    decision = engine.compile(rules_of(*texts)).decide(facts, facts.requests_storlet)
-    assert isinstance(decision, engine.Decision)
-    return decision.rule.name if decision.rule else None
-
+from rules.model import Deny, Operator, Rule, RuleSet, Test
+from tests.unit.rules.check.findings import ERROR, STORLETS, WARNING, decider, found, only
+from tests.unit.rules.texts import rules_of
 
 # --- rules that never match -----------------------------------------------------------------------
 
@@ -345,55 +305,16 @@ def test_several_that_allow_are_named_in_one_finding() -> None:
     assert "rules r0, r1 before it allow" in finding.text
 
 
-# --- what is run ----------------------------------------------------------------------------------
-
-
-def test_without_storlets_what_is_run_is_not_checked() -> None:
+def test_storlets_are_not_checked_if_none_are_known() -> None:
     assert found("run: nowhere.jar") == []
 
 
-def test_a_storlet_that_does_not_exist() -> None:
-    finding = only("when: {container: a}, run: [anything.py, nowhere.jar]", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("storlet.missing", ERROR)
-    assert "runs nowhere.jar" in finding.text
-    assert decider(finding, "when: {container: a}, run: anything.py") == "r0"
-    gone = StorletFacts("anything.py", exists=False)
-    assert found("run: anything.py", storlets={"anything.py": gone}) == [("storlet.missing", ERROR)]
-
-
-def test_a_pipeline_whose_types_do_not_fit() -> None:
-    finding = only(
-        "when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS
-    )
-    assert (finding.code, finding.severity) == ("pipeline.type", ERROR)
-    assert (
-        "gzip.jar outputs application/gzip, but the next storlet, thumbnail.py, accepts only image/*"
-        in finding.text
-    )
-    assert (
-        found(
-            "when: {content-type: text/csv}, run: [gzip.jar, gunzip.jar, anything.py]",
-            storlets=STORLETS,
-        )
-        == []
-    )
-
-
-def test_what_is_undone_on_read_has_to_fit_too() -> None:
-    rule = (
-        "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
-    )
-    assert found(rule % "gunzip.jar", storlets=STORLETS) == []
-    assert found(rule % "thumbnail.py", storlets=STORLETS) == [("pipeline.type", ERROR)]
-    assert found(rule % "nowhere.py", storlets=STORLETS) == [("storlet.missing", ERROR)]
-
-
-def test_undoing_for_nobody_never_holds() -> None:
+def test_a_reverse_that_no_caller_satisfies_never_holds() -> None:
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
     assert found(rule) == [("rule.never-holds", ERROR)]
 
 
-def test_undoing_on_read_what_is_no_read_never_holds() -> None:
+def test_a_reverse_for_a_method_that_does_not_read_never_holds() -> None:
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {method: %s}}"
     finding = only(rule % "PUT")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
@@ -402,160 +323,6 @@ def test_undoing_on_read_what_is_no_read_never_holds() -> None:
         in finding.text
     )
     assert found(rule % "[PUT, GET]") == []
-
-
-def test_objects_that_the_first_storlet_does_not_take() -> None:
-    finding = only("when: {container: pictures}, run: thumbnail.py", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("pipeline.input", WARNING)
-    assert "content-type=text/plain" in finding.example
-    finding = only("when: {content-type: text/csv}, run: thumbnail.py", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("pipeline.input", ERROR)
-    assert (
-        found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
-    )
-    everything = {
-        "t": StorletFacts("t", input_types=("*/*",)),
-        "u": StorletFacts("u", input_types=("*",)),
-    }
-    assert found("when: {container: a}, run: t", "run: u", storlets=everything) == []
-
-
-@pytest.mark.parametrize(
-    ("takes", "advised"),
-    [
-        (("image/*",), "content-type: {prefix: image/}"),
-        (("text/CSV",), "content-type: text/csv"),
-        (("a/b", "c/d"), "content-type: [a/b, c/d]"),
-        (("image/*", "text/*", "a/b"),
-         "any: [{content-type: {prefix: image/}}, {content-type: {prefix: text/}}, {content-type: a/b}]"),
-    ],
-)  # fmt: skip
-def test_what_is_advised_for_objects_that_are_not_taken_mends_it(
-    takes: tuple[str, ...], advised: str
-) -> None:
-    storlets = {"t": StorletFacts("t", input_types=takes)}
-    finding = only("when: {container: a}, run: t", storlets=storlets)
-    assert finding.help.endswith(f": {advised}")
-    assert found(f"when: {{container: a, {advised}}}, run: t", storlets=storlets) == []
-
-
-def test_callers_that_may_not_run_the_storlet() -> None:
-    readers = Any(
-        (Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root"))
-    )
-    closed = {"t": StorletFacts("t", may_run=readers)}
-    finding = only("when: {container: a}, run: t", storlets=closed)
-    assert (finding.code, finding.severity) == ("storlet.access", WARNING)
-    finding = only("when: {anonymous: true}, run: t", storlets=closed)
-    assert (finding.code, finding.severity, "anonymous=true" in finding.example) == (
-        "storlet.access",
-        ERROR,
-        True,
-    )
-    assert found("when: {roles: reader}, run: t", storlets=closed) == []
-    assert (
-        found("when: {container: a}, run: t", storlets={"t": StorletFacts("t", may_run=All())})
-        == []
-    )
-    nobody = {"t": StorletFacts("t", may_run=Not(All()))}
-    assert found("when: {container: a}, run: t", storlets=nobody) == [("storlet.access", ERROR)]
-
-
-def test_callers_for_whom_it_is_undone_may_have_to_run_it_too() -> None:
-    storlets = {
-        "gzip.jar": GZIP,
-        "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a")),
-    }
-    rule = "when: {method: PUT, content-type: text/a}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: %s}}"
-    assert found(rule % "a", storlets=storlets) == []
-    assert found(rule % "[a, b]", storlets=storlets) == [("storlet.access", WARNING)]
-    assert found(rule % "b", storlets=storlets) == [("storlet.access", ERROR)]
-
-
-# --- circles --------------------------------------------------------------------------------------
-
-
-def test_rules_that_undo_one_another() -> None:
-    finding = only(
-        "when: {container: logs, method: [PUT, COPY], content-type: text/plain}, run: gzip.jar",
-        "when: {container: logs, method: COPY, content-type: application/gzip}, run: gunzip.jar",
-        storlets=STORLETS,
-    )
-    assert (finding.code, finding.severity) == ("rules.undo-one-another", WARNING)
-    assert (
-        "r0 converts text/plain to application/gzip (COPY); r1 converts application/gzip to text/plain (COPY)"
-        in finding.text
-    )
-    assert finding.example == "method=COPY container=logs object=object content-type=text/plain"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("container: a, method: PUT", "container: b, method: PUT"),  # different containers
-        (
-            "container: a, method: PUT",
-            "container: a, method: GET",
-        ),  # undone on the way out, as it should be
-        ("container: a, method: PUT, user: x", "container: a, method: PUT, user: y"),
-    ],
-)
-def test_rules_that_do_not_meet_do_not_undo_one_another(one: str, other: str) -> None:
-    assert found(
-        f"when: {{{one}, content-type: text/plain}}, run: gzip.jar",
-        f"when: {{{other}, content-type: application/gzip}}, run: gunzip.jar",
-        storlets=STORLETS,
-    ) == []  # fmt: skip
-
-
-def test_a_rule_in_between_that_takes_the_request_opens_the_circle() -> None:
-    assert found(
-        "when: {method: [PUT, COPY], content-type: {prefix: application/}}, deny: x",
-        "when: {container: logs, method: [PUT, COPY], content-type: [text/plain, application/gzip]}, run: gzip.jar",
-        "when: {container: logs, method: COPY, any: [{content-type: application/gzip}, {content-type: text/csv}]}, run: gunzip.jar",
-        storlets={"gzip.jar": StorletFacts("gzip.jar", output_type="application/gzip"),
-                  "gunzip.jar": StorletFacts("gunzip.jar", output_type="text/plain")},
-    ) == []  # fmt: skip
-
-
-def test_a_circle_of_three() -> None:
-    storlets = {
-        f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}")
-        for number in range(3)
-    }
-    finding = only(
-        *(
-            f"when: {{method: PUT, content-type: x/{number}}}, run: s{number}"
-            for number in range(3)
-        ),
-        storlets=storlets,
-    )
-    assert (finding.code, finding.severity) == ("rules.cycle", WARNING)
-    assert "rules r0, r1, r2 trigger each other in a cycle" in finding.text
-    assert finding.example == "method=PUT container=container object=object content-type=x/0"
-
-
-def test_a_circle_within_what_its_rules_ask_besides() -> None:
-    finding = only(
-        "when: {content-type: text/plain, container: a, user: x, method: PUT}, run: gzip.jar",
-        "when: {content-type: application/gzip, container: a, object: {suffix: .gz}, method: PUT}, run: gunzip.jar",
-        storlets=STORLETS,
-    )
-    assert finding.example == "method=PUT container=a object=.gz content-type=text/plain user=x"
-
-
-def test_a_larger_circle_is_not_reported_where_a_smaller_one_is() -> None:
-    outputs = {"s0": "x/1", "s1": "x/0", "s2": "x/0"}
-    finding = only(
-        "when: {method: PUT, content-type: x/0}, run: s0",
-        "when: {method: PUT, content-type: x/1}, run: s1",
-        "when: {method: COPY, content-type: x/0}, run: s2",
-        storlets={name: StorletFacts(name, output_type=output) for name, output in outputs.items()},
-    )
-    assert (finding.code, "rules r0 and r1 undo" in finding.text) == (
-        "rules.undo-one-another",
-        True,
-    )
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -646,3 +413,13 @@ def test_findings_come_in_the_order_of_the_text() -> None:
 
 def test_no_rules_have_no_faults() -> None:
     assert check(RuleSet(()), {}) == ()
+
+
+def test_a_long_list_of_networks_is_checked() -> None:
+    networks = ", ".join(f"10.{high}.{low}.1" for high in range(40) for low in range(256))
+    rules = rules_of(
+        f"when: {{client-address: [{networks}]}}, deny: x",
+        "when: {client-address: 10.39.0.1}, deny: x",
+    )
+    (finding,) = check(rules, None)
+    assert finding.code == "rule.never-matches"
