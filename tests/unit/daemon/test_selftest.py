@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from storlet_daemon import selftest
-from storlet_daemon.attempts import Attempts
-from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import messages
-from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_daemon.selftest.calls import CALLS, MACHINES
-from storlet_daemon.selftest.model import NETWORK, Facts, SelfTest, listed
+from storlet_daemon.selftest.model import NETWORK, Facts, SelfTest
 
 FACTS = Facts(0, 1)
 
@@ -117,65 +110,3 @@ def test_every_test_names_its_threat() -> None:
 def test_every_fault_together_fits_into_one_message() -> None:
     one = messages.Checked(1, {test.name: "x" * selftest.FAULT_MAX for test in selftest.TESTS})
     assert len(str(one.fields())) < messages.MESSAGE_MAX
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_no_two_calls_have_one_number(machine: str) -> None:
-    numbers = [row.numbers[MACHINES.index(machine)] for row in CALLS]
-    assert [number for number, count in Counter(numbers).items() if count > 1 and number] == []
-
-
-def test_writable_mounts_come_from_what_the_class_may_have() -> None:
-    assert Facts(0, 1, frozenset({"network", "write:/out"})).writable == ("/tmp", "/out")
-
-
-def test_a_list_of_findings_is_cut() -> None:
-    assert listed([]) == ""
-    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
-
-
-# --- the supervisor's side
-
-
-class Ear:
-    """Takes the supervisor's answers."""
-
-    def __init__(self) -> None:
-        self.poller = Poller()
-        self.heard: list[messages.Message] = []
-        self.attempts = Attempts(self.poller, self.heard.append)
-
-    def check(self) -> messages.Message:
-        donated = os.open("/dev/null", os.O_RDONLY)
-        self.attempts.begin(messages.Check(7), Descriptors([donated]))
-        with pytest.raises(OSError, match="Bad file"):
-            os.fstat(donated)
-        deadline = time.monotonic() + 20
-        while not self.heard:
-            assert time.monotonic() < deadline
-            self.poller.wait(0.5)
-        return self.heard.pop()
-
-
-def test_the_supervisor_answers_with_what_its_child_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        selftest, "run", lambda facts: {"pid": str(facts.supervisor), "allowed": "no"}
-    )
-    ear = Ear()
-    assert ear.check() == messages.Checked(7, {"pid": str(os.getpid()), "allowed": "no"})
-    assert not ear.attempts.pids
-
-
-def test_a_child_that_ends_without_a_word_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "run", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-    assert Ear().check() == messages.Refused(7, "the self-test ended without a result")
-
-
-def test_the_child_has_no_descriptor_of_the_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = select.epoll()
-    monkeypatch.setattr(
-        selftest, "run", lambda _: {"open": str(len(list(Path("/proc/self/fd").iterdir())))}
-    )
-    # Its first three, the donated one, the one to answer by, and the one that lists them.
-    assert Ear().check() == messages.Checked(7, {"open": "6"})
-    ours.close()
