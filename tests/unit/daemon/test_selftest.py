@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from storlet_daemon import selftest
-from storlet_daemon.attempts import Attempts
-from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import messages
-from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_daemon.selftest.calls import CALLS, MACHINES
-from storlet_daemon.selftest.model import NETWORK, Facts, SelfTest, listed
+from storlet_daemon.selftest.model import NETWORK, Facts, SelfTest
 
 FACTS = Facts(0, 1)
 
@@ -118,6 +111,7 @@ def test_every_test_names_its_threat() -> None:
 def test_every_fault_together_fits_into_one_message() -> None:
     one = messages.Checked(1, {test.name: "x" * selftest.FAULT_MAX for test in selftest.TESTS})
     assert len(str(one.fields())) < messages.MESSAGE_MAX
+<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -180,3 +174,5 @@ def test_the_child_has_no_descriptor_of_the_supervisors(monkeypatch: pytest.Monk
     # Its first three, the donated one, the one to answer by, and the one that lists them.
     assert Ear().check() == messages.Checked(7, {"open": "6"})
     ours.close()
+=======
+>>>>>>> units3

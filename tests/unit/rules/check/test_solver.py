@@ -231,3 +231,11 @@ def test_hundreds_of_alternatives_that_do_not_matter_cost_little() -> None:
         for number in range(500)
     ]
     assert solve(*clauses, steps=5_000) is not None
+
+
+def test_equal_tests_have_one_number() -> None:
+    """Equal tests at different places of the text are the same."""
+    solver = Solver()
+    one, other = (Test("object", Operator.ONE_OF, frozenset({"a"})) for _ in range(2))
+    outlines = [solver.outline(each) for each in (one, other, one)]
+    assert outlines[0] == outlines[1] == outlines[2]

@@ -1,9 +1,12 @@
+<<<<<<< HEAD:tests/unit/daemon/test_framing.py
 """Sending and receiving messages with descriptors: bounds, ownership, non-blocking sockets."""
+=======
+"""Messages on a socket, with descriptors: bounds, ownership, and non-blocking sockets."""
+>>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
 
 from __future__ import annotations
 
 import array
-import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -12,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from storlet_daemon.protocol.descriptors import Descriptors
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -24,6 +26,7 @@ def pair() -> Iterator[Pair]:
         yield ours, theirs
 
 
+<<<<<<< HEAD:tests/unit/daemon/test_framing.py
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
     gc.collect()  # leftovers of other tests must not be collected during this test
@@ -36,6 +39,8 @@ def open_descriptors() -> list[str]:
     return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
 
 
+=======
+>>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
 def fill(connection: socket.socket) -> None:
     while True:
         framing.send(connection, messages.Started())
@@ -89,7 +94,13 @@ def test_a_non_blocking_socket_raises(pair: Pair) -> None:
         b'{"type":"a","x":"\\ud800"}',
     ],
 )
+<<<<<<< HEAD:tests/unit/daemon/test_framing.py
 def test_an_invalid_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
+=======
+def test_an_invalid_record_is_refused_and_its_descriptors_are_closed(
+    pair: Pair, data: bytes
+) -> None:
+>>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
     reading, writing = os.pipe()
     send_raw(pair[0], data, [writing, writing])
     os.close(writing)
@@ -147,10 +158,11 @@ def test_nesting_has_a_bound(depth: int, is_allowed: bool) -> None:
             framing.decode(data)
 
 
-def test_text_that_is_not_unicode_is_sent_as_a_question_mark() -> None:
+def test_half_of_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
     assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {
         "a": "?"
     }
+<<<<<<< HEAD:tests/unit/daemon/test_framing.py
 
 
 # ownership
@@ -189,3 +201,5 @@ def test_a_garbage_collected_owner_closes_its_descriptors() -> None:
     Descriptors([writing])
     assert os.read(reading, 1) == b""
     os.close(reading)
+=======
+>>>>>>> units3:tests/unit/daemon/protocol/test_framing.py

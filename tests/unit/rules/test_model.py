@@ -1,5 +1,9 @@
+<<<<<<< HEAD:tests/unit/rules/test_passes.py
 """Source headers that may leave with a result: those that a rule names, except headers that do not
 fit the result or belong to the cluster."""
+=======
+"""The model: headers and metadata that a result keeps, and equality of rules."""
+>>>>>>> units3:tests/unit/rules/test_model.py
 
 from __future__ import annotations
 
@@ -7,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.model import NEVER_PASS, NEVER_PASS_PREFIXES, Passes
+from rules.model import NEVER_PASS, NEVER_PASS_PREFIXES, Allow, Operator, Passes, Place, Rule, Test
 
-EVERYTHING = Passes(("*",), ("*",))
+WILDCARDS = Passes(("*",), ("*",))
 _OWN = sorted({*NEVER_PASS, *(f"{prefix}x" for prefix in NEVER_PASS_PREFIXES)})
 
 
 @pytest.mark.parametrize("name", _OWN)
+<<<<<<< HEAD:tests/unit/rules/test_passes.py
 def test_no_wildcard_passes_headers_that_never_pass(name: str) -> None:
+=======
+def test_no_wildcard_matches_a_header_that_never_passes(name: str) -> None:
+>>>>>>> units3:tests/unit/rules/test_model.py
     wildcards = tuple(f"{name[:length]}*" for length in range(len(name) + 1))
     for written in (name, name.title(), name.upper(), name.replace("-", "_"), f" {name}"):
         assert not Passes(headers=(*wildcards, name)).allows_header(written)
@@ -35,11 +43,19 @@ def test_no_wildcard_passes_headers_that_never_pass(name: str) -> None:
         "X-Symlink-Target-Account",
     ],
 )
+<<<<<<< HEAD:tests/unit/rules/test_passes.py
 def test_headers_that_never_pass(name: str) -> None:
     assert not EVERYTHING.allows_header(name)
 
 
 def test_named_headers_pass() -> None:
+=======
+def test_headers_that_describe_the_source_never_pass(name: str) -> None:
+    assert not WILDCARDS.allows_header(name)
+
+
+def test_named_items_pass() -> None:
+>>>>>>> units3:tests/unit/rules/test_model.py
     passes = Passes(("project", "x-*"), ("last-modified", "content-d*"))
     assert [
         each
@@ -57,15 +73,21 @@ def test_named_headers_pass() -> None:
     ]
 
 
-def test_names_of_metadata_are_no_headers_nor_the_other_way_round() -> None:
-    assert Passes(metadata=("etag",)).allows_metadata("Etag"), (
-        "an item of metadata may be called so"
-    )
+def test_metadata_and_headers_are_named_separately() -> None:
+    assert Passes(metadata=("etag",)).allows_metadata("Etag"), "user metadata may have this name"
     assert not Passes(metadata=("*",)).allows_header("last-modified")
     assert not Passes(headers=("*",)).allows_metadata("study")
 
 
 @given(st.text(max_size=12))
-def test_nothing_passes_unnamed(name: str) -> None:
+def test_without_names_nothing_passes(name: str) -> None:
     assert not Passes().allows_header(name)
     assert not Passes().allows_metadata(name)
+
+
+def test_the_place_in_the_text_does_not_distinguish_values() -> None:
+    one, other = (Test("user", Operator.EXACT, "a", place=Place(line, 1)) for line in (1, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert Rule("r", one, Allow(), place=Place(1)) == Rule("r", other, Allow(), place=Place(2))
+    assert Rule("r", one, Allow()) != Rule("s", one, Allow())
