@@ -1,7 +1,6 @@
-"""The runner of the self-test: a test that fails, hangs, crashes or is killed is reported, and the
-others continue.
+"""The runner of the self-test: one that fails, hangs, crashes or is killed says so, and the others go on.
 
-``tests/probe/test_self_test.py`` shows the findings of each test in real sandboxes.
+What each test finds is shown in real sandboxes, in ``tests/probe/test_self_test.py``.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ def test_the_text_of_a_test_is_its_outcome() -> None:
     assert outcome(lambda _: "the kernel did it") == "the kernel did it"
 
 
-def test_a_test_that_fails_counts_as_a_finding() -> None:
+def test_a_test_that_fails_has_shown_nothing() -> None:
     assert outcome(crash) == "the test failed: ZeroDivisionError: on purpose"
 
 
-def test_a_test_that_is_killed_counts_as_a_finding() -> None:
+def test_a_test_that_is_killed_has_shown_nothing() -> None:
     assert outcome(kill(signal.SIGKILL)) == "the test was ended: -9"
 
 
-def test_a_filter_that_kills_instead_of_refusing_passes() -> None:
+def test_a_filter_that_kills_instead_of_refusing_holds_too() -> None:
     assert outcome(kill(signal.SIGSYS)) == ""
 
 
@@ -89,7 +88,7 @@ def test_a_fault_is_one_line_and_bounded() -> None:
     assert len(said) == selftest.FAULT_MAX
 
 
-def test_permitted_resources_of_a_class_are_not_tried() -> None:
+def test_what_a_class_may_have_is_not_tried() -> None:
     tests = [
         SelfTest("net", "", lambda _: "tried", unless=NETWORK),
         SelfTest("other", "", lambda _: "tried"),
@@ -111,68 +110,3 @@ def test_every_test_names_its_threat() -> None:
 def test_every_fault_together_fits_into_one_message() -> None:
     one = messages.Checked(1, {test.name: "x" * selftest.FAULT_MAX for test in selftest.TESTS})
     assert len(str(one.fields())) < messages.MESSAGE_MAX
-<<<<<<< HEAD
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_no_two_calls_have_one_number(machine: str) -> None:
-    numbers = [row.numbers[MACHINES.index(machine)] for row in CALLS]
-    assert [number for number, count in Counter(numbers).items() if count > 1 and number] == []
-
-
-def test_writable_mounts_come_from_what_the_class_may_have() -> None:
-    assert Facts(0, 1, frozenset({"network", "write:/out"})).writable == ("/tmp", "/out")
-
-
-def test_a_list_of_findings_is_cut() -> None:
-    assert listed([]) == ""
-    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
-
-
-# --- the supervisor's side
-
-
-class Ear:
-    """Takes the supervisor's answers."""
-
-    def __init__(self) -> None:
-        self.poller = Poller()
-        self.heard: list[messages.Message] = []
-        self.attempts = Attempts(self.poller, self.heard.append)
-
-    def check(self) -> messages.Message:
-        donated = os.open("/dev/null", os.O_RDONLY)
-        self.attempts.begin(messages.Check(7), Descriptors([donated]))
-        with pytest.raises(OSError, match="Bad file"):
-            os.fstat(donated)
-        deadline = time.monotonic() + 20
-        while not self.heard:
-            assert time.monotonic() < deadline
-            self.poller.wait(0.5)
-        return self.heard.pop()
-
-
-def test_the_supervisor_answers_with_what_its_child_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        selftest, "run", lambda facts: {"pid": str(facts.supervisor), "allowed": "no"}
-    )
-    ear = Ear()
-    assert ear.check() == messages.Checked(7, {"pid": str(os.getpid()), "allowed": "no"})
-    assert not ear.attempts.pids
-
-
-def test_a_child_that_ends_without_a_report_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "run", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-    assert Ear().check() == messages.Refused(7, "the self-test ended without a result")
-
-
-def test_the_child_has_no_descriptor_of_the_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = select.epoll()
-    monkeypatch.setattr(
-        selftest, "run", lambda _: {"open": str(len(list(Path("/proc/self/fd").iterdir())))}
-    )
-    # Its first three, the donated one, the one to answer by, and the one that lists them.
-    assert Ear().check() == messages.Checked(7, {"open": "6"})
-    ours.close()
-=======
->>>>>>> units3

@@ -1,4 +1,4 @@
-"""The compiled rules against a naive reference: first match, requested facts, explanations."""
+"""The compiled rules: the first match, what they ask for, what they explain; all against a naive reference."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ def naive_parameters_are_unknown(rule: Rule | str | None, facts: Facts) -> bool:
 
 
 @given(strategies.rule_sets())
-def test_an_early_decision_is_right(rules: RuleSet) -> None:
-    """With fewer facts, and then with the requested ones, the decision equals that with all facts;
-    each group is requested once."""
+def test_what_is_decided_early_is_decided_right(rules: RuleSet) -> None:
+    """Asked with less, and then with what it needs, the answer is the one of everything known; each group is asked for once."""
     compiled = engine.compile(rules)
     for facts in REQUESTS:
         for less in strategies.without(facts):
@@ -67,54 +66,6 @@ def asked_until_decided(compiled: Compiled, less: Facts, facts: Facts) -> Decisi
     return answer
 
 
-<<<<<<< HEAD
-@given(strategies.rule_sets(), st.booleans())
-def test_an_explanation_agrees_with_the_decision(rules: RuleSet, explicit: bool) -> None:
-    compiled = engine.compile(rules)
-    for facts in ALL_REQUESTS[:80]:
-        answer, explained = compiled.decide(facts, explicit), compiled.explain(facts, explicit)
-        assert explained.rule is (answer.rule if isinstance(answer, Decision) else None)
-        assert explained.needs == (answer.groups if isinstance(answer, Needs) else frozenset())
-        assert len(explained.considered) + explained.left == len(rules.rules)
-        assert len(explained.lines()) >= len(explained.considered) + 1
-        assert all(seen.outcome is False or seen.gives_way for seen in explained.considered[:-1])
-        assert all(
-            seen.gives_way is (explicit and engine.gives_way(seen.rule))
-            for seen in explained.considered
-        )
-
-
-@given(strategies.conditions())
-def test_the_observed_tests_prove_the_outcome(condition: Condition) -> None:
-    """With any outcome of the tests that are not shown, the condition has the same value."""
-    for facts in ALL_REQUESTS[:80]:
-        outcome = holds(condition, facts)
-        shown = [seen.test for seen in observe(condition, facts)]
-        for others in (True, False) if outcome is not None else ():
-            assert _with_others(condition, facts, shown, others=others) is outcome, facts
-
-
-def _with_others(
-    condition: Condition, facts: Facts, shown: list[Test], *, others: bool
-) -> bool | None:
-    return evaluate(condition, lambda test: holds_test(test, facts) if test in shown else others)
-
-
-@given(strategies.conditions())
-def test_the_observed_tests_of_an_undecided_condition_keep_it_undecided(
-    condition: Condition,
-) -> None:
-    for facts in ALL_REQUESTS:
-        if holds(condition, facts) is None:
-            observed = observe(condition, facts)
-            assert observed
-            assert all(seen.value is UNKNOWN for seen in observed), (
-                "what is known does not keep it open"
-            )
-
-
-=======
->>>>>>> units3
 def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> None:
     compiled = engine.compile(
         rule_set(
@@ -146,7 +97,7 @@ def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> 
     ]
 
 
-def test_no_facts_are_requested_for_a_caller_outside_of_the_rules() -> None:
+def test_nothing_is_asked_for_when_the_caller_is_not_concerned() -> None:
     condition = model.All(
         (
             Test("metadata", Operator.EXACT, "secret", "class"),
@@ -174,7 +125,7 @@ def test_an_undecided_rule_is_not_passed_over() -> None:
     )
 
 
-def test_facts_of_parameters_are_requested_too() -> None:
+def test_what_the_parameters_speak_of_is_asked_for_too() -> None:
     run = Run((Step("s.py", (("p", Template(("", "metadata.k", ""))),)),))
     compiled = engine.compile(rule_set(Rule("r", model.All(), run)))
     assert compiled.needs == {Group.STORED}
@@ -197,7 +148,7 @@ def reversing() -> Compiled:
     )
 
 
-def test_a_reversal_runs_only_for_permitted_callers(reversing: Compiled) -> None:
+def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
     reader = Facts("GET", "c", "o", Caller(roles=frozenset({"reader"})))
     assert reversing.needs == {Group.STORED}
     assert reversing.reverse("pack", Facts("GET", "c", "o")) is None
@@ -212,39 +163,7 @@ def test_a_reversal_runs_only_for_permitted_callers(reversing: Compiled) -> None
     assert reversing.reverse("gone", reader) is None
 
 
-<<<<<<< HEAD
-def test_an_explanation_names_the_deciding_test_and_its_value() -> None:
-    steps = (
-        Step("a.py", (("n", Template(("", "object", ""))),), "proxy", (("memory", "64M"),)),
-        Step("b.py"),
-    )
-    compiled = engine.compile(
-        rule_set(
-            Rule("ec", model.All((is_("method", "GET"), is_("container", "x"))), RUN),
-            Rule("big", Test("size", Operator.AT_LEAST, 10), RUN),
-            Rule("run", model.Not(is_("user", "bob")), Run(steps), is_mandatory=True),
-            Rule("rest", model.All(), Allow()),
-        )
-    )
-    explained = compiled.explain(Facts("GET", "c", "o", Caller(user="ann"), stored=ObjectFacts()))
-    assert explained.lines() == (
-        "rule ec (line 0) does not match: container is 'c' (required: 'x')",
-        "rule big (line 0) does not match: size is missing (required: at least 10)",
-        "rule run (line 0) matches: user is 'ann' (required: 'bob')",
-        "1 later rule was not considered",
-        "decision: mandatory rule run: run a.py on the proxy with parameters n='{object}' with limits memory=64M",
-        "decision: mandatory rule run: then run b.py",
-    )
-    assert compiled.explain(Facts("GET", "c", "o")).lines()[-1] == (
-        "undecided: depends on the object's size, content type or metadata"
-    )
-    assert isinstance(explained.considered[0], Considered)
-
-
-def test_a_requested_storlet_precedes_only_ordinary_rules() -> None:
-=======
 def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() -> None:
->>>>>>> units3
     get = is_("method", "GET")
     rules = rule_set(
         Rule("stop", is_("container", "open"), Allow()),

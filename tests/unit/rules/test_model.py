@@ -1,9 +1,4 @@
-<<<<<<< HEAD:tests/unit/rules/test_passes.py
-"""Source headers that may leave with a result: those that a rule names, except headers that do not
-fit the result or belong to the cluster."""
-=======
 """The model: headers and metadata that a result keeps, and equality of rules."""
->>>>>>> units3:tests/unit/rules/test_model.py
 
 from __future__ import annotations
 
@@ -18,11 +13,7 @@ _OWN = sorted({*NEVER_PASS, *(f"{prefix}x" for prefix in NEVER_PASS_PREFIXES)})
 
 
 @pytest.mark.parametrize("name", _OWN)
-<<<<<<< HEAD:tests/unit/rules/test_passes.py
-def test_no_wildcard_passes_headers_that_never_pass(name: str) -> None:
-=======
 def test_no_wildcard_matches_a_header_that_never_passes(name: str) -> None:
->>>>>>> units3:tests/unit/rules/test_model.py
     wildcards = tuple(f"{name[:length]}*" for length in range(len(name) + 1))
     for written in (name, name.title(), name.upper(), name.replace("-", "_"), f" {name}"):
         assert not Passes(headers=(*wildcards, name)).allows_header(written)
@@ -43,19 +34,11 @@ def test_no_wildcard_matches_a_header_that_never_passes(name: str) -> None:
         "X-Symlink-Target-Account",
     ],
 )
-<<<<<<< HEAD:tests/unit/rules/test_passes.py
-def test_headers_that_never_pass(name: str) -> None:
-    assert not EVERYTHING.allows_header(name)
-
-
-def test_named_headers_pass() -> None:
-=======
 def test_headers_that_describe_the_source_never_pass(name: str) -> None:
     assert not WILDCARDS.allows_header(name)
 
 
 def test_named_items_pass() -> None:
->>>>>>> units3:tests/unit/rules/test_model.py
     passes = Passes(("project", "x-*"), ("last-modified", "content-d*"))
     assert [
         each

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The text format: its meaning, and the message of each mistake."""
-=======
 """The structure of a rules object: every part of a rule, and faults that concern the whole rule."""
->>>>>>> units3
 
 from __future__ import annotations
 
@@ -79,65 +75,7 @@ def test_every_part_of_a_rule() -> None:
     assert rules.version == version_of(EVERYTHING.encode())
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    ("written", "condition"),
-    [
-        ("{container: logs}", Test("container", Operator.EXACT, "logs")),
-        ("{container: [logs]}", Test("container", Operator.ONE_OF, frozenset({"logs"}))),
-        ("{object: {glob: '*.csv'}}", Test("object", Operator.GLOB, "*.csv")),
-        ("{content-type: {prefix: Text/}}", Test("content-type", Operator.PREFIX, "text/")),
-        ("{container: {glob: 'a[!/]b'}}", Test("container", Operator.GLOB, "a[!/]b")),
-        ("{metadata: {k: ''}}", Test("metadata", Operator.EXACT, "", "k")),
-        ("{header: {k: ['', a/b;c]}}", Test("header", Operator.ONE_OF, frozenset({"", "a/b;c"}), "k")),
-        ("{metadata: {Class: Top}}", Test("metadata", Operator.EXACT, "Top", "class")),
-        ("{query: {Format: {present: false}}}", Test("query", Operator.PRESENT, False, "Format")),
-        ("{size: {at-least: 2K}}", Test("size", Operator.AT_LEAST, 2048)),
-        ("{size: {at-most: 1}}", Test("size", Operator.AT_MOST, 1)),
-        ("{size: {at-most: 3 GiB}}", Test("size", Operator.AT_MOST, 3 << 30)),
-        ("{roles: admin}", Test("roles", Operator.HAS, frozenset({"admin"}))),
-        ("{roles: [Admin, READER]}", Test("roles", Operator.HAS, frozenset({"admin", "reader"}))),
-        ("{roles: {present: false}}", Test("roles", Operator.PRESENT, False)),
-        ("{anonymous: false}", Test("anonymous", Operator.IS, False)),
-        ("{client-address: 10.0.0.1}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("10.0.0.1/32"),))),
-        ("{client-address: ['fd00::/8']}", Test("client-address", Operator.WITHIN, (ipaddress.ip_network("fd00::/8"),))),
-        ("{not: {user: bob}}", model.Not(Test("user", Operator.EXACT, "bob"))),
-        ("{user: 'no'}", Test("user", Operator.EXACT, "no")),
-        ("{user: '22'}", Test("user", Operator.EXACT, "22")),
-        ("{all: [{user: a}]}", model.All((Test("user", Operator.EXACT, "a"),))),
-        ("{any: [{user: a}, {user: b, domain: d}]}", model.Any((
-            Test("user", Operator.EXACT, "a"),
-            model.All((Test("user", Operator.EXACT, "b"), Test("domain", Operator.EXACT, "d"))),
-        ))),
-    ],
-)  # fmt: skip
-def test_a_condition_has_its_meaning(written: str, condition: Condition) -> None:
-    assert when(written) == condition
-
-
-@pytest.mark.parametrize(
-    ("written", "windows"),
-    [
-        ('{from: "08:00", to: "12:30", days: [mon]}', ((480, 749),)),
-        ("{from: 08:00, to: 12:30, days: mon}", ((480, 749),)),
-        ('{days: [tue], from: "22:00", to: "06:00"}', ((1440 + 1320, 1440 + 1799),)),
-        ('{days: [sun], from: "22:00", to: "06:00"}', ((0, 359), (6 * 1440 + 1320, 10079))),
-        ("{days: [sat, Sunday]}", ((5 * 1440, 10079),)),
-        ("{days: [mon, tue], from: '00:00'}", ((0, 2879),)),
-        ('{from: "00:00", to: "24:00"}', ((0, 10079),)),
-        ('[{days: mon, to: "1:00"}, {days: mon, from: "23:00"}]', ((0, 59), (1380, 1439))),
-        ('[{days: mon, to: "12:00"}, {days: mon, from: "11:00"}]', ((0, 1439),)),
-        ('[{days: mon}, {days: mon, from: "11:00", to: "12:00"}]', ((0, 1439),)),
-    ],
-)
-def test_a_time_has_its_meaning(written: str, windows: tuple[tuple[int, int], ...]) -> None:
-    assert when(f"{{time: {written}}}") == Test("time", Operator.WITHIN, windows)
-
-
-def test_missing_values_count_against_rules_that_do_not_restrict() -> None:
-=======
 def test_negated_tests_of_missing_values_fail_in_rules_that_do_not_restrict() -> None:
->>>>>>> units3
     written = model.Not(Test("user", Operator.EXACT, "bob"))
     line = "when: {not: {user: bob}}\n"
     assert rule_of(line + "deny: stop").condition == written
@@ -170,13 +108,8 @@ def test_get_in_a_mandatory_rule_includes_head_and_copy() -> None:
     assert rule_of("when: {method: GET}\nallow: true").condition == written
 
 
-<<<<<<< HEAD
-def test_a_caller_without_roles_does_not_pass_a_negated_role() -> None:
-    nobody = Facts("GET", "c", "o", Caller(is_anonymous=True))
-=======
 def test_a_caller_without_roles_does_not_evade_a_negated_role() -> None:
     anonymous = Facts("GET", "c", "o", Caller(is_anonymous=True))
->>>>>>> units3
     line = "when: {not: {roles: [intern]}}\n"
     assert holds(rule_of(line + "allow: true").condition, anonymous) is False
     assert holds(rule_of(line + "run: a.py").condition, anonymous) is False
@@ -191,100 +124,6 @@ def test_an_empty_list_of_rules_is_valid() -> None:
     assert parsed("version: 1\nrules: []\n").rules == ()
 
 
-<<<<<<< HEAD
-def _written(condition: Condition) -> Any:
-    match condition:
-        case model.All(parts):
-            return {"all": [_written(part) for part in parts]}
-        case model.Any(parts):
-            return {"any": [_written(part) for part in parts]}
-        case model.Not(part):
-            return {"not": _written(part)}
-    fact = TABLE[condition.fact]
-    operand: Any = condition.operand
-    if isinstance(operand, frozenset):
-        operand = sorted(operand)
-    if condition.operator in (Operator.HAS, Operator.IS):
-        return {fact.name: operand}
-    test = {condition.operator.value: operand}
-    return {fact.name: {condition.key: test} if condition.key else test}
-
-
-def _can_be_written(condition: Condition) -> bool:
-    match condition:
-        case model.All(parts) | model.Any(parts):
-            return bool(parts) and all(map(_can_be_written, parts))
-        case model.Not(part):
-            return _can_be_written(part)
-    fact, operand = TABLE[condition.fact], condition.operand
-    texts = (
-        [operand] if isinstance(operand, str) else operand if isinstance(operand, frozenset) else []
-    )
-    if any((not text and not fact.may_be_empty) or set(fact.without) & set(text) for text in texts):
-        return False
-    is_empty_edge = (
-        condition.operator in (Operator.PREFIX, Operator.SUFFIX) and not condition.operand
-    )
-    return condition.fact not in ("time", "client-address") and not is_empty_edge
-
-
-@given(strategies.conditions().filter(_can_be_written), st.sampled_from(["json", "yaml"]))
-def test_a_condition_written_down_is_read_back(condition: Condition, form: str) -> None:
-    source = {"version": 1, "rules": [{"name": "r", "when": _written(condition), "deny": "no"}]}
-    rules = parsed(json.dumps(source) if form == "json" else yaml.safe_dump(source))
-    assert rules.rules[0].condition == condition
-
-
-#: Texts that libyaml and PyYAML read differently, with the result on every proxy; ``None``:
-#: refused.
-_DISPUTED = {
-    "[x:[y]]": [{"x": ["y"]}],
-    "[x:{y: z}]": [{"x": {"y": "z"}}],
-    "[a, b:]": ["a", {"b": ""}],
-    "{x:}": {"x": ""},
-    "[a?b]": None,
-    "{glob: a?b}": None,
-    "a:\tb": None,
-}
-
-
-def _plain(node: text.Node) -> Any:
-    match node:
-        case text.Mapping(entries):
-            return {key.text: _plain(value) for key, value in entries}
-        case text.Sequence(items):
-            return [_plain(item) for item in items]
-    return node.text
-
-
-@pytest.mark.parametrize("written", _DISPUTED)
-@pytest.mark.parametrize("has_libyaml", [True, False])
-def test_the_result_does_not_depend_on_libyaml(
-    written: str, has_libyaml: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_libyaml:
-        for name in [
-            name for name in vars(yaml) if name.startswith("C") and name.endswith("Loader")
-        ]:
-            monkeypatch.delattr(yaml, name)
-    found = Faults()
-    node = text.read(written, found)
-    assert (node and _plain(node)) == _DISPUTED[written]
-    assert [each.code for each in found.findings()] == (["syntax"] if node is None else [])
-
-
-def test_a_position_does_not_depend_on_libyaml() -> None:
-    """libyaml sees an empty key after its mark, one column further on."""
-    node = text.read("{a: b, ? }", Faults())
-    assert isinstance(node, text.Mapping)
-    assert [key.place.column for key, _ in node.entries] == [2, 9]
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-
-=======
->>>>>>> units3
 @pytest.mark.parametrize(
     ("body", "code", "message", "correction"),
     [
@@ -301,13 +140,8 @@ def test_a_position_does_not_depend_on_libyaml() -> None:
         ("run: a.py\ndeny: stop", "rule.actions", "has run and deny", "exactly one"),
     ],
 )  # fmt: skip
-<<<<<<< HEAD
-def test_each_mistake_is_named_with_its_correction(
-    body: str, code: str, said: str, mended: str
-=======
 def test_each_fault_of_a_rule_has_a_code_a_text_and_a_help(
     body: str, code: str, message: str, correction: str
->>>>>>> units3
 ) -> None:
     found = only_fault(body)
     assert found.code == code
@@ -333,15 +167,8 @@ def test_each_fault_of_a_rule_has_a_code_a_text_and_a_help(
         (HEAD + "  - {name: a, allow: true}\n" * 3, [(4, 5, "rule.duplicate-name"), (5, 5, "rule.duplicate-name")]),
     ],
 )  # fmt: skip
-<<<<<<< HEAD
-def test_faults_have_their_positions(
-    source: bytes | str, found: list[tuple[int, int, str]]
-) -> None:
-    assert sorted(faults(source)) == sorted(found)
-=======
 def test_places_of_faults(source: bytes | str, expected: list[tuple[int, int, str]]) -> None:
     assert sorted(places_of_faults(source)) == sorted(expected)
->>>>>>> units3
 
 
 def test_all_faults_are_reported_together_in_the_order_of_the_text() -> None:

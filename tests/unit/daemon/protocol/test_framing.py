@@ -1,8 +1,4 @@
-<<<<<<< HEAD:tests/unit/daemon/test_framing.py
-"""Sending and receiving messages with descriptors: bounds, ownership, non-blocking sockets."""
-=======
 """Messages on a socket, with descriptors: bounds, ownership, and non-blocking sockets."""
->>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
 
 from __future__ import annotations
 
@@ -26,21 +22,6 @@ def pair() -> Iterator[Pair]:
         yield ours, theirs
 
 
-<<<<<<< HEAD:tests/unit/daemon/test_framing.py
-@pytest.fixture(autouse=True)
-def no_descriptor_is_left() -> Iterator[None]:
-    gc.collect()  # leftovers of other tests must not be collected during this test
-    before = open_descriptors()
-    yield
-    assert open_descriptors() == before
-
-
-def open_descriptors() -> list[str]:
-    return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
-
-
-=======
->>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
 def fill(connection: socket.socket) -> None:
     while True:
         framing.send(connection, messages.Started())
@@ -94,13 +75,9 @@ def test_a_non_blocking_socket_raises(pair: Pair) -> None:
         b'{"type":"a","x":"\\ud800"}',
     ],
 )
-<<<<<<< HEAD:tests/unit/daemon/test_framing.py
-def test_an_invalid_message_is_refused_and_its_descriptors_closed(pair: Pair, data: bytes) -> None:
-=======
 def test_an_invalid_record_is_refused_and_its_descriptors_are_closed(
     pair: Pair, data: bytes
 ) -> None:
->>>>>>> units3:tests/unit/daemon/protocol/test_framing.py
     reading, writing = os.pipe()
     send_raw(pair[0], data, [writing, writing])
     os.close(writing)
@@ -162,44 +139,3 @@ def test_half_of_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
     assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {
         "a": "?"
     }
-<<<<<<< HEAD:tests/unit/daemon/test_framing.py
-
-
-# ownership
-
-
-def test_a_descriptor_is_closed_once() -> None:
-    first = os.open(os.devnull, os.O_RDONLY)
-    owner = Descriptors([first])
-    owner.close()
-    again = os.open(os.devnull, os.O_RDONLY)
-    assert again == first
-    owner.close()
-    del owner
-    os.fstat(again)
-    os.close(again)
-
-
-def test_a_taken_descriptor_belongs_to_the_taker() -> None:
-    first, second = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
-    with Descriptors([first]) as owner:
-        assert owner.add(second) == 1
-        assert owner.take(0) == first
-        assert owner.filenos() == [second]
-        assert len(owner) == 2
-        for position in (0, 2, -1):
-            with pytest.raises(LookupError):
-                owner.take(position)
-    os.fstat(first)
-    os.close(first)
-    with pytest.raises(OSError, match="Bad file"):
-        os.fstat(second)
-
-
-def test_a_garbage_collected_owner_closes_its_descriptors() -> None:
-    reading, writing = os.pipe()
-    Descriptors([writing])
-    assert os.read(reading, 1) == b""
-    os.close(reading)
-=======
->>>>>>> units3:tests/unit/daemon/protocol/test_framing.py

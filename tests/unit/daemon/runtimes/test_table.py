@@ -22,12 +22,8 @@ from storlet_daemon.budget import MIB, Cost
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.runtimes import table
-<<<<<<< HEAD
 from storlet_daemon.runtimes.language import ImagePaths, Language, PathOption, Runtime, Start
-=======
-from storlet_daemon.runtimes.language import CHANNEL, ImagePaths, Language, PathOption, Runtime
 from storlet_daemon.runtimes.table import runtimes
->>>>>>> units3
 from storlet_daemon.supervisor import Supervisor
 from storlet_daemon.worker_group.worker_process import State
 from storlet_middleware.catalog import manifests

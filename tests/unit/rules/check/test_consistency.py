@@ -1,4 +1,6 @@
-"""The checker's findings in realistic rules: kind, severity, position, and the example request."""
+"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the
+request that shows it.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
             "when: {object: {glob: '*.csv*'}}, allow: true",
         ),
         ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
-        # A caller without a name does not match the allow: a missing value never grants access.
+        # Who has no name is not the allow's: a missing value never opens.
         ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
         ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
         (
@@ -83,7 +85,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
         ),
     ],
 )
-def test_an_earlier_rule_that_covers_only_a_part_is_no_fault(earlier: str, later: str) -> None:
+def test_an_earlier_rule_that_leaves_something_over_is_no_fault(earlier: str, later: str) -> None:
     assert found(earlier, later) == []
 
 
@@ -147,7 +149,7 @@ def test_a_condition_that_never_holds_names_the_parts_that_exclude_one_another(
     assert decider(finding, f"when: {when}, deny: x") is None
 
 
-def test_a_rule_that_never_holds_is_not_reported_as_covered() -> None:
+def test_a_rule_that_never_holds_is_not_said_to_be_covered() -> None:
     assert found("deny: x", "when: {container: a, not: {container: a}}, deny: x") == [
         ("rule.never-holds", ERROR),
     ]
@@ -178,14 +180,16 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A request with its own storlet reaches the mandatory rule; other requests do not."""
+    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody
+    asks it.
+    """
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
     assert decider(finding, *texts) == "r0"
 
 
-def test_a_mandatory_rule_that_only_requests_with_a_storlet_reach_is_reported() -> None:
+def test_a_mandatory_rule_that_only_clients_with_a_storlet_come_to() -> None:
     """It may be meant: what the rules run is run, and nothing else is."""
     texts = ["when: {container: {prefix: p}}, run: anything.py", _MANDATORY]
     finding = only(*texts)
@@ -284,11 +288,11 @@ def test_a_mandatory_rule_that_no_read_gets_past_is_no_finding(texts: list[str])
         "when: {object: {suffix: .gz}}, mandatory: true, run: gunzip.jar",
     ],
 )
-def test_rules_that_do_not_weaken_a_mandatory_rule_are_no_finding(earlier: str) -> None:
+def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
     assert found(earlier, _MANDATORY) == []
 
 
-def test_an_allow_whose_requests_earlier_rules_decide_weakens_nothing() -> None:
+def test_an_allow_that_others_take_all_requests_from_weakens_nothing() -> None:
     assert found(
         "when: {container: {prefix: patients-}, roles: doctor}, mandatory: true, deny: x",
         "when: {roles: doctor}, allow: true",
@@ -301,67 +305,16 @@ def test_several_that_allow_are_named_in_one_finding() -> None:
     assert "rules r0, r1 before it allow" in finding.text
 
 
-<<<<<<< HEAD
-# --- what is run ----------------------------------------------------------------------------------
-
-
-def test_without_storlets_the_storlets_of_rules_are_not_checked() -> None:
-    assert found("run: nowhere.jar") == []
-
-
-def test_a_storlet_that_does_not_exist_is_reported() -> None:
-    finding = only("when: {container: a}, run: [anything.py, nowhere.jar]", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("storlet.missing", ERROR)
-    assert "runs nowhere.jar" in finding.text
-    assert decider(finding, "when: {container: a}, run: anything.py") == "r0"
-    gone = StorletFacts("anything.py", exists=False)
-    assert found("run: anything.py", storlets={"anything.py": gone}) == [("storlet.missing", ERROR)]
-
-
-def test_a_pipeline_whose_types_do_not_fit_is_reported() -> None:
-    finding = only(
-        "when: {content-type: text/csv}, run: [gzip.jar, thumbnail.py]", storlets=STORLETS
-    )
-    assert (finding.code, finding.severity) == ("pipeline.type", ERROR)
-    assert (
-        "gzip.jar outputs application/gzip, but the next storlet, thumbnail.py, accepts only image/*"
-        in finding.text
-    )
-    assert (
-        found(
-            "when: {content-type: text/csv}, run: [gzip.jar, gunzip.jar, anything.py]",
-            storlets=STORLETS,
-        )
-        == []
-    )
-
-
-def test_types_of_the_reversed_pipeline_must_fit_too() -> None:
-    rule = (
-        "when: {method: PUT, content-type: text/csv}, run: gzip.jar, and-reverse-on-read: {run: %s}"
-    )
-    assert found(rule % "gunzip.jar", storlets=STORLETS) == []
-    assert found(rule % "thumbnail.py", storlets=STORLETS) == [("pipeline.type", ERROR)]
-    assert found(rule % "nowhere.py", storlets=STORLETS) == [("storlet.missing", ERROR)]
-
-
-def test_reversal_for_no_caller_never_holds() -> None:
-=======
 def test_storlets_are_not_checked_if_none_are_known() -> None:
     assert found("run: nowhere.jar") == []
 
 
 def test_a_reverse_that_no_caller_satisfies_never_holds() -> None:
->>>>>>> units3
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: a, anonymous: true}}"
     assert found(rule) == [("rule.never-holds", ERROR)]
 
 
-<<<<<<< HEAD
-def test_reversal_on_read_of_other_methods_never_holds() -> None:
-=======
 def test_a_reverse_for_a_method_that_does_not_read_never_holds() -> None:
->>>>>>> units3
     rule = "when: {method: PUT}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {method: %s}}"
     finding = only(rule % "PUT")
     assert (finding.code, finding.severity, finding.place.line) == ("rule.never-holds", ERROR, 3)
@@ -372,168 +325,13 @@ def test_a_reverse_for_a_method_that_does_not_read_never_holds() -> None:
     assert found(rule % "[PUT, GET]") == []
 
 
-<<<<<<< HEAD
-def test_objects_that_the_first_storlet_does_not_accept_are_reported() -> None:
-    finding = only("when: {container: pictures}, run: thumbnail.py", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("pipeline.input", WARNING)
-    assert "content-type=text/plain" in finding.example
-    finding = only("when: {content-type: text/csv}, run: thumbnail.py", storlets=STORLETS)
-    assert (finding.code, finding.severity) == ("pipeline.input", ERROR)
-    assert (
-        found("when: {content-type: {prefix: image/j}}, run: thumbnail.py", storlets=STORLETS) == []
-    )
-    everything = {
-        "t": StorletFacts("t", input_types=("*/*",)),
-        "u": StorletFacts("u", input_types=("*",)),
-    }
-    assert found("when: {container: a}, run: t", "run: u", storlets=everything) == []
-
-
-@pytest.mark.parametrize(
-    ("takes", "advised"),
-    [
-        (("image/*",), "content-type: {prefix: image/}"),
-        (("text/CSV",), "content-type: text/csv"),
-        (("a/b", "c/d"), "content-type: [a/b, c/d]"),
-        (("image/*", "text/*", "a/b"),
-         "any: [{content-type: {prefix: image/}}, {content-type: {prefix: text/}}, {content-type: a/b}]"),
-    ],
-)  # fmt: skip
-def test_the_advice_for_objects_that_are_not_accepted_fixes_the_finding(
-    takes: tuple[str, ...], advised: str
-) -> None:
-    storlets = {"t": StorletFacts("t", input_types=takes)}
-    finding = only("when: {container: a}, run: t", storlets=storlets)
-    assert finding.help.endswith(f": {advised}")
-    assert found(f"when: {{container: a, {advised}}}, run: t", storlets=storlets) == []
-
-
-def test_callers_that_may_not_run_the_storlet_are_reported() -> None:
-    readers = Any(
-        (Test("roles", Operator.HAS, frozenset({"reader"})), Test("user", Operator.EXACT, "root"))
-    )
-    closed = {"t": StorletFacts("t", may_run=readers)}
-    finding = only("when: {container: a}, run: t", storlets=closed)
-    assert (finding.code, finding.severity) == ("storlet.access", WARNING)
-    finding = only("when: {anonymous: true}, run: t", storlets=closed)
-    assert (finding.code, finding.severity, "anonymous=true" in finding.example) == (
-        "storlet.access",
-        ERROR,
-        True,
-    )
-    assert found("when: {roles: reader}, run: t", storlets=closed) == []
-    assert (
-        found("when: {container: a}, run: t", storlets={"t": StorletFacts("t", may_run=All())})
-        == []
-    )
-    nobody = {"t": StorletFacts("t", may_run=Not(All()))}
-    assert found("when: {container: a}, run: t", storlets=nobody) == [("storlet.access", ERROR)]
-
-
-def test_callers_of_a_reversal_must_be_able_to_run_its_storlet() -> None:
-    storlets = {
-        "gzip.jar": GZIP,
-        "gunzip.jar": StorletFacts("gunzip.jar", may_run=Test("user", Operator.EXACT, "a")),
-    }
-    rule = "when: {method: PUT, content-type: text/a}, run: gzip.jar, and-reverse-on-read: {run: gunzip.jar, when: {user: %s}}"
-    assert found(rule % "a", storlets=storlets) == []
-    assert found(rule % "[a, b]", storlets=storlets) == [("storlet.access", WARNING)]
-    assert found(rule % "b", storlets=storlets) == [("storlet.access", ERROR)]
-
-
-# --- circles --------------------------------------------------------------------------------------
-
-
-def test_rules_that_reverse_one_another_are_reported() -> None:
-    finding = only(
-        "when: {container: logs, method: [PUT, COPY], content-type: text/plain}, run: gzip.jar",
-        "when: {container: logs, method: COPY, content-type: application/gzip}, run: gunzip.jar",
-        storlets=STORLETS,
-    )
-    assert (finding.code, finding.severity) == ("rules.undo-one-another", WARNING)
-    assert (
-        "r0 converts text/plain to application/gzip (COPY); r1 converts application/gzip to text/plain (COPY)"
-        in finding.text
-    )
-    assert finding.example == "method=COPY container=logs object=object content-type=text/plain"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("container: a, method: PUT", "container: b, method: PUT"),  # different containers
-        (
-            "container: a, method: PUT",
-            "container: a, method: GET",
-        ),  # undone on the way out, as it should be
-        ("container: a, method: PUT, user: x", "container: a, method: PUT, user: y"),
-    ],
-)
-def test_rules_without_common_requests_do_not_reverse_one_another(one: str, other: str) -> None:
-    assert found(
-        f"when: {{{one}, content-type: text/plain}}, run: gzip.jar",
-        f"when: {{{other}, content-type: application/gzip}}, run: gunzip.jar",
-        storlets=STORLETS,
-    ) == []  # fmt: skip
-
-
-def test_a_rule_in_between_that_decides_the_request_breaks_the_cycle() -> None:
-    assert found(
-        "when: {method: [PUT, COPY], content-type: {prefix: application/}}, deny: x",
-        "when: {container: logs, method: [PUT, COPY], content-type: [text/plain, application/gzip]}, run: gzip.jar",
-        "when: {container: logs, method: COPY, any: [{content-type: application/gzip}, {content-type: text/csv}]}, run: gunzip.jar",
-        storlets={"gzip.jar": StorletFacts("gzip.jar", output_type="application/gzip"),
-                  "gunzip.jar": StorletFacts("gunzip.jar", output_type="text/plain")},
-    ) == []  # fmt: skip
-
-
-def test_a_cycle_of_three_rules_is_reported() -> None:
-    storlets = {
-        f"s{number}": StorletFacts(f"s{number}", output_type=f"x/{(number + 1) % 3}")
-        for number in range(3)
-    }
-    finding = only(
-        *(
-            f"when: {{method: PUT, content-type: x/{number}}}, run: s{number}"
-            for number in range(3)
-        ),
-        storlets=storlets,
-    )
-    assert (finding.code, finding.severity) == ("rules.cycle", WARNING)
-    assert "rules r0, r1, r2 trigger each other in a cycle" in finding.text
-    assert finding.example == "method=PUT container=container object=object content-type=x/0"
-
-
-def test_a_cycle_within_further_conditions_is_reported() -> None:
-    finding = only(
-        "when: {content-type: text/plain, container: a, user: x, method: PUT}, run: gzip.jar",
-        "when: {content-type: application/gzip, container: a, object: {suffix: .gz}, method: PUT}, run: gunzip.jar",
-        storlets=STORLETS,
-    )
-    assert finding.example == "method=PUT container=a object=.gz content-type=text/plain user=x"
-
-
-def test_a_larger_cycle_is_not_reported_beside_a_smaller_one() -> None:
-    outputs = {"s0": "x/1", "s1": "x/0", "s2": "x/0"}
-    finding = only(
-        "when: {method: PUT, content-type: x/0}, run: s0",
-        "when: {method: PUT, content-type: x/1}, run: s1",
-        "when: {method: COPY, content-type: x/0}, run: s2",
-        storlets={name: StorletFacts(name, output_type=output) for name, output in outputs.items()},
-    )
-    assert (finding.code, "rules r0 and r1 undo" in finding.text) == (
-        "rules.undo-one-another",
-        True,
-    )
-
-
-=======
->>>>>>> units3
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_undecided_checks_are_reported_and_the_others_continue() -> None:
-    """The pigeonhole principle: hard conditions, as an attacker would write them."""
+def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
+    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who
+    wants to keep it busy.
+    """
     pigeons = ", ".join(
         "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
         for pigeon in range(10)
@@ -550,7 +348,7 @@ def test_undecided_checks_are_reported_and_the_others_continue() -> None:
     assert "whether rule r0 can match" in findings[0].text
 
 
-def test_an_example_that_the_engine_decides_otherwise_is_undecided() -> None:
+def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
     """Content types are read in lower case; that this one has any, the solver does not know, and
     must not say that it matches.
     """
@@ -595,8 +393,7 @@ def _ordinary(number: int) -> str:
 
 
 def test_a_thousand_ordinary_rules_are_decided() -> None:
-    """The budget is in steps, so the result is the same on every machine; it takes some two
-    seconds."""
+    """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
     assert "check.undecided" not in codes
     assert {"mandatory.allowed-past", "mandatory.preceded", "pipeline.input"} <= codes
