@@ -31,7 +31,11 @@ def test_a_mount_is_refused_for(tmp_path: Path, pid: int, *, lives: bool, reason
 
 
 @pytest.mark.parametrize(
-    ("pid", "reason"), [(0, "out of sight"), (os.getpid(), "namespace is the host's")]
+    ("pid", "reason"),
+    [
+        pytest.param(0, "out of sight", id="a process in another pid namespace"),
+        pytest.param(os.getpid(), "namespace is the host's", id="a process of the host"),
+    ],
 )
 def test_the_check_of_the_host_names_the_obstacle(tmp_path: Path, pid: int, reason: str) -> None:
     with pytest.raises(MountFault, match=rf"mounted in running sandboxes: .*{reason}"):

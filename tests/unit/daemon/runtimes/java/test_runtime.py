@@ -9,7 +9,7 @@ import pytest
 
 from storlet_daemon.protocol.messages import Resources
 from storlet_daemon.runtimes.java.runtime import WORKER_CLASS, JavaRuntime
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Start
 from storlet_daemon.runtimes.table import LANGUAGES
 from tests.unit.daemon.loads import limited, load_of
 
@@ -88,7 +88,7 @@ def test_the_jvm_inherits_its_sockets_and_no_class_path(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "execve", lambda *arguments: executed.append(arguments))
     monkeypatch.setattr(os, "environ", {"CLASSPATH": "/evil", "LC_ALL": "de_DE", "A": "b"})
     given = load_of()
-    java().become_worker(given, "g-1")
+    java().become_worker(given, Start("g-1"))
     ((path, command, environment),) = executed
     assert (path, command) == ("/usr/bin/java", java().command(given))
     assert environment == {"LC_ALL": "de_DE", "A": "b"}

@@ -12,7 +12,7 @@ import pytest
 
 from storlet_daemon import __main__ as program
 from storlet_daemon import kernel
-from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths
+from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Start
 from storlet_daemon.runtimes.python.runtime import PythonRuntime
 from storlet_daemon.runtimes.table import LANGUAGES
 from storlet_daemon.worker import run_loop
@@ -84,9 +84,9 @@ def test_both_ways_to_start_a_worker_give_it_the_same_configuration(
     monkeypatch.setattr(os, "set_inheritable", lambda _fd, _value: None)
     monkeypatch.setattr(kernel, "hide_memory", lambda: None)
     with pytest.raises(Executed):
-        python().become_worker(given, "g-1")
+        python().become_worker(given, Start("g-1"))
     with pytest.raises(Executed):
-        python().become_worker(dataclasses.replace(given, language_version="3.99"), "g-1")
+        python().become_worker(dataclasses.replace(given, language_version="3.99"), Start("g-1"))
     assert words[:2] == ["/usr/bin/python3.99", "-B"]
     with pytest.raises(Executed):
         program.main(words[3:])
@@ -102,5 +102,5 @@ def test_a_worker_of_another_version_inherits_its_two_sockets(
     inheritable: dict[int, bool] = {}
     monkeypatch.setattr(os, "set_inheritable", inheritable.__setitem__)
     monkeypatch.setattr(os, "execv", lambda _interpreter, _command: None)
-    python().become_worker(load_of(language_version="3.99"), "")
+    python().become_worker(load_of(language_version="3.99"), Start())
     assert inheritable == {LISTENING: True, CHANNEL: True}
