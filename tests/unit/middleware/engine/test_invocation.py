@@ -15,6 +15,7 @@ from typing import Any
 import eventlet
 import pytest
 
+from storlet_daemon import kernel
 from storlet_daemon.protocol import messages
 from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.invocation import Invocation
@@ -552,9 +553,13 @@ def test_the_kernel_refuses_descriptors_that_a_sandbox_sends(workers: Workers) -
 
     workers.script = script
     before = open_descriptors()
-    run(make(), workers)
+    if kernel.can_refuse_descriptors():
+        run(make(), workers)
+    else:
+        # There the worker gives up the system call; a record that is no event fails the storlet.
+        assert failure(make(), workers).code == "storlet.failed"
     workers.settle()
-    assert len(refused) == 2
+    assert len(refused) == 2 * kernel.can_refuse_descriptors()
     assert open_descriptors() == before
 
 
