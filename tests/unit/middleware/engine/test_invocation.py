@@ -587,7 +587,6 @@ def test_small_writes_are_gathered(workers: Workers) -> None:
     assert b"".join(pieces) == b"x" * count
     # 16 at once, then one in two milliseconds.
     assert len(pieces) <= 17 + (time.monotonic() - began) / 0.002
-    assert len(pieces) < count / 10
 
 
 def test_more_output_than_allowed_is_a_limit(workers: Workers) -> None:
