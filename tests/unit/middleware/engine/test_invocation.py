@@ -1,4 +1,4 @@
-"""engine/invocation.py and feed.py against a worker of real sockets and pipes."""
+"""An invocation against a worker of real sockets and pipes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import eventlet
 import pytest
@@ -19,59 +17,10 @@ from storlet_daemon import kernel
 from storlet_daemon.protocol import messages
 from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.invocation import Invocation
-from storlet_middleware.engine.task import Deadlines, FileInput, Limits, StreamInput, Task
+from storlet_middleware.engine.task import FileInput, StreamInput
 from storlet_middleware.errors import StorletError
+from tests.unit.middleware.engine.invocations import Source, failure, make, run, silent_after
 from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors, wait_until
-
-
-class Source:
-    """Chunks, or what an iterator function gives; knows whether it was closed."""
-
-    def __init__(self, chunks: Any) -> None:
-        self._chunks = chunks
-        self.is_closed = False
-        self.taken = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            self.taken += 1
-            yield chunk
-
-    def abandon(self) -> None: ...
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def make(
-    inputs: Any = None,
-    *,
-    deadlines: tuple[float, float, float, float] = (2, 2, 2, 5),
-    limits: tuple[int, int, int] = (0, 4096, 65536),
-    log: bool = False,
-) -> Invocation:
-    task = Task("tx-1", {"k": "v"}, Deadlines(*deadlines), Limits(*limits), wants_log=log)
-    return Invocation(task, inputs if inputs is not None else [StreamInput(Source([b"abc"]), {})])
-
-
-def run(invocation: Invocation, workers: Workers) -> bytes:
-    """All output; closes in any case."""
-    try:
-        invocation.start(workers.connect())
-        invocation.first()
-        pieces = []
-        while piece := invocation.read():
-            pieces.append(piece)
-        assert invocation.read() == b""
-        return b"".join(pieces)
-    finally:
-        invocation.close()
-
-
-def failure(invocation: Invocation, workers: Workers) -> StorletError:
-    with pytest.raises(StorletError) as caught:
-        run(invocation, workers)
-    return caught.value
 
 
 def test_output_of_a_stream_arrives_whole_with_metadata_and_usage(workers: Workers) -> None:
@@ -267,199 +216,7 @@ def test_a_failure_of_the_storlet_carries_its_message_and_traceback(workers: Wor
     assert len(error.detail) <= 16384
 
 
-def test_a_storlet_that_stops_reading_early_may_still_succeed(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(os.read(worker.inputs[0], 3))
-        worker.succeed()
-
-    workers.script = script
-    source = Source(b"x" * 65536 for _ in range(1000))
-    assert run(make([StreamInput(source, {})]), workers) == b"xxx"
-    assert source.is_closed
-    assert source.taken < 1000
-
-
-def test_a_source_that_drains_is_read_to_its_end_although_the_storlet_wants_no_more(
-    workers: Workers,
-) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(os.read(worker.inputs[0], 3))
-        worker.succeed()
-
-    workers.script = script
-    source = Source([b"x" * 65536 for _ in range(50)])
-    assert run(make([StreamInput(source, {}, drains=True)]), workers) == b"xxx"
-    assert source.taken == 50
-
-
-def test_a_check_at_the_end_of_a_drained_source_fails_a_storlet_that_was_already_done(
-    workers: Workers,
-) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"out")
-        worker.succeed()
-
-    def chunks() -> Iterator[bytes]:
-        yield b"x" * 500_000
-        raise StorletError("wrong hash", status=422, code="input.etag_mismatch")
-
-    workers.script = script
-    assert (
-        failure(make([StreamInput(Source(chunks()), {}, drains=True)]), workers).code
-        == "input.etag_mismatch"
-    )
-
-
-@pytest.mark.parametrize(
-    "error", [OSError("gone"), eventlet.Timeout(None)], ids=["exception", "timeout"]
-)
-def test_a_source_that_breaks_off_cancels_before_its_pipe_is_closed(
-    workers: Workers, error: BaseException
-) -> None:
-    saw: list[str] = []
-
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        data = worker.read()
-        # End of file has come: by then the connection must be closed already.
-        worker.connection.setblocking(False)
-        try:
-            saw.append("cancelled" if worker.connection.recv(1) == b"" else "data")
-        except BlockingIOError:
-            saw.append("end of input")
-        worker.write(data)
-        worker.succeed()
-
-    def chunks() -> Iterator[bytes]:
-        yield b"half"
-        eventlet.sleep(0.1)
-        raise error
-
-    workers.script = script
-    assert failure(make([StreamInput(Source(chunks()), {})]), workers).code == "input.incomplete"
-    assert wait_until(lambda: bool(saw))
-    assert saw == ["cancelled"]
-
-
-def test_a_timeout_of_swifts_while_the_storlet_takes_nothing_is_the_storlets_stall(
-    workers: Workers,
-) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.wait_for_cancel()
-
-    def chunks() -> Iterator[bytes]:
-        with eventlet.Timeout(0.2):
-            while True:
-                yield b"x" * 65536
-
-    workers.script = script
-    assert (
-        failure(make([StreamInput(Source(chunks()), {})]), workers).code == "storlet.timeout.idle"
-    )
-
-
-# --- deadlines
-
-
-def test_no_worker_within_the_queue_deadline_is_429(workers: Workers) -> None:
-    workers.script = lambda worker: worker.wait_for_cancel() or None
-    error = failure(make(deadlines=(0.2, 9, 9, 9)), workers)
-    assert (error.status, error.code, error.retry_after) == (429, "tenant.busy", 1)
-
-
-def silent_after(step: str) -> Any:
-    def script(worker: WorkerRun) -> None:
-        worker.send(messages.Started())
-        worker.read()
-        if step != "started":
-            worker.send(messages.Metadata({}))
-        if step == "byte":
-            worker.write(b"x")
-        assert worker.wait_for_cancel()
-
-    return script
-
-
-@pytest.mark.parametrize(
-    ("step", "deadlines", "code"),
-    [
-        ("started", (9, 0.2, 9, 9), "storlet.timeout.first_byte"),
-        ("metadata", (9, 0.2, 9, 9), "storlet.timeout.first_byte"),
-        ("byte", (9, 9, 0.2, 9), "storlet.timeout.idle"),
-        ("byte", (9, 9, 9, 0.3), "storlet.timeout.total"),
-    ],
-)
-def test_a_deadline_is_a_422_and_cancels(
-    workers: Workers, step: str, deadlines: tuple[float, float, float, float], code: str
-) -> None:
-    workers.script = silent_after(step)
-    began = time.monotonic()
-    error = failure(make(deadlines=deadlines), workers)
-    assert (error.status, error.code) == (422, code)
-    assert time.monotonic() - began < 5
-    workers.settle()
-
-
-def test_a_storlet_that_never_pauses_meets_its_total_deadline(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        while True:
-            worker.write(b"y" * 65536)
-
-    workers.script = script
-    began = time.monotonic()
-    assert failure(make(deadlines=(9, 9, 9, 0.3)), workers).code == "storlet.timeout.total"
-    assert time.monotonic() - began < 5
-
-
-def test_a_slow_source_does_not_use_up_the_storlets_time(workers: Workers) -> None:
-    def chunks() -> Iterator[bytes]:
-        yield b"a"
-        eventlet.sleep(1.5)
-        yield b"b"
-
-    assert run(make([StreamInput(Source(chunks()), {})], deadlines=(9, 1, 1, 9)), workers) == b"AB"
-
-
-def test_reading_a_file_without_output_is_progress(workers: Workers, short_dir: Path) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        for _ in range(6):
-            os.read(worker.inputs[0], 1)
-            time.sleep(0.25)
-        worker.write(b"done")
-        worker.succeed()
-
-    workers.script = script
-    path = short_dir / "o"
-    path.write_bytes(b"0123456789")
-    with path.open("rb") as file:
-        assert run(make([FileInput(file.fileno(), {})], deadlines=(9, 1, 1, 9)), workers) == b"done"
-
-
-def test_what_was_read_before_the_last_output_is_no_progress_after_it(
-    workers: Workers, short_dir: Path
-) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.read()
-        time.sleep(0.1)
-        worker.write(b"x")
-        worker.wait_for_cancel()
-
-    workers.script = script
-    path = short_dir / "o"
-    path.write_bytes(b"0123456789")
-    with path.open("rb") as file:
-        began = time.monotonic()
-        assert failure(
-            make([FileInput(file.fileno(), {})], deadlines=(9, 9, 1.5, 9)), workers
-        ).code.endswith("idle")
-        assert time.monotonic() - began < 3, "one deadline, not two"
+# --- time between heartbeats
 
 
 def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short_deadlines(
@@ -587,51 +344,6 @@ def test_small_writes_are_gathered(workers: Workers) -> None:
     assert b"".join(pieces) == b"x" * count
     # 16 at once, then one in two milliseconds.
     assert len(pieces) <= 17 + (time.monotonic() - began) / 0.002
-
-
-def test_more_output_than_allowed_is_a_limit(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"x" * 101)
-        worker.succeed()
-
-    workers.script = script
-    assert failure(make(limits=(100, 4096, 65536)), workers).code == "storlet.limit.output"
-
-
-@pytest.mark.parametrize(
-    ("metadata", "code"),
-    [
-        ({"k": "v" * 5000}, "storlet.limit.metadata"),
-        ({"k": "a\r\nX-Evil: 1"}, "storlet.failed"),
-        ({"k\n": "v"}, "storlet.failed"),
-        ({"k": "a\0"}, "storlet.failed"),
-        ({"": "v"}, "storlet.failed"),
-        ({"a b": "v"}, "storlet.failed"),
-        ({"a: b": "v"}, "storlet.failed"),
-    ],
-)
-def test_metadata_that_no_header_can_carry_is_the_storlets_failure(
-    workers: Workers, metadata: dict[str, str], code: str
-) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin(**metadata)
-        worker.succeed()
-
-    workers.script = script
-    error = failure(make(), workers)
-    assert (error.status, error.code) == (422, code)
-
-
-def test_metadata_may_be_any_text_that_swift_takes(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin(**{"Größe_1.x": "zwölf: 12", "Content-Type": "text/csv; charset=utf-8"})
-        worker.succeed()
-
-    workers.script = script
-    invocation = make()
-    run(invocation, workers)
-    assert invocation.metadata["Größe_1.x"] == "zwölf: 12"
 
 
 # --- log, descriptors

@@ -1,0 +1,148 @@
+"""The inputs of an invocation: ownership, counts, and the failure of a source."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import eventlet
+import pytest
+
+from storlet_middleware.engine.handover import Handover
+from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.task import FileInput, StreamInput
+from storlet_middleware.errors import InputIncomplete, StorletError
+from tests.unit.middleware.engine.invocations import Source
+from tests.unit.middleware.support import open_descriptors, wait_until
+
+
+class Hand:
+    """Inputs that are handed over, read by the test instead of a worker."""
+
+    def __init__(self, items: list[FileInput | StreamInput]) -> None:
+        self.cancelled = 0
+        self.inputs = Inputs(items, self._cancel)
+        self.handover = Handover()
+
+    def _cancel(self) -> None:
+        self.cancelled += 1
+
+    def give(self) -> list[int]:
+        """Hand over; the descriptors as a worker has them."""
+        described = self.inputs.describe(self.handover)
+        return [self.handover._sent[item.fd] for item in described]
+
+    def close(self) -> None:
+        self.handover.close()
+        self.inputs.close()
+
+
+def broken(error: BaseException) -> Iterator[bytes]:
+    yield b"half"
+    raise error
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "o").write_bytes(b"0123456789")
+    descriptor = os.open(tmp_path / "o", os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_positions_ranges_and_metadata_are_described_in_order(file: int) -> None:
+    hand = Hand([FileInput(file, {"a": "b"}, 2, 5), StreamInput(Source([b"x"]), {"c": "d"})])
+    assert hand.inputs.has_streams
+    first, second = hand.inputs.describe(hand.handover)
+    assert (first.fd, first.start, first.end, first.metadata) == (0, 2, 5, {"a": "b"})
+    assert (second.fd, second.metadata) == (1, {"c": "d"})
+    assert not hand.inputs.has_streams, "the source is being read already"
+    hand.close()
+
+
+def test_bytes_taken_are_those_of_streams_and_of_files_from_their_first_byte(file: int) -> None:
+    hand = Hand([FileInput(file, {}, 2), StreamInput(Source([b"abc", b"de"]), {})])
+    given, stream = hand.give()
+    os.lseek(given, 7, os.SEEK_SET)
+    assert wait_until(lambda: hand.inputs.bytes_taken() == 5 + 5)
+    assert hand.inputs.offsets() == (7,)
+    os.lseek(given, 0, os.SEEK_SET)  # a storlet may seek back
+    assert hand.inputs.bytes_taken() == 5
+    assert os.read(stream, 10) == b"abcde"
+    hand.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError("gone"), InputIncomplete),
+        (eventlet.Timeout(None), InputIncomplete),
+        (StorletError("wrong hash", status=422, code="input.etag_mismatch"), StorletError),
+    ],
+)
+def test_a_broken_source_cancels_once_and_its_error_is_raised(
+    error: BaseException, raised: type[StorletError]
+) -> None:
+    hand = Hand([StreamInput(Source(broken(error)), {})])
+    hand.give()
+    assert wait_until(lambda: hand.cancelled == 1)
+    with pytest.raises(raised) as caught:
+        hand.inputs.raise_error()
+    expected = "input.etag_mismatch" if raised is StorletError else "input.incomplete"
+    assert caught.value.code == expected
+    hand.close()
+    assert hand.cancelled == 1
+
+
+def test_finish_drains_the_sources_that_need_it_and_drops_the_others() -> None:
+    drained, dropped = Source([b"x" * 65536] * 40), Source([b"x" * 65536] * 40)
+    hand = Hand([StreamInput(drained, {}, drains=True), StreamInput(dropped, {})])
+    hand.give()
+    hand.handover.close()
+    hand.inputs.finish()
+    assert drained.taken == 40
+    assert dropped.taken < 40
+    assert drained.is_closed
+    assert dropped.is_closed
+
+
+def test_progress_is_a_write_after_the_moment_or_a_wait_for_the_source() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"x"
+        eventlet.sleep(5)
+
+    hand = Hand([StreamInput(Source(chunks()), {}, is_ours=True)])
+    assert not Inputs([], lambda: None).were_fed_since(0.0)
+    hand.give()
+    eventlet.sleep(0.02)
+    assert hand.inputs.were_fed_since(time.monotonic() + 60), "it waits for its source"
+    hand.close()
+
+
+def test_sources_that_were_never_handed_over_are_closed_without_being_read(file: int) -> None:
+    sources = [Source([b"x"]), Source([b"y"])]
+    items: list[Any] = [FileInput(file, {}), *(StreamInput(one, {}) for one in sources)]
+    before = open_descriptors()
+    inputs = Inputs(items, lambda: None)
+    inputs.close()
+    inputs.close()
+    assert [(one.is_closed, one.taken) for one in sources] == [(True, 0)] * 2
+    assert open_descriptors() == before
+
+
+def test_a_source_that_cannot_be_closed_leaves_no_other_open() -> None:
+    class Stubborn(Source):
+        def close(self) -> None:
+            raise OSError("no")
+
+    last = Source([b"x"])
+    before = open_descriptors()
+    hand = Hand([StreamInput(Stubborn([b"x"]), {}), StreamInput(last, {})])
+    with pytest.raises(OSError, match="no"):
+        hand.inputs.close()
+    assert last.is_closed
+    hand.handover.close()
+    assert open_descriptors() == before

@@ -1,0 +1,72 @@
+"""The start of an invocation: slot, code, sandbox, worker."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.launcher import Launcher
+from tests.unit.middleware.engine.storlet_code import Fetcher, left, start, version
+from tests.unit.middleware.support import (
+    Logger,
+    Node,
+    Workers,
+    make_config,
+    open_descriptors,
+    wait_until,
+)
+
+
+def test_a_warm_start_sends_no_request(node: Node, short_dir: Path) -> None:
+    launcher, fetcher = Launcher(make_config(short_dir), Logger()), Fetcher()
+    for _ in range(3):
+        start(launcher, fetcher)
+    assert [type(request).__name__ for request in node.asked] == ["Prepare", "Acquire"]
+    assert fetcher.count == 1
+
+
+def test_a_lost_worker_group_is_requested_again(node: Node, short_dir: Path) -> None:
+    launcher = Launcher(make_config(short_dir), Logger())
+    start(launcher, Fetcher())
+    node.workers.close()
+    Path(node.workers.path).unlink()
+    node.workers = Workers(short_dir / "w2.sock")
+    start(launcher, Fetcher())
+    assert len(node.asked) == 4
+
+
+def test_code_that_sandboxd_has_just_evicted_is_fetched_once_more(
+    node: Node, short_dir: Path
+) -> None:
+    usual, fetcher, refused = node.answer, Fetcher(), []
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, messages.Acquire) and not refused:
+            refused.append(request)
+            shutil.rmtree(node.code_dir / version().key)
+            return messages.NodeRefused("code.missing", "it went away")
+        return usual(request)
+
+    node.answer = answer
+    start(Launcher(make_config(short_dir), Logger()), fetcher)
+    assert (fetcher.count, [path.name for path in node.code_dir.iterdir()]) == (2, [version().key])
+
+
+def test_a_caller_gets_heartbeats_during_a_cold_start_and_can_give_up(
+    node: Node, short_dir: Path
+) -> None:
+    launcher = Launcher(make_config(short_dir), Logger())
+    invocation = Invocation(
+        launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False), []
+    )
+    before = open_descriptors()
+    waiting = launcher.start_with_heartbeats(invocation, version(), Fetcher(pause=5), (0.05, 0.05))
+    next(waiting)
+    next(waiting)
+    waiting.close()  # type: ignore[attr-defined]
+    invocation.close()
+    assert wait_until(lambda: open_descriptors() <= before)
+    assert left(node.code_dir) == []

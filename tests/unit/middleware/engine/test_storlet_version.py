@@ -1,0 +1,50 @@
+"""One exact storlet version: its key, its text, its request to sandboxd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.engine.storlet_version import StorletVersion
+from tests.unit.middleware.engine.storlet_code import version
+
+
+def test_the_key_changes_with_every_field_of_the_code_and_the_text_can_be_read_back() -> None:
+    base = version()
+    others = [
+        version(b"other"),
+        version(timestamp="2"),
+        version(mode=0o555),
+        replace(base, account="AUTH_b"),
+        replace(base, main="up.Other"),
+        replace(base, language_version="3.11"),
+        replace(base, files=base.files * 2),
+    ]
+    assert len({base.key, *(other.key for other in others)}) == len(others) + 1
+    assert StorletVersion.from_text(base.text) == base
+    assert StorletVersion.from_text(base.text) is StorletVersion.from_text(base.text)
+
+
+def test_limits_are_no_part_of_the_key_and_are_part_of_the_text() -> None:
+    base, limited = version(), replace(version(), limits={"memory": 1.0})
+    assert base.key == limited.key
+    assert base.text != limited.text
+    assert StorletVersion.from_text(limited.text).limits == {"memory": 1.0}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', "{", '{"files": [{}]}'])
+def test_a_text_that_describes_no_version_is_refused(text: str) -> None:
+    with pytest.raises((TypeError, KeyError, ValueError)):
+        StorletVersion.from_text(text)
+
+
+def test_the_request_names_the_code_by_its_key_and_the_worker_group_apart() -> None:
+    base = version()
+    dependency = replace(base.files[0], container="dependency", name="lib.py")
+    resources = messages.Resources(memory_bytes=1 << 26)
+    wanted = replace(base, files=(*base.files, dependency)).load_request("a" * 64, resources)
+    assert (wanted.version, wanted.file, wanted.limits) == ("a" * 64, "up.py", resources)
+    assert wanted.code == replace(base, files=(*base.files, dependency)).key
+    assert (list(wanted.dependencies), wanted.language_version) == (["lib.py"], None)
