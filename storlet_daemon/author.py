@@ -166,7 +166,9 @@ class StorletOutputFile(io.BufferedWriter):
         ``send_metadata`` sends the metadata to the filter; it is called once, before any byte is
         written.
         """
-        super().__init__(io.FileIO(fd, "w"), WRITE_BYTES)
+        # Kept because ``raw`` is None once a storlet has detached the output.
+        self._file = io.FileIO(fd, "w")
+        super().__init__(self._file, WRITE_BYTES)
         room = messages.MESSAGE_MAX - _METADATA_ROOM
         self._metadata_max = min(metadata_max or room, room)
         self._send_metadata = send_metadata
@@ -239,7 +241,7 @@ class StorletOutputFile(io.BufferedWriter):
 
     def abandon(self) -> None:
         """Close without flushing: the run has failed."""
-        self.raw.close()
+        self._file.close()
 
     def seekable(self) -> bool:
         """Always False."""
