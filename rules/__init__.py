@@ -10,6 +10,8 @@ Values
   ``model``         rules, conditions, actions and findings: frozen values
   ``facts``         the known facts of a request
   ``conditions``    the condition table: one row per fact that a rule can test
+  ``evaluation``    tests of values, and three-valued logic
+  ``rewriting``     conditions adapted to the kind of their rule: missing values, methods that read
   ``glob``          glob patterns
   ``intervals``     sets of integers as sorted intervals
   ``template``      ``{object}`` and the like in storlet parameters

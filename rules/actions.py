@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from rules import template, values, when
-from rules.conditions import cautious, evaluate
+from rules.evaluation import evaluate
 from rules.faults import Faults, quoted
 from rules.model import (
     Action,
@@ -22,6 +22,7 @@ from rules.model import (
     Test,
     never_passes,
 )
+from rules.rewriting import cautious
 from rules.text import Guess, Mapping, Node, Scalar, Sequence
 
 #: The maximum length of a pipeline.

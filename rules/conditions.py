@@ -1,37 +1,9 @@
-"""The condition table: the facts that a rule can test, how they are compared, and missing values.
+"""The condition table: the facts that a rule can test, and how their values are read.
 
 :data:`TABLE` has one row for each fact.  The parser, the engine, the solver, the command line and
 the reference page are driven by it: a new condition is one row here and a field in
-:mod:`rules.facts`.
-
-**Three values.**  A test is true, false or ``None``: unknown, because a fact has not been looked up
-yet (:data:`rules.facts.UNKNOWN`).  ``all``, ``any`` and ``not`` follow Kleene's three-valued logic:
-they are decided as soon as no value of an unknown part can change the result (``all`` by one false
-part, ``any`` by one true part).
-
-**Missing values.**  Every test of a missing value is false, except ``present: false``.  Without
-``not``, no condition matches by accident because a value is missing.  Below ``not``, no single
-answer is right for every rule:
-
-- ``not: {metadata: {classification: public}}`` in a *mandatory* rule must hold for an object
-  without a classification; otherwise a client evades the rule by omitting the metadata.  The same
-  is true for ``deny``.
-- ``not: {user: intern}`` in an ``allow`` must not hold for a caller without a user name; otherwise
-  a missing value would open what the rules close.  The same is true for an ordinary ``run``, which
-  preempts the mandatory rules after it.
-
-So the kind of the rule decides, and always fails closed.  In rules that restrict (``deny``,
-``mandatory: true``), a test of a missing value is false and its ``not`` is true.  In rules that do
-not restrict (``allow``, ordinary ``run``), both are false.  An author who means the missing value
-writes ``present: false``.
-
-An empty set is a missing value: ``not: {roles: intern}`` in an ``allow`` does not hold for a caller
-without roles, just as ``not: {user: intern}`` does not hold for a caller without a name.
-
-The evaluator does not distinguish the two kinds of rules: it uses plain logic, in which ``not`` of
-false is true.  Instead, the parser rewrites the conditions of rules that do not restrict with
-:func:`cautious`: below ``not``, a test becomes "the test holds, or the value is missing".  Code
-that reads :class:`rules.model.Rule` needs no special case.
+:mod:`rules.facts`.  :mod:`rules.evaluation` evaluates conditions, :mod:`rules.rewriting` adapts
+them to the kind of their rule.
 
 **Facts of absent objects.**  A request without an object (to a container or the account) has no
 stored object to look up: the object's facts are missing, not unknown.  The same is true for the
@@ -42,18 +14,15 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any as Anything
 from typing import Final, TypeAlias
 
-from rules import glob
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts, Unknown
-from rules.intervals import Intervals, merged
-from rules.model import Any, Condition, Not, Operator, Test
+from rules.model import Operator
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: A fact's value, ``None`` if it is missing.
@@ -288,174 +257,3 @@ def facts_from(values: Mapping[str, Anything]) -> Facts:
         stored=ObjectFacts(exists="object" in parts[""], **parts["stored"]),
         holder=ContainerFacts(**parts["holder"]),
     )
-
-
-# --- comparison -----------------------------------------------------------------------------------
-
-_COMPARISONS: Final[Mapping[Operator, Callable[[Anything], Callable[[Anything], bool]]]] = {
-    Operator.EXACT: lambda operand: operand.__eq__,
-    Operator.GLOB: glob.matcher,
-    Operator.PREFIX: lambda operand: lambda value: value.startswith(operand),
-    Operator.SUFFIX: lambda operand: lambda value: value.endswith(operand),
-    Operator.ONE_OF: lambda operand: operand.__contains__,
-    Operator.HAS: lambda operand: lambda value: not operand.isdisjoint(value),
-    Operator.AT_LEAST: lambda operand: operand.__le__,
-    Operator.AT_MOST: lambda operand: operand.__ge__,
-    Operator.IS: lambda operand: lambda value: value is operand,
-    Operator.PRESENT: lambda operand: lambda _: operand is True,
-}
-
-
-def comparison(test: Test) -> Callable[[Anything], bool]:
-    """The predicate that ``test`` applies to a value that is not missing."""
-    operand: Anything = test.operand
-    if test.operator is Operator.WITHIN:
-        return (
-            _within_networks(operand) if TABLE[test.fact].kind is Kind.NETWORK else _within(operand)
-        )
-    return _COMPARISONS[test.operator](operand)
-
-
-def holds_of_missing(test: Test) -> bool:
-    """The result of ``test`` for a missing value."""
-    return test.operator is Operator.PRESENT and test.operand is False
-
-
-def _within_networks(
-    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...],
-) -> Callable[[Address], bool]:
-    """Compares integers: ``ipaddress`` takes a microsecond for each network."""
-    is_within = {
-        version: _within(
-            merged(
-                (int(net.network_address), int(net.broadcast_address))
-                for net in networks
-                if net.version == version
-            )
-        )
-        for version in (4, 6)
-    }
-    return lambda value: is_within[value.version](int(value))
-
-
-def _within(intervals: Intervals) -> Callable[[int], bool]:
-    """Binary search: a list of networks can be as long as a rules object."""
-    firsts = [first for first, _ in intervals]
-
-    def is_within(number: int) -> bool:
-        at = bisect_right(firsts, number) - 1
-        return at >= 0 and number <= intervals[at][1]
-
-    return is_within
-
-
-def value_of(test: Test, facts: Facts) -> Value | Unknown:
-    """The value that ``test`` compares."""
-    return TABLE[test.fact].read(facts, test.key or "")
-
-
-# --- evaluation of a model ------------------------------------------------------------------------
-
-
-def holds(condition: Condition, facts: Facts) -> bool | None:
-    """Whether ``condition`` holds; ``None`` if that depends on unknown facts.
-
-    The engine computes the same results from a compiled form.
-    """
-    return evaluate(condition, lambda test: holds_test(test, facts))
-
-
-def holds_test(test: Test, facts: Facts) -> bool | None:
-    """:func:`holds` for a single test."""
-    value = value_of(test, facts)
-    if value is UNKNOWN:
-        return None
-    if value is None:
-        return holds_of_missing(test)
-    return comparison(test)(value)
-
-
-def evaluate(condition: Condition, answer: Callable[[Test], bool | None]) -> bool | None:
-    """The value of ``condition``, given the value of each test."""
-    if isinstance(condition, Test):
-        return answer(condition)
-    if isinstance(condition, Not):
-        value = evaluate(condition.part, answer)
-        return None if value is None else not value
-    values = [evaluate(part, answer) for part in condition.parts]
-    decisive = isinstance(condition, Any)
-    if decisive in values:
-        return decisive
-    return None if None in values else not decisive
-
-
-def tests_of(condition: Condition) -> tuple[Test, ...]:
-    """All tests of ``condition``, in order."""
-    if isinstance(condition, Test):
-        return (condition,)
-    if isinstance(condition, Not):
-        return tests_of(condition.part)
-    return tuple(test for part in condition.parts for test in tests_of(part))
-
-
-def groups_of(condition: Condition) -> frozenset[Group]:
-    """The groups of all facts in ``condition``."""
-    return frozenset(TABLE[test.fact].group for test in tests_of(condition))
-
-
-# --- methods of mandatory rules -------------------------------------------------------------------
-
-#: Methods that reveal what GET reveals: metadata and length, or the content of a copy.
-READING: Final = frozenset(("GET", "HEAD", "COPY"))
-
-
-def with_all_reads(condition: Condition) -> Condition:
-    """The condition of a mandatory rule with HEAD and COPY added to GET, so they cannot evade it.
-
-    Below ``not``, a test for GET stays unchanged: it exempts GET from the rule, and exempting HEAD
-    and COPY as well would narrow the rule.  A ``not`` that exempts HEAD or COPY by name also stays:
-    it is explicit, and :mod:`rules.check.consistency` warns about it.
-    """
-    return _with_all_reads(condition, below_not=False)
-
-
-def _with_all_reads(condition: Condition, *, below_not: bool) -> Condition:
-    if isinstance(condition, Not):
-        return Not(_with_all_reads(condition.part, below_not=not below_not))
-    if isinstance(condition, Test):
-        return condition if below_not else _or_other_reads(condition)
-    parts = tuple(_with_all_reads(part, below_not=below_not) for part in condition.parts)
-    return replace(condition, parts=parts)
-
-
-def _or_other_reads(test: Test) -> Test:
-    named = test.operand if isinstance(test.operand, frozenset) else frozenset((test.operand,))
-    if test.fact != "method" or "GET" not in named:
-        return test
-    return replace(test, operator=Operator.ONE_OF, operand=named | READING)
-
-
-# --- missing values below `not` -------------------------------------------------------------------
-
-
-def cautious(condition: Condition) -> Condition:
-    """The condition of a rule that does not restrict.
-
-    If a value is missing, neither a test of it nor the ``not`` of that test holds.
-    """
-    return _cautious(condition, below_not=False)
-
-
-def _cautious(condition: Condition, *, below_not: bool) -> Condition:
-    if isinstance(condition, Not):
-        return Not(_cautious(condition.part, below_not=not below_not))
-    if isinstance(condition, Test):
-        return _or_missing(condition) if below_not else condition
-    parts = tuple(_cautious(part, below_not=below_not) for part in condition.parts)
-    return replace(condition, parts=parts)
-
-
-def _or_missing(test: Test) -> Condition:
-    if test.operator is Operator.PRESENT or not TABLE[test.fact].is_optional:
-        return test
-    return Any((test, replace(test, operator=Operator.PRESENT, operand=False)))

@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from rules import template
-from rules.conditions import TABLE, Group, Value, comparison, groups_of, holds, holds_of_missing
+from rules.conditions import TABLE, Group, Value
+from rules.evaluation import comparison, groups_of, holds, holds_of_missing
 from rules.explanation import Considered, Explanation, observe
 from rules.facts import UNKNOWN, Facts, Unknown
 from rules.index import Index

@@ -15,7 +15,8 @@ from typing import Any as Anything
 from typing import Final
 
 from rules import template
-from rules.conditions import TABLE, Group, Kind, Value, holds, value_of
+from rules.conditions import TABLE, Group, Kind, Value
+from rules.evaluation import holds, value_of
 from rules.facts import UNKNOWN, Facts, Unknown
 from rules.faults import quoted
 from rules.model import Action, Any, Condition, Deny, Not, Operator, Rule, Run, Step, Test

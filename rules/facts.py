@@ -1,7 +1,7 @@
 """Facts about a request, as the rules see them: plain values, independent of Swift.
 
 A missing value is ``None`` (or absent from its mapping, or an empty set).  Every test of a missing
-value fails, except ``present: false``.  :mod:`rules.conditions` describes what this means below
+value fails, except ``present: false``.  :mod:`rules.rewriting` describes what this means below
 ``not``.
 
 Facts about the stored object and its container cost a request to Swift, so they start as

@@ -35,7 +35,7 @@ import re
 from typing import Final
 
 from rules import actions, glob, text, values, when
-from rules.conditions import cautious, tests_of, with_all_reads
+from rules.evaluation import tests_of
 from rules.faults import Faults, quoted
 from rules.model import (
     Action,
@@ -52,6 +52,7 @@ from rules.model import (
     RuleSet,
     Run,
 )
+from rules.rewriting import cautious, with_all_reads
 from rules.text import Mapping, Node, Sequence
 
 VERSION: Final = "1"
@@ -152,7 +153,7 @@ def _rule(node: Node, faults: Faults) -> Rule:
 
 
 def _fail_closed(condition: Condition, action: Action, *, is_mandatory: bool) -> Condition:
-    """The condition, rewritten for the kind of rule: see :mod:`rules.conditions`."""
+    """The condition, rewritten for the kind of rule: see :mod:`rules.rewriting`."""
     if is_mandatory:
         return with_all_reads(condition)
     return condition if isinstance(action, Deny) else cautious(condition)

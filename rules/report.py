@@ -19,11 +19,12 @@ from typing import Any as Anything
 from typing import Final
 
 from rules import example, template
-from rules.conditions import READING, TABLE, Group
+from rules.conditions import TABLE, Group
 from rules.engine import Compiled
 from rules.explanation import Explanation
 from rules.facts import RUN_HEADER, UNKNOWN, Facts
 from rules.model import Allow, Deny, Explicit, Passes, Rule, Run, Step, Template
+from rules.rewriting import READING
 
 #: The name of each type of action; ``none`` if no rule decides.
 ACTIONS: Final[Mapping[type, str]] = {Run: "run", Deny: "deny", Allow: "allow"}

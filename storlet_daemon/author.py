@@ -166,6 +166,7 @@ class StorletOutputFile(io.BufferedWriter):
         ``send_metadata`` sends the metadata to the filter; it is called once, before any byte is
         written.
         """
+        # Kept because ``raw`` is None once a storlet has detached the output.
         self._file = io.FileIO(fd, "w")
         super().__init__(self._file, WRITE_BYTES)
         room = messages.MESSAGE_MAX - _METADATA_ROOM

@@ -25,7 +25,7 @@ from typing import Final
 from rules.check.budget import UndecidedError
 from rules.check.pipelines import StorletFacts, output_type
 from rules.check.questions import Questions, present
-from rules.conditions import comparison, tests_of
+from rules.evaluation import comparison, tests_of
 from rules.example import describe
 from rules.facts import Facts, Unknown
 from rules.model import All, Any, Condition, Finding, Not, Rule, Severity, Test

@@ -36,7 +36,8 @@ from rules import glob
 from rules.check import automata
 from rules.check.automata import EVERY, MANY, Language, Universe
 from rules.check.budget import Budget
-from rules.conditions import TABLE, WEEK, Kind, comparison, holds_of_missing, value_of
+from rules.conditions import TABLE, WEEK, Kind
+from rules.evaluation import comparison, holds_of_missing, value_of
 from rules.facts import Facts
 from rules.intervals import Intervals, cut, merged
 from rules.model import Operator, Test

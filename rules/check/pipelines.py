@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rules.check.questions import Answer, Questions, present
-from rules.conditions import READING, media_type
+from rules.conditions import media_type
 from rules.example import describe
 from rules.model import (
     All,
@@ -27,6 +27,7 @@ from rules.model import (
     Step,
     Test,
 )
+from rules.rewriting import READING
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Final
 from rules import engine
 from rules.check.budget import Budget, UndecidedError
 from rules.check.solver import Solver
-from rules.conditions import holds, tests_of
+from rules.evaluation import holds, tests_of
 from rules.facts import RUN_HEADER, Facts
 from rules.model import All, Condition, Not, Operator, Rule, RuleSet, Run, Test
 

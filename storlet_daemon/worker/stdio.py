@@ -66,7 +66,7 @@ class Stdio:
 
     def end(self) -> None:
         """End a run: undo what the storlet did to the streams."""
-        if any(stream.closed for stream in self._text):
+        if any(map(_is_unusable, self._text)):
             self._raw = (_LogBytes(1), _LogBytes(2))
             self._text = tuple(self._stream(raw) for raw in self._raw)
         for stream in self._text:
@@ -78,3 +78,11 @@ class Stdio:
                 raw.log = None
             with contextlib.suppress(OSError):
                 self.discard()
+
+
+def _is_unusable(stream: io.TextIOWrapper) -> bool:
+    """True if a storlet has closed ``stream``, or has detached its buffer."""
+    try:
+        return stream.closed
+    except ValueError:
+        return True

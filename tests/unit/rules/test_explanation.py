@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import engine, model
-from rules.conditions import evaluate, holds, holds_test
 from rules.engine import Decision, Needs
+from rules.evaluation import evaluate, holds, holds_test
 from rules.explanation import Considered, Observation, observe, wanted
 from rules.facts import UNKNOWN, Caller, Facts, ObjectFacts
 from rules.model import Allow, Condition, Operator, Rule, RuleSet, Run, Step, Template, Test

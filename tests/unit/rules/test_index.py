@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from rules import glob, model
-from rules.conditions import TABLE, Value, value_of
+from rules.conditions import TABLE, Value
+from rules.evaluation import value_of
 from rules.facts import UNKNOWN, Caller, Facts, Unknown
 from rules.index import Index
 from rules.model import Condition, Operator, RuleSet, Test

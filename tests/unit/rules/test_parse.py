@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules import model
-from rules.conditions import cautious, holds
+from rules.evaluation import holds
 from rules.facts import Caller, Facts
 from rules.model import (
     Allow,
@@ -22,6 +22,7 @@ from rules.model import (
     Test,
 )
 from rules.parse import MAX_GLOB_COST, MAX_RULES, parse, version_of
+from rules.rewriting import cautious
 from tests.unit.rules.texts import HEAD, only_fault, parsed, places_of_faults, rule_of
 
 EVERYTHING = """\

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import model
-from rules.conditions import TABLE, holds
+from rules.conditions import TABLE
+from rules.evaluation import holds
 from rules.facts import Caller, Facts
 from rules.model import Condition, Operator, Test
 from tests.unit.rules import strategies

@@ -1,152 +1,228 @@
-"""Worker groups, without any real worker process."""
+"""A worker group as its supervisor uses it: commands, the clock, the end of a worker."""
 
 from __future__ import annotations
 
 import math
-import select
+import resource
 import socket
 import time
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from storlet_daemon import kernel
-from storlet_daemon.poller import Poller
-from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol import messages
 from storlet_daemon.worker_group.group import WorkerGroup
-from storlet_daemon.worker_group.group_state import CLEAN_UP_SECONDS, SHORT_SECONDS
+from storlet_daemon.worker_group.group_state import GroupState
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
-
-PID = 4711
-
-
-class FullMeter:
-    """The meter of a worker that has used too much CPU time."""
-
-    allowed = 0.0
-    is_quiet = False
-
-    def is_over(self, _cpu_seconds: float) -> bool:
-        return True
+from tests.unit.daemon.loads import load_of
+from tests.unit.daemon.worker_group.groups import World, done_of, is_shut_down
 
 
-@pytest.fixture
-def channel() -> Iterator[socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        theirs.setblocking(False)
-        yield ours
+def used() -> resource.struct_rusage:
+    """The usage of a dead process. A module-level value fails when the interpreter exits."""
+    return resource.struct_rusage([0.5, 0.25, 100, *[0] * 13])
 
 
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    pids: list[int] = []
-    monkeypatch.setattr(kernel, "kill", lambda pid, _number: pids.append(pid))
-    monkeypatch.setattr(kernel, "kill_group", lambda _leader: None)
-    return pids
-
-
-def group_of(one: WorkerProcess) -> WorkerGroup:
-    nothing: Any = None
-    group = WorkerGroup(nothing, nothing, nothing, nothing)
-    group.workers[one.pid] = one
+def group_of(world: World, **changes: Any) -> WorkerGroup:
+    group = WorkerGroup(load_of(**changes), world.listen(), world.runtime, world.hooks)
+    world.states.append(group.state)
     return group
 
 
-def worker(channel: socket.socket, state: State) -> WorkerProcess:
-    meter: Any = FullMeter()
-    return WorkerProcess(PID, channel, -1, state, math.inf, 0.0, has_loaded=True, meter=meter)
+def started(world: World, **changes: Any) -> tuple[WorkerGroup, WorkerProcess]:
+    """A group with its first worker, which is idle."""
+    group = group_of(world, **changes)
+    group.begin()
+    (one,) = group.workers.values()
+    group.placed(one.pid, "")
+    world.report(one, messages.Ready())
+    world.poller.wait(1)
+    assert one.state is State.IDLE
+    return group, one
 
 
-def test_a_worker_that_computes_while_idle_is_killed(
-    channel: socket.socket, killed: list[int]
-) -> None:
-    one = worker(channel, State.IDLE)
-    group_of(one).police_idle({PID: 9.0})
-    assert killed == [PID]
-    assert one.kill_reason is not None
+def running(world: World, group: WorkerGroup, one: WorkerProcess) -> socket.socket:
+    """Begin an invocation; return the filter's end."""
+    ours, filters = world.pair()
+    world.report(one, messages.Begin("tx"), fd=ours.fileno())
+    world.poller.wait(1)
+    ours.close()
+    assert one.state is State.BUSY
+    return filters
 
 
-def test_an_invocation_running_at_the_sample_may_finish(
-    channel: socket.socket, killed: list[int]
-) -> None:
-    """The CPU time may come from the last invocation's threads, not from this one."""
-    one = worker(channel, State.BUSY)
-    group_of(one).police_idle({PID: 9.0})
-    assert killed == []
+def test_a_group_starts_one_worker_and_waits_for_nothing_else(world: World) -> None:
+    group, _ = started(world)
+    assert len(world.launches) == 1
+    assert group.awaited is None
+    assert not group.is_active
+
+
+def test_the_status_counts_runs_failures_and_idle_time(world: World) -> None:
+    group, one = started(world, name="a.py")
+    filters = running(world, group, one)
+    status = group.status()
+    assert (status.name, status.workers, status.busy, status.idle_seconds) == ("a.py", 1, 1, 0.0)
+    assert group.is_active
+    world.report(one, messages.End(failed=True))
+    world.poller.wait(1)
+    group.state.active_at -= 5
+    status = group.status()
+    assert (status.busy, status.runs, status.failures) == (0, 1, 1)
+    assert status.idle_seconds >= 5
+    filters.close()
+
+
+def test_an_idle_group_is_idle_since_its_last_invocation(world: World) -> None:
+    group, one = started(world)
+    assert group.idle_since == group.state.active_at
+    group.rest()
     assert one.is_retiring
-    assert not one.serves
-    assert one.kill_reason is None
+    assert group.idle_since == math.inf, "there is nothing left to retire"
 
 
-class LastingRun:
-    """A worker whose run lasts, so that the next connection needs another worker."""
-
-    def __init__(self, one: WorkerProcess) -> None:
-        self.one = one
-        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listening.bind("")  # some abstract name
-        self.listening.listen()
-        one.connection, self.filter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        one.since = time.monotonic() - 60
-        self.poller = Poller()
-        load: Any = SimpleNamespace(limits=messages.Resources(), idle_seconds=60.0)
-        runtime: Any = SimpleNamespace(workers_max=lambda _load: 2)
-        around: Any = SimpleNamespace(poller=self.poller)
-        self.group = WorkerGroup(load, self.listening, runtime, around)
-        self.group.workers[one.pid] = one
-        self.group.tick(time.monotonic())  # the run lasts
-        self.group.tick(time.monotonic())  # and is watched
-        assert self.needs_another
-
-    @property
-    def needs_another(self) -> bool:
-        return self.group.awaited is not None
-
-    def disconnect(self, *, with_taken: bool) -> None:
-        if with_taken:
-            framing.send(self.filter, messages.Taken())
-        self.filter.close()
-        alarm = select.poll()
-        alarm.register(self.one.connection or -1, select.POLLRDHUP)
-        alarm.poll(1000)
-        self.poller.wait(1)
-
-    def close(self) -> None:
-        self.listening.close()
-        self.filter.close()
-        if self.one.connection is not None:
-            self.one.connection.close()
+def test_the_same_socket_again_only_replaces_the_parameters(world: World) -> None:
+    group, one = started(world)
+    again = group.state.listening.dup()
+    group.replace(load_of(idle_seconds=5), again)
+    assert (again.fileno(), group.state.load.idle_seconds) == (-1, 5)
+    assert not one.is_retiring
+    assert len(world.launches) == 1
 
 
-@pytest.fixture
-def lasting(channel: socket.socket, killed: list[int]) -> Iterator[LastingRun]:
-    channel.setblocking(False)
-    one = worker(channel, State.BUSY)
-    one.meter = SimpleNamespace(mark_run=lambda _pid: None)  # type: ignore[assignment]
-    made = LastingRun(one)
-    yield made
-    made.close()
+def test_another_socket_is_served_by_new_workers(world: World) -> None:
+    group, one = started(world)
+    old, new = group.state.listening, world.listen()
+    group.replace(load_of(), new)
+    assert one.is_retiring
+    assert (group.state.listening, old.fileno()) == (new, -1)
+    assert len(world.launches) == 2
+    assert is_shut_down(world.channels[one.pid]), "it drains the old backlog, then exits"
 
 
-def test_a_worker_is_almost_idle_once_the_filter_has_done(
-    lasting: LastingRun, killed: list[int]
+def test_a_group_that_leaves_refuses_connections_and_lets_its_workers_finish(
+    world: World,
 ) -> None:
-    lasting.disconnect(with_taken=True)
-    assert not lasting.needs_another
-    assert killed == []
-    taken_at = lasting.one.taken_at
-    assert lasting.group.due == pytest.approx(taken_at + SHORT_SECONDS)
-    lasting.group.tick(taken_at + SHORT_SECONDS)
-    assert lasting.needs_another, "restoring the process takes long as well"
-    assert killed == []
-    lasting.group.tick(taken_at + CLEAN_UP_SECONDS)
-    assert killed == [PID]
+    group, one = started(world)
+    path = group.state.listening.getsockname()
+    filters = running(world, group, one)
+    group.leave()
+    late = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with late, pytest.raises(ConnectionRefusedError):
+        late.connect(path)
+    assert (one.is_retiring, one.state, world.killed) == (True, State.BUSY, [])
+    filters.close()
 
 
-def test_a_disconnect_without_taken_cancels_at_once(lasting: LastingRun, killed: list[int]) -> None:
-    lasting.disconnect(with_taken=False)
-    assert killed == [PID]
-    assert lasting.needs_another
+def test_a_connection_that_waits_when_the_group_leaves_gets_a_worker(world: World) -> None:
+    group = group_of(world)
+    group.state.listening.setblocking(False)
+    world.connect(group.state.listening)
+    group.leave()
+    assert len(world.launches) == 1
+
+
+def test_the_invocation_of_a_worker_that_died_gets_a_done(world: World) -> None:
+    group, one = started(world)
+    filters = running(world, group, one)
+    group.exited(one.pid, 11, used())
+    done = done_of(filters)
+    assert (done.code, done.message) == (
+        messages.FAILED,
+        "storlet was killed by signal 11 (SIGSEGV) before it was done",
+    )
+    assert filters.recv(1) == b""
+    assert (group.state.runs, group.state.failures) == (1, 1)
+    assert "sweep" in world.calls
+    assert len(world.launches) == 2, "it is replaced"
+
+
+def test_a_cancelled_invocation_gets_no_done_and_does_not_count(world: World) -> None:
+    group, one = started(world)
+    filters = running(world, group, one)
+    one.cancelled = one.connection
+    group.exited(one.pid, 9, used())
+    assert filters.recv(1000) == b""
+    assert (group.state.runs, group.state.failures) == (0, 0)
+
+
+def test_reports_sent_before_its_death_are_read_first(world: World) -> None:
+    """The worker has ended the run, so only its own ``done`` can be missing."""
+    group, one = started(world)
+    filters = running(world, group, one)
+    world.report(one, messages.End(recycle=True))
+    group.exited(one.pid, 0, used())
+    assert (group.state.runs, group.state.failures) == (1, 0)
+    assert done_of(filters).outcome == messages.ERROR, "used only if the worker has sent none"
+
+
+def test_a_worker_that_dies_while_it_loads_is_a_failed_load(world: World) -> None:
+    group = group_of(world)
+    group.begin()
+    (one,) = group.workers.values()
+    group.placed(one.pid, "")
+    group.exited(one.pid, 1 << 8, used())
+    reason = group.state.load_failure.reason
+    assert reason is not None
+    assert reason.message == "the process ended while it loaded the code: exited with code 1"
+
+
+def test_a_load_that_takes_too_long_is_killed_with_its_reason(world: World) -> None:
+    group = group_of(world, load_seconds=3)
+    group.begin()
+    (one,) = group.workers.values()
+    group.placed(one.pid, "")
+    group.tick(one.deadline)
+    assert world.killed == [one.pid]
+    group.exited(one.pid, 9, used())
+    reason = group.state.load_failure.reason
+    assert reason is not None
+    assert reason.message == "loading took longer than 3 seconds"
+
+
+def test_a_worker_without_placement_is_released_after_a_while(world: World) -> None:
+    group = group_of(world)
+    group.begin()
+    (one,) = group.workers.values()
+    assert one.state is State.WAITING
+    assert group.due <= one.deadline
+    group.tick(one.deadline)
+    assert one.state is State.LOADING
+
+
+def test_an_idle_worker_is_retired_after_its_time(world: World) -> None:
+    group, one = started(world, idle_seconds=5)
+    group.tick(one.since + 4.9)
+    assert not one.is_retiring
+    assert group.due == pytest.approx(one.since + 5)
+    group.tick(one.since + 5)
+    assert one.is_retiring
+
+
+def test_a_worker_that_does_not_exit_after_its_end_is_killed(world: World) -> None:
+    group, one = started(world)
+    filters = running(world, group, one)
+    world.report(one, messages.End(recycle=True))
+    world.poller.wait(1)
+    group.tick(one.deadline)
+    assert world.killed == [one.pid]
+    group.exited(one.pid, 9, used())
+    message = done_of(filters).message
+    assert message is not None
+    assert "did not exit" in message
+
+
+def test_a_group_of_idle_workers_that_die_reports_a_failed_load(world: World) -> None:
+    group, one = started(world)
+    for _ in range(3):
+        assert group.state.load_failure.reason is None
+        group.exited(one.pid, 0, used())
+        one = world.add(group.state, State.IDLE)
+    assert group.state.load_failure.reason is not None
+
+
+def test_the_state_and_its_next_tick_are_those_of_the_group(world: World) -> None:
+    group, _ = started(world, idle_seconds=60)
+    assert isinstance(group.state, GroupState)
+    group.tick(time.monotonic())
+    assert time.monotonic() < group.due <= time.monotonic() + 60

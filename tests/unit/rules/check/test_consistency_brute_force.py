@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from rules.check.consistency import check
 from rules.check.pipelines import StorletFacts
-from rules.conditions import cautious
 from rules.example import read_words
 from rules.facts import Facts, ObjectFacts
 from rules.model import (
@@ -37,6 +36,7 @@ from rules.model import (
     Step,
     Test,
 )
+from rules.rewriting import cautious
 from tests.unit.rules import naive
 from tests.unit.rules.small_world import LOOKED_UP_WORLD, WORLDS, World
 

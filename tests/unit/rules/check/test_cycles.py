@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from rules import conditions
+from rules import evaluation
 from rules.check.budget import UndecidedError
 from rules.check.cycles import CycleCheck, at
 from rules.check.pipelines import StorletFacts
 from rules.check.questions import Questions
-from rules.conditions import holds
+from rules.evaluation import holds
 from rules.model import All, Any, Condition, Not, Operator, Test
 from tests.unit.rules import strategies
 from tests.unit.rules.check.findings import STORLETS, WARNING, found, only
@@ -126,7 +126,7 @@ def test_partial_evaluation_agrees_with_the_engine(condition: Condition) -> None
     for facts in REQUESTS:
         partial = at(condition, {"method": facts.method})
         assert holds(partial, facts) is holds(condition, facts), facts
-        assert all(test.fact != "method" for test in conditions.tests_of(partial))
+        assert all(test.fact != "method" for test in evaluation.tests_of(partial))
 
 
 def test_partial_evaluation_simplifies() -> None:

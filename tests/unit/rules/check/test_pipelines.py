@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rules.check.pipelines import StorletFacts, accepts, has_accepted_type, output_type
-from rules.conditions import facts_from, holds
+from rules.conditions import facts_from
+from rules.evaluation import holds
 from rules.model import All, Any, Not, Operator, Test
 from tests.unit.rules.check.findings import ERROR, GZIP, STORLETS, WARNING, decider, found, only
 from tests.unit.rules.texts import rules_of

@@ -6,7 +6,7 @@ import pytest
 
 from rules.check.budget import UndecidedError
 from rules.check.questions import NOT_REQUESTED, Answer, Cover, Questions, parts_of, present
-from rules.conditions import holds
+from rules.evaluation import holds
 from rules.facts import Facts
 from rules.model import All, Any, Condition, Not, Operator, Test
 from tests.unit.rules.texts import rules_of

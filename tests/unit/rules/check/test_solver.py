@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from rules.check.budget import Budget, UndecidedError
 from rules.check.solver import Solver
-from rules.conditions import METHODS, holds
+from rules.conditions import METHODS
+from rules.evaluation import holds
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import All, Any, Condition, Not, Operator, Test
 from tests.unit.rules import naive, strategies
