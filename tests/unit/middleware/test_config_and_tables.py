@@ -15,7 +15,16 @@ from swift.common.swob import Response
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors, metrics, names
-from storlet_middleware.config import OPTIONS, Config, ConfigError, Level, load, parse, sample
+from storlet_middleware.config import (
+    OPTIONS,
+    Config,
+    ConfigError,
+    Level,
+    Option,
+    load,
+    parse,
+    sample,
+)
 from storlet_middleware.config.readers import read_mounts
 from storlet_middleware.engine import limits
 from tests.unit.middleware.support import Logger
@@ -125,9 +134,15 @@ def test_every_option_is_read_somewhere() -> None:
     unread = [
         f"[{option.section}] {option.name}"
         for option in OPTIONS
-        if option.name not in read and not re.search(rf"\.{option.name}\b", code)
+        if option.name not in read and not re.search(_use_of(option), code)
     ]
     assert unread == []
+
+
+def _use_of(option: Option) -> str:
+    """A pattern of the code that reads the option."""
+    prefix = rf"\b{option.section}" if option.language else ""
+    return rf"{prefix}\.{option.field}\b"
 
 
 def test_the_table_and_the_classes_have_the_same_options() -> None:
@@ -137,7 +152,12 @@ def test_the_table_and_the_classes_have_the_same_options() -> None:
         if section.name not in ("path", "classes", "images")
         for option in dataclasses.fields(type(getattr(parse(""), section.name)))
     ]
-    assert fields == [(option.section, option.name) for option in OPTIONS]
+    assert fields == list(dict.fromkeys((option.section, option.field) for option in OPTIONS))
+    names = [
+        f"{option.field}_{option.language}" if option.language else option.field
+        for option in OPTIONS
+    ]
+    assert names == [option.name for option in OPTIONS]
 
 
 METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
