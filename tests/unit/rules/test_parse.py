@@ -552,6 +552,7 @@ def test_deep_nesting_is_refused_without_being_read(opening: str) -> None:
     assert "size.nesting" in [code for _, _, code in faults(opening * 10_000)]
 
 
+@pytest.mark.no_cover  # other tests cover the same code, and tracing doubles this one's time
 def test_too_many_values_are_refused() -> None:
     assert faults(f"[{'a,' * (text.MAX_VALUES + 1)}]") == [(1, 2 * text.MAX_VALUES, "size.values")]
 
