@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from storlet_middleware.aio import checks
 from storlet_middleware.aio.progress import AioError
 from tests.coverage import floors
 
+ROOT = Path(__file__).resolve().parents[3]
 REPORT = {
     "files": {
         "rules/a.py": {"summary": {"covered_lines": 8, "num_statements": 10}},
@@ -77,3 +79,9 @@ def test_checkers_can_be_selected(
     every = [name for name, _ in checks.commands(tmp_path)]
     assert done == ([name for name in every if name not in skip] if run is None else run)
     assert every[-1] == "coverage"
+
+
+def test_pre_commit_has_a_hook_for_each_checker() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"entry: python3 -m storlet_middleware.aio check (\S+)\n", text)
+    assert entries == [name for name, _ in checks.commands(ROOT)]
