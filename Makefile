@@ -11,7 +11,8 @@ help:
 	@echo "make clean        stop it and delete its data"
 	@echo "make status       show its processes"
 	@echo "make test         run all tests on a cluster of their own"
-	@echo "make check        run linters, type checks and import rules"
+	@echo "make check        run linters, type checks, import rules and unit tests under coverage;"
+	@echo "                  SKIP=coverage: without the tests; ONLY=mypy: only some checkers"
 	@echo "make bench        compare storlets with plain Swift; ROWS=latency,load: only some rows"
 	@echo "                  ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
 	@echo "make bench-quick  the same in three minutes"
@@ -19,8 +20,10 @@ help:
 	@echo "make box          build the one-box image of Dockerfile"
 	@echo "Environment variables: python3 -m storlet_middleware.aio --help"
 
+check: ARGUMENTS = $(ONLY) $(SKIP:%=--skip %)
+
 demo up down status test check:
-	@$(AIO) $@
+	@$(AIO) $@ $(ARGUMENTS)
 
 box:
 	@$(AIO) box-image

@@ -26,9 +26,13 @@ setup(
     long_description_content_type="text/x-rst",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["storlet_middleware*", "storlet_daemon*", "rules*"]),
+    # The all-in-one cluster is no part of the product; it runs from a checkout.
+    packages=find_packages(
+        include=["storlet_middleware*", "storlet_daemon*", "rules*"],
+        exclude=["storlet_middleware.aio*"],
+    ),
     include_package_data=True,
-    package_data={"": ["*.rst", "*.json"]},
+    package_data={"": ["*.rst", "*.json", "py.typed"]},
     data_files=[
         (
             "share/swift-storlets/etc",
@@ -49,5 +53,6 @@ setup(
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",
+        "Typing :: Typed",
     ],
 )

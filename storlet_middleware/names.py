@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from storlet_daemon.runtimes.table import LANGUAGES
+
 
 class Scope(Enum):
     """Where a header is used."""
@@ -142,11 +144,11 @@ BACKEND_RUN: Final = _header(
 # --- stored ---------------------------------------------------------------------------------------
 STORLET_META: Final = "X-Object-Meta-Storlet-"
 META_LANGUAGE: Final = _header(
-    STORLET_META + "Language", Scope.STORLET, "python | java",
+    STORLET_META + "Language", Scope.STORLET, " | ".join(row.name for row in LANGUAGES),
     "the language of the storlet; mandatory")
 META_LANGUAGE_VERSION: Final = _header(
     STORLET_META + "Language-Version", Scope.STORLET, "number",
-    "the version of Python")
+    f"the version of {' or '.join(row.title for row in LANGUAGES if row.has_version)}")
 META_INTERFACE_VERSION: Final = _header(
     STORLET_META + "Interface-Version", Scope.STORLET, "number",
     "mandatory, and not interpreted")

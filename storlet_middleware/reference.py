@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from storlet_daemon.runtimes.table import LANGUAGES
 from storlet_middleware import config, errors, metrics, names
 from storlet_middleware.config import Level, Option
 from storlet_middleware.engine import limits
@@ -75,8 +76,12 @@ def limits_page() -> str:
 
 def _least(row: limits.Row) -> str:
     least = row.form.show(row.least)
-    java = row.form.show(row.floor("java"))
-    return least if least == java else f"{least}; {java} for Java"
+    floors = {
+        language.title: row.form.show(row.floor(language.name))
+        for language in LANGUAGES
+        if row.floor(language.name) > row.least
+    }
+    return "; ".join([least, *(f"{floor} for {title}" for title, floor in floors.items())])
 
 
 def errors_page() -> str:

@@ -41,6 +41,12 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark unit tests, for ``-m``."""
+    if item.nodeid.startswith("tests/unit/"):
+        item.add_marker("unit")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort folders into :data:`ORDER`; the order within a folder stays."""

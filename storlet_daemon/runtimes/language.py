@@ -84,14 +84,18 @@ class Runtime(Protocol):
 class Language:
     """One row of the table.
 
-    ``name`` is what a manifest calls the language, ``title`` what texts call it. ``versions`` and
-    ``workers_max`` are defaults of the configuration. ``file_name`` and ``main`` are what a
-    manifest may give, each with its rule in words. ``least_limits`` are the smallest limits that a
-    storlet of this language may declare, beyond the minimum of all languages.
+    ``name`` is the name of the language in a manifest, ``title`` its name in texts. ``versions``
+    and ``workers_max`` are defaults of the configuration. ``least_limits`` are the smallest limits
+    that a storlet of this language may declare, beyond the minimum of all languages.
+
+    ``file_name`` and ``main`` are the patterns of a manifest's values, each with its rule in words.
+    With ``main_is_in_file``, ``main`` must be ``<file name without suffix>.<name>``. With
+    ``has_version``, a manifest may select one of the configured versions; ``Language-Version`` is
+    ignored otherwise.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
-    the paths that the runtime uses.
+    the paths that the runtime uses. ``packages`` are the Debian packages of the sandbox image.
     """
 
     name: str
@@ -105,5 +109,8 @@ class Language:
     worker_cost: Cost
     worker_share: Cost
     paths: Mapping[str, PathOption]
+    packages: tuple[str, ...]
     runtime: Callable[[Language, ImagePaths], Runtime]
     least_limits: Resources = field(default_factory=Resources)
+    main_is_in_file: bool = False
+    has_version: bool = False

@@ -1,6 +1,8 @@
 """The languages that a sandbox runs, one row each.
 
-Importing the table imports no runtime, so that processes beside Swift can read it.
+The options of ``storlet.conf``, the checks of manifests, the least limits, ``/info``, the workers
+of sandboxd and the reference pages are made from these rows. Importing the table imports no
+runtime, so that processes beside Swift can read it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ LANGUAGES: tuple[Language, ...] = (
         worker_cost=Cost(tasks=2, memory_bytes=16 * MIB),
         worker_share=Cost(tasks=4, memory_bytes=32 * MIB),
         paths={"interpreters": PathOption("python-dir", "/usr/bin", "where python3.x are")},
+        packages=("python3",),
         runtime=_python,
+        main_is_in_file=True,
+        has_version=True,
     ),
     Language(
         name="java",
@@ -57,10 +62,16 @@ LANGUAGES: tuple[Language, ...] = (
                 "java-home-dir", "/usr/local/lib/storlets/java", "the worker's jars and library"
             ),
         },
+        packages=("openjdk-17-jre-headless",),
         runtime=_java,
         least_limits=Resources(memory_bytes=64 * MIB, processes=48, scratch_bytes=1 * MIB),
     ),
 )
+
+
+def language(name: str) -> Language | None:
+    """The row of the language that manifests call ``name``."""
+    return next((row for row in LANGUAGES if row.name == name), None)
 
 
 def path_options() -> list[PathOption]:

@@ -49,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands.add_parser(name, help=text).add_argument(
             "name", help="name shown by `status`, for example object-1"
         )
-    commands.add_parser("check", help="linters, types, import rules, spelling")
+    check = commands.add_parser(
+        "check", help="linters, types, import rules, spelling, coverage of the unit tests"
+    )
+    check.add_argument("only", nargs="*", metavar="CHECKER", help="run only these checkers")
+    check.add_argument("--skip", action="append", default=[], help="leave out this checker")
     test = commands.add_parser("test", help="run all tests, on a cluster of their own")
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for pytest")
     commands.add_parser(
@@ -81,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
         "demo": lambda: demo.show(cluster.up()),
         "start": lambda: cluster.start(options.name),
         "stop": lambda: cluster.stop(options.name),
-        "check": checks.check,
+        "check": lambda: checks.check(options.only, options.skip),
         "test": lambda: checks.test(options.arguments),
         "box": box.live,
         "build": box.build_parts,

@@ -11,7 +11,7 @@ from typing import Final
 
 from . import cache, java, packages, venv
 from .home import CHECKOUT
-from .progress import say
+from .progress import AioError, say
 
 SOURCES: Final = ("storlet_middleware", "storlet_daemon", "rules", "tests", "setup.py")
 TEXTS: Final = (
@@ -24,22 +24,35 @@ TEXTS: Final = (
     "docs",
     "tests",
 )
+#: Checkers whose last line of output is part of the table.
+WITH_FIGURES: Final = frozenset({"coverage"})
 SHELL: Final = ("*.sh", ".ci/run")
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
 #: two workers, then those that need the machine for themselves.  A third worker makes two
 #: processors the bottleneck.
-SESSIONS: Final = (
-    ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not alone"),
+WORKERS: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+SESSIONS: Final = ((*WORKERS, "-m", "not alone"), ("-m", "alone"))
+#: The same without the tests that the checker ``coverage`` runs.
+SESSIONS_AFTER_CHECK: Final = (
+    (*WORKERS, "-m", "not alone and (hypothesis or not unit)"),
     ("-m", "alone"),
 )
 
 
-def check() -> int:
-    """Every checker, also after one has complained; the number of those that did."""
+def check(only: Sequence[str] = (), skip: Sequence[str] = ()) -> int:
+    """Run the checkers (all, or ``only`` those), also after one has failed; the number of failures.
+
+    ``coverage`` is the last one: it runs unit tests, which takes longer than all others together.
+    """
     log = cache.cache_root() / "check.log"
     packages.install([packages.PYTHON], log)
     tools = venv.tools(log)
-    faults = [name for name, command in commands(tools) if not _passes(name, command, tools)]
+    checkers = dict(commands(tools))
+    unknown = {*only, *skip} - set(checkers)
+    if unknown:
+        raise AioError(f"no checker {', '.join(sorted(unknown))}; there are {', '.join(checkers)}")
+    chosen = [name for name in checkers if name not in skip and (not only or name in only)]
+    faults = [name for name in chosen if not _passes(name, checkers[name], tools)]
     say(f"check: {', '.join(faults)} complained" if faults else "check: all fine")
     return len(faults)
 
@@ -52,8 +65,8 @@ def commands(tools: Path) -> list[tuple[str, list[str]]]:
     texts = [name for name in TEXTS if (CHECKOUT / name).exists()]
     texts += sorted(path.name for path in CHECKOUT.glob("*.rst"))
     return [
-        ("ruff check", [*run, "ruff", "check", "--quiet", "."]),
-        ("ruff format", [*run, "ruff", "format", "--quiet", "--check", "."]),
+        ("ruff-check", [*run, "ruff", "check", "--quiet", "."]),
+        ("ruff-format", [*run, "ruff", "format", "--quiet", "--check", "."]),
         ("mypy", [*run, "mypy"]),
         ("import-linter", [str(tools / "bin/lint-imports"), "--no-cache"]),
         ("codespell", [*run, "codespell_lib", *texts]),
@@ -64,6 +77,7 @@ def commands(tools: Path) -> list[tuple[str, list[str]]]:
         ("shellcheck", [str(tools / "bin/shellcheck"), *shell_scripts()]),
         ("prose", [*run, "tests.prose"]),
         ("news", [*run, "towncrier", "build", "--draft", "--version", "next"]),
+        ("coverage", [*run, "tests.coverage"]),
     ]
 
 
@@ -83,7 +97,8 @@ def test(arguments: Sequence[str]) -> int:
     """Run pytest with ``arguments``, or all tests in the sessions of :data:`SESSIONS`; 0 if each of
     them passed.
 
-    Fixtures bring up the clusters.
+    Fixtures bring up the clusters.  With ``STORLETS_AFTER_CHECK``, the tests are left out that the
+    checker ``coverage`` of the same job has run.
     """
     log = cache.cache_root() / "test.log"
     needs = [packages.PYTHON, packages.CURL]
@@ -91,11 +106,12 @@ def test(arguments: Sequence[str]) -> int:
     packages.install(needs, log)
     tools = venv.tools(log)
     pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]
+    sessions = SESSIONS_AFTER_CHECK if os.environ.get("STORLETS_AFTER_CHECK") else SESSIONS
     codes = [
         subprocess.run(
             [*pytest, *session], cwd=CHECKOUT, env=_environment(tools), check=False
         ).returncode
-        for session in ([arguments] if arguments else SESSIONS)
+        for session in ([arguments] if arguments else sessions)
     ]
     return next((code for code in codes if code), 0)
 
@@ -106,11 +122,12 @@ def _passes(name: str, command: list[str], tools: Path) -> bool:
         command, cwd=CHECKOUT, env=_environment(tools), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
-    say(
-        f"{name:14} {'ok' if done.returncode == 0 else 'COMPLAINS':9} {time.monotonic() - began:5.1f} s"
-    )
+    output = done.stdout.decode(errors="replace").rstrip()
+    result = "ok" if done.returncode == 0 else "COMPLAINS"
+    figures = output.rpartition("\n")[2] if name in WITH_FIGURES else ""
+    say(f"{name:14} {result:9} {time.monotonic() - began:5.1f} s  {figures}".rstrip())
     if done.returncode:
-        say(done.stdout.decode(errors="replace").rstrip())
+        say(output)
     return done.returncode == 0
 
 

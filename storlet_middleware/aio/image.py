@@ -1,4 +1,4 @@
-"""The sandbox image: a Debian base with Python and Java, and on top our daemon and the Java parts.
+"""The sandbox image: a Debian base with the languages, and on top our daemon and their parts.
 
 The base is built from ``sandbox_images/base``: by its Dockerfile when the engine has or can pull
 ``debian:bookworm-slim``, else by ``debootstrap.sh`` and an import.  Both tags contain the hash of
@@ -12,11 +12,11 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from . import cache
+from . import cache, java
 from .docker_api import DockerApi
 from .home import CHECKOUT
 from .mounts import mounted_below, unmount
@@ -27,8 +27,11 @@ NAME: Final = "storlets/sandbox"
 BASE: Final = "storlets/sandbox-base"
 DEBIAN: Final = ("debian", "bookworm-slim")
 CHUNK: Final = 256 * 1024
-LEFT_OUT: Final = {"python/storlet_daemon": ("java",), "java": ("samples",)}
-"""Folders of the context that are not part of the image."""
+PARTS: Final = "lib"
+"""Folder of the context that becomes ``/usr/local/lib/storlets``."""
+
+LEFT_OUT: Final = frozenset({java.SAMPLE_JARS})
+"""Folders of a language's parts that are not part of the image."""
 
 KEEP_IMAGES: Final = 8
 PULL_SECONDS: Final = 90.0
@@ -80,22 +83,24 @@ def build_base(api: DockerApi, log: Path) -> None:
         api.build(_context({RECIPES / "base": ""}), base_tag(), {}, network="host")
 
 
-def build(api: DockerApi, java: Path | None) -> str:
-    """Make the sandbox image if its parts have changed; return its full name."""
+def build(api: DockerApi, parts: Mapping[str, Path]) -> str:
+    """Make the sandbox image if its parts have changed; return its full name.
+
+    ``parts`` are the folders of built files by language.
+    """
     daemon = CHECKOUT / "storlet_daemon"
     key = cache.digest(
         [
             base_tag(),
             cache.tree_digest(RECIPES, ["sandbox"]),
             cache.tree_digest(daemon.parent, ["storlet_daemon"]) if daemon.is_dir() else "",
-            "with Java" if java else "",
+            f"with {', '.join(sorted(parts))}",
         ]
     )
     image = f"{NAME}:{key}"
     if api.image_id(image) is None:
-        folders = {RECIPES / "sandbox": "", daemon: "python/storlet_daemon"}
-        if java:
-            folders[java] = "java"
+        folders = {RECIPES / "sandbox": "", daemon: f"{PARTS}/python/storlet_daemon"}
+        folders |= {folder: f"{PARTS}/{language}" for language, folder in parts.items()}
         api.build(_context(folders), image, {"BASE": base_tag(), "KEY": key})
         _remove_old(api, image)
     api.tag(image, NAME, "latest")
@@ -140,13 +145,11 @@ def _context(folders: dict[Path, str]) -> Iterator[bytes]:
     """A build context in memory: the source files of ``folders``, renamed to the image's layout."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for name in ("python/storlet_daemon", "java"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
         for folder, prefix in folders.items():
+            # Sources that are built are not part of the image; their built files are.
+            left_out = LEFT_OUT | {script.parent.name for script in folder.glob("*/build.sh")}
             for path in sorted(cache.tree_files(folder)):
-                if path.relative_to(folder).parts[0] in LEFT_OUT.get(prefix, ()):
+                if path.relative_to(folder).parts[0] in left_out:
                     continue
                 tar.add(path, str(Path(prefix) / path.relative_to(folder)), filter=anonymous)
     out.seek(0)

@@ -46,7 +46,7 @@ def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
         if image.wants_debootstrap(docker.api):
             packages.install([packages.DEBOOTSTRAP], log)
         image.build_base(docker.api, log)
-        name = image.build(docker.api, java_parts)
+        name = image.build(docker.api, {"java": java_parts} if java_parts else {})
     return Parts(environment, docker, java_parts, name)
 
 

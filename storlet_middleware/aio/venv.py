@@ -76,21 +76,31 @@ def code(log: Path) -> Path:
     def make(place: Path) -> None:
         _new_layer(place, below, log)
         source = place / "src"
-        source.mkdir()
-        for name in BUILD_FILES:
-            if (CHECKOUT / name).exists():
-                shutil.copy(CHECKOUT / name, source / name)
-        for name in (*PACKAGES, "etc"):
-            for path in cache.tree_files(CHECKOUT / name):
-                target = source / path.relative_to(CHECKOUT)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
+        copy_sources(source)
         run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-index",
              "--no-build-isolation", "--no-input", source], log, env=_pip_env(), cwd=place)  # fmt: skip
+        # The wheel is that of production, without this package; the cluster's processes need it.
+        tooling = "storlet_middleware/aio"
+        shutil.copytree(source / tooling, _site_packages(place) / tooling)
         shutil.rmtree(source)
 
     sources = cache.tree_digest(CHECKOUT, [*PACKAGES, *BUILD_FILES, "etc"])
     return cache.made("code", cache.digest([sources, below.name]), make)
+
+
+def copy_sources(target: Path) -> None:
+    """Copy the files that a wheel is built of to ``target``: a build writes beside its sources."""
+    for name in (*BUILD_FILES, *PACKAGES, "etc"):
+        top = CHECKOUT / name
+        for path in cache.tree_files(top) if top.is_dir() else [top]:
+            if path.exists():
+                copy = target / path.relative_to(CHECKOUT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
+
+
+def _site_packages(place: Path) -> Path:
+    return next(place.glob("lib/python3*/site-packages"))
 
 
 def _layer_with(kind: str, requirements: str, log: Path) -> Path:
@@ -107,10 +117,8 @@ def _layer_with(kind: str, requirements: str, log: Path) -> Path:
 
 def _new_layer(place: Path, below: Path, log: Path) -> None:
     run([below / "bin/python", "-m", "venv", "--without-pip", place], log)
-    packages = next(below.glob("lib/python3*/site-packages"))
-    mine = next(place.glob("lib/python3*/site-packages"))
-    (mine / "layer-below.pth").write_text(
-        f"import site; site.addsitedir({str(packages)!r})\n", encoding="utf-8"
+    (_site_packages(place) / "layer-below.pth").write_text(
+        f"import site; site.addsitedir({str(_site_packages(below))!r})\n", encoding="utf-8"
     )
     (place / ".below").write_text(f"{below}\n", encoding="utf-8")
     for script in (below / "bin").iterdir():

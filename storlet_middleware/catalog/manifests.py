@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from storlet_daemon.runtimes import table
+from storlet_daemon.runtimes.language import Language
 from storlet_middleware import names
 from storlet_middleware.engine import limits
 
 #: Versions by language.
 Languages = Mapping[str, tuple[str, ...]]
-_MAIN: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_JAVA_MAIN: Final = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*")
 MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
 
 
@@ -33,7 +33,8 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A storlet's manifest.  ``main`` is ``module.Class`` (Python) or the class's full name (Java);
+    """A storlet's manifest.  The row of its language has the form of ``main``.
+
     ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
 
     language: str
@@ -90,12 +91,12 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     language = value(names.META_LANGUAGE).lower()
     if language and language not in languages:
         faults.append(f"Unsupported Language: {language} (this cluster has {', '.join(languages)})")
-    if language == "python":
-        versions = languages.get(language, ())
-        faults += _python_version_faults(value(names.META_LANGUAGE_VERSION), versions)
-        faults += _python_faults(name, value(names.META_MAIN))
-    elif language == "java":
-        faults += _java_faults(name, value(names.META_MAIN))
+    row = table.language(language)
+    version = value(names.META_LANGUAGE_VERSION) if row and row.has_version else ""
+    if row:
+        faults += _version_faults(row, version, languages.get(language, ()))
+        faults += _file_faults(row, name)
+        faults += _main_faults(row, name, value(names.META_MAIN))
     dependencies = tuple(
         part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip()
     )
@@ -104,42 +105,37 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += more
     if faults:
         raise ManifestError(faults)
-    version = value(names.META_LANGUAGE_VERSION) if language == "python" else ""
     return Manifest(language, value(names.META_MAIN), dependencies, version, own)
 
 
-def _python_version_faults(version: str, supported: tuple[str, ...]) -> list[str]:
+def _version_faults(row: Language, version: str, supported: tuple[str, ...]) -> list[str]:
+    """A major version alone selects any of its supported minor versions."""
     if not version:
         return []
     if not re.fullmatch(r"\d+(\.\d+)?", version):
         return ["Language-Version is invalid"]
-    if version != "3" and version not in supported:
-        return [f"Not supported version specified: this cluster has Python {', '.join(supported)}"]
+    if version not in supported and version not in {each.partition(".")[0] for each in supported}:
+        these = ", ".join(supported)
+        return [f"Not supported version specified: this cluster has {row.title} {these}"]
     return []
 
 
-def _python_faults(name: str, main: str) -> list[str]:
-    faults = []
-    if not name.endswith(".py"):
-        faults.append("Storlet name is incorrect: a Python storlet is a .py file")
-        return faults
-    module = name[: -len(".py")]
-    if main and not main.startswith(module + "."):
-        faults.append(f"Main class should be included in storlet file: want {module}.<class>")
-    elif main and main.count(".") != 1:
-        faults.append("Submodule is currently not supported")
-    elif main and not _MAIN.fullmatch(main):
-        faults.append(f"Main {main!r} is not module.Class")
-    return faults
+def _file_faults(row: Language, name: str) -> list[str]:
+    return [] if row.file_name.fullmatch(name) else [f"Storlet name is incorrect: {row.file_rule}"]
 
 
-def _java_faults(name: str, main: str) -> list[str]:
-    faults = []
-    if "-" not in name or "." not in name:
-        faults.append("Storlet name is incorrect: a Java storlet is named <name>-<version>.jar")
-    if main and not _JAVA_MAIN.fullmatch(main):
-        faults.append(f"Main {main!r} is not a class name")
-    return faults
+def _main_faults(row: Language, name: str, main: str) -> list[str]:
+    if not main:
+        return []
+    if row.main_is_in_file:
+        if not row.file_name.fullmatch(name):
+            return []
+        module = name.rpartition(".")[0]
+        if not main.startswith(module + "."):
+            return [f"Main class should be included in storlet file: want {module}.<class>"]
+        if main.count(".") != 1:
+            return ["Submodule is currently not supported"]
+    return [] if row.main.fullmatch(main) else [f"Main {main!r} is incorrect: want {row.main_rule}"]
 
 
 def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:

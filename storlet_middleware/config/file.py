@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from storlet_middleware.config.option import Option
+from storlet_middleware.config.option import Option, fields_of
 from storlet_middleware.config.sections import (
     ADMIN_CLASS,
     CLASS_OPTIONS,
@@ -70,7 +70,7 @@ def parse(text: str, path: str = "") -> Config:
     if faults:
         raise ConfigError("\n".join(f"{path or 'options'}: {fault}" for fault in faults))
     values["sandbox"]["node_id"] = values["sandbox"]["node_id"] or socket.gethostname()
-    sections = {name: cls(**values[name]) for name, cls in SECTIONS.items()}
+    sections = {name: cls(**_fields(name, values)) for name, cls in SECTIONS.items()}
     lowered = {name: trust_class for name, trust_class in classes.items() if trust_class}
     return Config(path=path, classes=lowered, images=images, **sections)
 
@@ -87,6 +87,10 @@ def _read(row: Option, raw: str, section: str, faults: list[str]) -> Any:
     except ValueError as error:
         faults.append(f"[{section}] {row.name} = {raw}: {error}")
         return None
+
+
+def _fields(section: str, values: _Values) -> dict[str, Any]:
+    return fields_of(options_named(section), values[section])
 
 
 def _unknown_names(parser: configparser.ConfigParser) -> list[str]:
@@ -173,7 +177,10 @@ def _trust_class(
         if row.part_of:
             limits[row.name] = min(limits[row.name], limits[row.part_of])
     return TrustClass(
-        name, LimitsSection(**limits), InvocationSection(**lowered["invocation"]), **own
+        name,
+        LimitsSection(**_fields("limits", lowered)),
+        InvocationSection(**_fields("invocation", lowered)),
+        **own,
     )
 
 

@@ -7,20 +7,24 @@
         pids: int = option(COUNT, "512", "processes and threads of a sandbox", least=4)
 
 The class and the field are the names of the section and the option, the annotation is the type; the
-arguments are the rest.
+arguments are the rest.  :func:`option_per_language` makes one field of several options: one for
+each language, ``<field>_<language>``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from storlet_daemon.runtimes.language import Language
+from storlet_daemon.runtimes.table import LANGUAGES as LANGUAGE_ROWS
 from storlet_middleware.config import readers
 
 _KEY: Final = "option"
+_KEY_PER_LANGUAGE: Final = "option per language"
 
 
 class Level(IntEnum):
@@ -59,13 +63,14 @@ MOUNTS: Final = Kind("mounts", readers.read_mounts)
 class Limit:
     """The properties of an option that is a limit, which a storlet and a request can lower.
 
-    ``name`` ends the names of its headers.  ``effect`` says what happens at the limit.  ``least``
-    is the minimum in a header where the file has none; ``least_java`` is what a JVM needs."""
+    ``name`` ends the names of its headers.  ``effect`` describes what happens at the limit.
+    ``least`` is the minimum in a header where the file has none.  ``resource`` is the field of
+    ``Resources`` that this limits; a language's ``least_limits`` may have a higher minimum."""
 
     name: str
     effect: str
     least: float = 0
-    least_java: float = 0
+    resource: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ class Option:
     ``least``, ``most``: bounds of the value.  ``zero``: the meaning of 0, where 0 is allowed and
     the bounds do not hold for it.  ``part_of``: the option of the same section that this one never
     exceeds. ``is_published``: ``/info`` shows it.  ``is_admin_only``: an option of
-    ``[class:admin]`` alone."""
+    ``[class:admin]`` alone.  ``field``: the field of the section's class with the value; with a
+    ``language``, the field is a mapping by language."""
 
     section: str
     name: str
@@ -90,6 +96,8 @@ class Option:
     part_of: str = ""
     is_published: bool = False
     is_admin_only: bool = False
+    field: str = ""
+    language: str = ""
 
     def fault(self, value: Any) -> str:
         """Why ``value`` is out of bounds; empty when it is not."""
@@ -118,11 +126,48 @@ def option(kind: Kind, default: str, meaning: str, **more: Any) -> Any:
     return dataclasses.field(metadata={_KEY: (kind, default, meaning, more)})
 
 
+def option_per_language(
+    kind: Kind,
+    default: Callable[[Language], object],
+    meaning: Callable[[Language], str],
+    **more: Any,
+) -> Any:
+    """A field with a value for each language, by its name; one option for each."""
+    return dataclasses.field(metadata={_KEY_PER_LANGUAGE: (kind, default, meaning, more)})
+
+
 def options_of(section: str, cls: type) -> tuple[Option, ...]:
     """The rows of a section's class; fields without a row are no options."""
     rows = []
     for field in dataclasses.fields(cls):
+        name = field.name
         if _KEY in field.metadata:
             kind, default, meaning, more = field.metadata[_KEY]
-            rows.append(Option(section, field.name, kind, default, meaning, **more))
+            rows.append(Option(section, name, kind, default, meaning, **more, field=name))
+        elif _KEY_PER_LANGUAGE in field.metadata:
+            kind, default, meaning, more = field.metadata[_KEY_PER_LANGUAGE]
+            rows += [
+                Option(
+                    section,
+                    f"{name}_{language.name}",
+                    kind,
+                    str(default(language)),
+                    meaning(language),
+                    **more,
+                    field=name,
+                    language=language.name,
+                )
+                for language in LANGUAGE_ROWS
+            ]
     return tuple(rows)
+
+
+def fields_of(rows: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a section's class from ``values`` by option."""
+    fields: dict[str, Any] = {}
+    for row in rows:
+        if row.language:
+            fields.setdefault(row.field, {})[row.language] = values[row.name]
+        else:
+            fields[row.field] = values[row.name]
+    return fields

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storlet_daemon.runtimes.table import LANGUAGES
+
 #: Paths that every sandbox has already: its control directory, its code, its scratch space, the
 #: supervisor, and the kernel's file systems.
 SANDBOX_PATHS: Final = (
@@ -87,11 +89,13 @@ def read_memory(text: str) -> int | float:
 
 def read_languages(text: str) -> dict[str, tuple[str, ...]]:
     """``python:3.11/3.12, java:17``: versions by language."""
+    known = {row.name for row in LANGUAGES}
     languages = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(python|java)\s*:\s*([0-9.]+(?:/[0-9.]+)*)\s*", part)
-        if not match:
-            raise ValueError("want languages with versions, such as python:3.11, java:17")
+        match = re.fullmatch(r"\s*(\w+)\s*:\s*([0-9.]+(?:/[0-9.]+)*)\s*", part)
+        if not match or match[1] not in known:
+            such = ", ".join(f"{row.name}:{row.versions[0]}" for row in LANGUAGES)
+            raise ValueError(f"want languages with versions, such as {such}")
         languages[match[1]] = tuple(match[2].split("/"))
     return languages
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, get_type_hints
 
+from storlet_daemon.runtimes.table import LANGUAGES as LANGUAGE_ROWS
 from storlet_middleware.config.option import (
     BYTES,
     COUNT,
@@ -30,6 +31,7 @@ from storlet_middleware.config.option import (
     Limit,
     Option,
     option,
+    option_per_language,
     options_of,
 )
 from storlet_middleware.config.readers import Mount
@@ -53,7 +55,7 @@ class StorletSection:
     log_container: str = option(
         TEXT, "storletlog", "container that receives invocation logs")
     languages: dict[str, tuple[str, ...]] = option(
-        LANGUAGES, "python:3.11, java:17",
+        LANGUAGES, ", ".join(f"{row.name}:{'/'.join(row.versions)}" for row in LANGUAGE_ROWS),
         "languages that may be uploaded and run, with the versions in the sandbox image (a/b for"
         " several)")
     internal_client_conf_path: str = option(
@@ -215,19 +217,23 @@ class LimitsSection:
     storlet_memory_bytes: int = option(
         BYTES, "512M", "memory of all workers of one storlet in a sandbox", least=16 * _M,
         part_of="memory_bytes",
-        limit=Limit("Memory", "its workers are killed: storlet.limit.memory", least_java=64 * _M))
+        limit=Limit("Memory", "its workers are killed: storlet.limit.memory",
+                    resource="memory_bytes"))
     storlet_cpus: float = option(
         CPUS, "0", "CPUs of all workers of one storlet in a sandbox", least=0.01, zero="no quota",
-        limit=Limit("Cpu", "the storlet runs slower"))
+        limit=Limit("Cpu", "the storlet runs slower", resource="cpus"))
     storlet_processes: int = option(
         COUNT, "256", "processes and threads of one storlet in a sandbox", least=4, part_of="pids",
-        limit=Limit("Processes", "no more can be started: storlet.limit.processes", least_java=48))
+        limit=Limit("Processes", "no more can be started: storlet.limit.processes",
+                    resource="processes"))
     open_files: int = option(
         COUNT, "1024", "open files of a process in a sandbox", least=64,
-        limit=Limit("Open-Files", "no more can be opened: an error in the storlet"))
+        limit=Limit("Open-Files", "no more can be opened: an error in the storlet",
+                    resource="open_files"))
     scratch_bytes: int = option(
         BYTES, "64M", "size of /tmp in a sandbox, kept in memory", least=64 * _K,
-        limit=Limit("Scratch", "no more fits into /tmp: storlet.limit.scratch", least_java=1 * _M))
+        limit=Limit("Scratch", "no more fits into /tmp: storlet.limit.scratch",
+                    resource="scratch_bytes"))
     output_bytes: int = option(
         BYTES, "0", "output of an invocation", zero="no limit",
         limit=Limit("Output", "storlet.limit.output", least=1))
@@ -264,10 +270,9 @@ class InvocationSection:
         "deadline for a slot of the node and a free worker together; then 429 or 503")
     max_inflight_per_tenant: int = option(
         COUNT, "256", "invocations of an account in one server process", least=1)
-    workers_python: int = option(
-        COUNT, "8", "maximum of workers of one Python storlet in a sandbox", least=1)
-    workers_java: int = option(
-        COUNT, "4", "maximum of JVMs of one Java storlet in a sandbox", least=1)
+    workers: Mapping[str, int] = option_per_language(
+        COUNT, lambda row: row.workers_max,
+        lambda row: f"maximum of workers of one {row.title} storlet in a sandbox", least=1)
     runs_per_worker: int = option(
         COUNT, "1000", "a worker is replaced after this number of invocations", least=1)
     load_seconds: float = option(

@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from storlet_daemon.protocol.messages import Resources
+from storlet_daemon.runtimes import table
 from storlet_middleware import names
 from storlet_middleware.config import OPTIONS, Limit, Option, TrustClass, nearest, option
 from storlet_middleware.config.option import Kind
@@ -138,17 +139,15 @@ class Row:
         """The least value for a storlet in any language."""
         return max(self.option_row.least, self.limit.least)
 
-    @property
-    def least_java(self) -> float:
-        return self.limit.least_java
-
     def most(self, trust_class: TrustClass) -> float:
         """The maximum in a trust class; 0 when it has none."""
         return float(getattr(getattr(trust_class, self.option_row.section), self.option))
 
     def floor(self, language: str) -> float:
-        """The least value for a storlet in ``language``."""
-        return max(self.least, self.least_java if language == "java" else 0)
+        """The least value for a storlet in ``language``; empty: in any."""
+        row = table.language(language)
+        own = getattr(row.least_limits, self.limit.resource) if row and self.limit.resource else 0
+        return max(self.least, own)
 
 
 TABLE: Final = tuple(Row(row, row.limit) for row in OPTIONS if row.limit)

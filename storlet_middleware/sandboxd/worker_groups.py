@@ -192,7 +192,6 @@ class WorkerGroups:
 
     def _load_command(self, storlet: messages.Storlet, number: int) -> messages.Load:
         invocation = self._node.config.invocation
-        workers = {"python": invocation.workers_python, "java": invocation.workers_java}
         return messages.Load(
             request=number,
             version=storlet.version,
@@ -203,7 +202,7 @@ class WorkerGroups:
             file=storlet.file,
             name=storlet.name,
             dependencies=storlet.dependencies,
-            workers_max=workers.get(storlet.language, 1),
+            workers_max=invocation.workers.get(storlet.language, 1),
             runs_per_worker=invocation.runs_per_worker,
             idle_seconds=invocation.group_idle_seconds,
             load_seconds=invocation.load_seconds,

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from storlet_middleware.aio import checks
+from tests.coverage import __main__ as coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "def test_good():\n    pass\n"
@@ -82,10 +84,34 @@ def test_the_sessions_of_make_test_run_each_test_once() -> None:
     assert markers == ["not alone", "alone"]
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
+@pytest.mark.parametrize("is_hypothesis", [False, True])
+@pytest.mark.parametrize("is_unit", [False, True])
+def test_coverage_and_make_test_after_it_run_each_test_once(
+    is_alone: bool, is_hypothesis: bool, is_unit: bool
+) -> None:
+    markers = {"alone": is_alone, "hypothesis": is_hypothesis, "unit": is_unit}
+    sessions = [session[session.index("-m") + 1] for session in checks.SESSIONS_AFTER_CHECK]
+    folder, _, selection = coverage.SELECTION
+    assert folder == "tests/unit"
+    of_make_test = [selects(one, markers) for one in sessions]
+    assert [is_unit and selects(selection, markers), *of_make_test].count(True) == 1
+
+
+def selects(expression: str, markers: dict[str, bool]) -> bool:
+    """Whether ``-m expression`` selects a test with these markers."""
+    return Expression.compile(expression).evaluate(lambda name, **_: markers[name])
+
+
+def test_the_tests_of_this_folder_are_marked_as_unit_tests(request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("unit")
+
+
 @pytest.mark.parametrize(("codes", "result"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1)])
 def test_make_test_runs_all_sessions_and_fails_when_one_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: tuple[int, ...], result: int
 ) -> None:
+    monkeypatch.delenv("STORLETS_AFTER_CHECK", raising=False)
     commands = []
 
     def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:

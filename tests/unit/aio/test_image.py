@@ -84,24 +84,47 @@ def test_an_unknown_way_to_make_the_base_is_refused(monkeypatch: pytest.MonkeyPa
 def test_an_image_is_built_once_and_is_always_the_latest(tmp_path: Path) -> None:
     (tmp_path / "storlet-api.jar").touch()
     fake = FakeApi()
-    plain = image.build(api(fake), None)
-    assert image.build(api(fake), None) == plain
-    with_java = image.build(api(fake), tmp_path)
+    plain = image.build(api(fake), {})
+    assert image.build(api(fake), {}) == plain
+    with_java = image.build(api(fake), {"java": tmp_path})
     assert fake.built == [plain, with_java]
     assert fake.images[f"{image.NAME}:latest"]
     assert fake.arguments == {"BASE": image.base_tag(), "KEY": with_java.partition(":")[2]}
 
 
-def test_the_context_has_our_daemon_and_neither_java_sources_nor_samples(tmp_path: Path) -> None:
-    for name in ("storlet-api.jar", "samples/sample.jar"):
+@pytest.fixture
+def cobol(tmp_path: Path) -> Path:
+    """The built files of a made-up language, and a sample."""
+    for name in ("runtime.so", "make-archive.sh", "samples/payroll.cob"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
+    return tmp_path
+
+
+def names_in_context(languages: dict[str, Path]) -> list[str]:
     fake = FakeApi()
-    image.build(api(fake), tmp_path)
+    image.build(api(fake), languages)
     with tarfile.open(fileobj=io.BytesIO(fake.context)) as tar:
-        names = set(tar.getnames())
-    assert {"Dockerfile", "python/storlet_daemon/supervisor.py", "java/storlet-api.jar"} <= names
-    assert not [n for n in names if n.startswith(("python/storlet_daemon/java/", "java/samples"))]
+        return tar.getnames()
+
+
+def test_the_context_has_the_daemon_and_the_parts_of_each_language(cobol: Path) -> None:
+    names = names_in_context({"cobol": cobol})
+    assert {"Dockerfile", "lib/python/storlet_daemon/supervisor.py"} <= set(names)
+    parts = [name for name in names if name.startswith("lib/cobol/")]
+    assert parts == ["lib/cobol/make-archive.sh", "lib/cobol/runtime.so"]
+
+
+def test_sources_that_are_built_are_not_part_of_the_image(cobol: Path) -> None:
+    names = names_in_context({"cobol": cobol})
+    assert not [name for name in names if "/storlet_daemon/java/" in name]
+
+
+def test_the_image_has_another_name_with_the_parts_of_another_language(cobol: Path) -> None:
+    names = {
+        image.build(api(FakeApi()), parts) for parts in ({}, {"cobol": cobol}, {"algol": cobol})
+    }
+    assert len(names) == 3
 
 
 def test_only_the_newest_images_are_kept_and_never_the_current_one_removed() -> None:

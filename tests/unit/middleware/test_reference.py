@@ -20,38 +20,67 @@ PACKAGES = ("storlet_middleware", "storlet_daemon", "rules")
 #: A file, a line of it, and the one row that is added above that line.
 ROWS = [
     (
-        "config/sections.py",
+        "storlet_middleware/config/sections.py",
         "    invocations: int = option(",
         '    bogus: int = option(COUNT, "7", "made-up option", least=2)\n',
     ),
     (
-        "config/sections.py",
+        "storlet_middleware/config/sections.py",
         "    open_files: int = option(",
         '    bogus_bytes: int = option(BYTES, "9M", "", least=16, limit=Limit("Bogus", "made-up"))\n',
     ),
     (
-        "errors.py",
+        "storlet_middleware/errors.py",
         "INTERNAL: Final = _code(",
         'BOGUS: Final = _later("bogus.busy", 503, Blame.OPERATOR, 42, help="made-up error")\n',
     ),
     (
-        "names.py",
+        "storlet_middleware/names.py",
         "EXTRA_RESOURCES: Final = _header(",
         'BOGUS: Final = _header("X-Storlet-Bogus", Scope.RUN, "number", "made-up header")\n',
     ),
     (
-        "metrics.py",
+        "storlet_middleware/metrics.py",
         "_CACHE_HIT = _counter(",
         '_BOGUS = _counter("storlet.bogus.<verb>", "engine", "made-up metric")\n',
+    ),
+    (
+        "storlet_daemon/runtimes/table.py",
+        '    Language(\n        name="java",',
+        """\
+    Language(
+        name="cobol",
+        title="COBOL",
+        versions=("2014", "2023"),
+        workers_max=3,
+        file_name=re.compile(r".*\\.cob"),
+        file_rule="a COBOL storlet is a .cob file",
+        main=re.compile(r"[A-Z-]+"),
+        main_rule="the name of a program",
+        worker_cost=Cost(tasks=1, memory_bytes=4 * MIB),
+        worker_share=Cost(tasks=1, memory_bytes=8 * MIB),
+        paths={"compiler": PathOption("cobol", "/usr/bin/cobc", "the COBOL compiler")},
+        packages=("gnucobol",),
+        runtime=_python,
+        least_limits=Resources(memory_bytes=32 * MIB),
+        has_version=True,
+    ),
+""",
     ),
 ]
 
 #: What the packages with these rows do, as JSON.
 REPORT = """
 import json
+import types
 from storlet_middleware import config, errors, metrics, names
 from storlet_middleware.catalog.manifests import ManifestError, read_storlet
+from storlet_middleware import filter as storlet_filter
 from storlet_middleware.engine import limits
+from storlet_middleware.sandboxd import checks
+from storlet_middleware.sandboxd.worker_groups import WorkerGroups
+from storlet_daemon.protocol.messages import Storlet
+from storlet_daemon.runtimes.table import path_options
 from storlet_middleware.wsgi.storlet_request import unknown_header_faults
 
 def faults(text):
@@ -70,6 +99,28 @@ def manifest(**limit):
     except ManifestError as error:
         return error.faults
 
+def cobol(name="payroll.cob", main="PAYROLL", **more):
+    meta = {"X-Object-Meta-Storlet-Language": "cobol", "X-Object-Meta-Storlet-Main": main,
+            "X-Object-Meta-Storlet-Interface-Version": "1",
+            "X-Object-Meta-Storlet-Object-Metadata": "no"}
+    meta |= {"X-Object-Meta-Storlet-" + key.replace("_", "-"): text for key, text in more.items()}
+    try:
+        read = read_storlet(name, meta, config.parse("").storlet.languages)
+    except ManifestError as error:
+        return error.faults
+    return [read.language, read.language_version, read.main]
+
+def command(node):
+    groups = WorkerGroups.__new__(WorkerGroups)
+    groups._node = types.SimpleNamespace(config=node)
+    storlet = Storlet(version="0" * 64, code="0" * 64, language="cobol", main="PAYROLL",
+                      file="payroll.cob", name="payroll.cob", language_version="2023")
+    checks.check_storlet("AUTH_a", storlet, node.storlet.languages)
+    return groups._load_command(storlet, 1)
+
+info = []
+storlet_filter.register_swift_info = lambda name, **what: info.append(what)
+storlet_filter._publish_info(config.parse(""))
 user = config.parse("[class:user]\\nbogus_bytes = 1M").classes["user"]
 error = errors.from_code("bogus.busy", "text")
 print(json.dumps({
@@ -90,6 +141,22 @@ print(json.dumps({
     "raised": errors.StorletError("text", code=errors.BOGUS).status,
     "header": unknown_header_faults(["X-Storlet-Bogus"], names.CLIENT_HEADERS, "unknown header"),
     "header misspelt": unknown_header_faults(["X-Storlet-Bogu"], names.CLIENT_HEADERS, "unknown header"),
+    "languages": config.parse("").storlet.languages,
+    "language read": config.parse("[storlet]\\nlanguages = cobol:2014").storlet.languages,
+    "language refused": faults("[storlet]\\nlanguages = fortran:77"),
+    "workers": dict(config.parse("[invocation]\\nworkers_cobol = 7").invocation.workers),
+    "workers refused": faults("[invocation]\\nworkers_cobol = 0"),
+    "workers in a load": [
+        command(config.parse(text)).workers_max
+        for text in ("", "[invocation]\\nworkers_cobol = 7")
+    ],
+    "cobol": [cobol(), cobol(Language_Version="2014"), cobol(Memory="32M")],
+    "cobol file": cobol(name="payroll.py"),
+    "cobol main": cobol(main="payroll"),
+    "cobol version": cobol(Language_Version="1968"),
+    "cobol limit": cobol(Memory="31M"),
+    "info languages": info[0]["languages"],
+    "paths": [option.name for option in path_options()],
     "metric": metrics.TABLE["storlet.bogus.<verb>"].named(verb="GET"),
 }))
 """
@@ -121,7 +188,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc", "java")
         )
     for name, line, row in ROWS:
-        path = root / "storlet_middleware" / name
+        path = root / name
         text = path.read_text()
         assert text.count(line) == 1, line
         path.write_text(text.replace(line, row + line))
@@ -166,9 +233,47 @@ def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -
     assert report["metric"] == "storlet.bogus.GET"
 
 
+def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) -> None:
+    report: dict[str, Any] = json.loads(run(changed, "-c", REPORT))
+    versions = ["2014", "2023"]
+    assert report["languages"] == {"python": ["3.11"], "cobol": versions, "java": ["17"]}
+    assert report["language read"] == {"cobol": ["2014"]}
+    assert "such as python:3.11, cobol:2014, java:17" in report["language refused"]
+    assert report["workers"] == {"python": 8, "cobol": 7, "java": 4}
+    assert "[invocation] workers_cobol: want at least 1" in report["workers refused"]
+    assert report["workers in a load"] == [3, 7]
+    assert report["cobol"] == [
+        ["cobol", "", "PAYROLL"],
+        ["cobol", "2014", "PAYROLL"],
+        ["cobol", "", "PAYROLL"],
+    ]
+    assert report["cobol file"] == ["Storlet name is incorrect: a COBOL storlet is a .cob file"]
+    assert report["cobol main"] == ["Main 'payroll' is incorrect: want the name of a program"]
+    assert report["cobol version"] == [
+        "Not supported version specified: this cluster has COBOL 2014, 2023"
+    ]
+    assert report["cobol limit"] == [
+        "X-Object-Meta-Storlet-Memory: 31M is less than 32M, the least for a cobol storlet"
+    ]
+    assert report["info languages"]["cobol"] == versions
+    assert "cobol" in report["paths"]
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("etc/storlet.conf-sample", "# languages = python:3.11, cobol:2014/2023, java:17\n"),
+        (
+            "etc/storlet.conf-sample",
+            "# maximum of workers of one COBOL storlet in a sandbox\n# workers_cobol = 3\n",
+        ),
+        (
+            "docs/reference/options.rst",
+            "* - ``workers_cobol``\n     - whole number\n     - ``3``\n",
+        ),
+        ("docs/reference/limits.rst", "     - 16M; 32M for COBOL; 64M for Java\n"),
+        ("docs/reference/headers.rst", "     - python | cobol | java\n"),
+        ("docs/reference/headers.rst", "     - the version of Python or COBOL\n"),
         ("etc/storlet.conf-sample", "# made-up option\n# bogus = 7\n"),
         ("etc/storlet.conf-sample", "# bogus_bytes = 9M\n"),
         ("docs/reference/options.rst", "* - ``bogus``\n     - whole number\n     - ``7``\n"),

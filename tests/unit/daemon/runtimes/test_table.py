@@ -69,6 +69,7 @@ COBOL = Language(
     worker_cost=Cost(tasks=1, memory_bytes=4 * MIB),
     worker_share=Cost(tasks=1, memory_bytes=8 * MIB),
     paths={"compiler": PathOption("cobol", "/usr/bin/cobc", "the COBOL compiler")},
+    packages=("gnucobol",),
     runtime=cobol,
 )
 
@@ -175,6 +176,12 @@ def upload_faults(row: Language, name: str, main: str) -> list[str]:
     except manifests.ManifestError as error:
         return [fault for fault in error.faults if "is missing" not in fault]
     return []
+
+
+def test_the_packages_of_every_row_are_in_the_base_image() -> None:
+    root = Path(table.__file__).parents[2]
+    packages = (root / "sandbox_images/base/packages").read_text().split()
+    assert {name for row in table.LANGUAGES for name in row.packages} <= set(packages)
 
 
 def test_rows_are_frozen_values_with_names_of_their_own() -> None:

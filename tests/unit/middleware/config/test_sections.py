@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from storlet_middleware.config import ADMIN_CLASS, OPTIONS, USER_CLASS, Config, parse
+from storlet_middleware.config import ADMIN_CLASS, OPTIONS, USER_CLASS, Config, Option, parse
 from storlet_middleware.engine import limits
 
 ROOT = Path(__file__).parents[4]
@@ -19,9 +19,15 @@ def test_every_option_is_read_somewhere() -> None:
     unread = [
         f"[{option.section}] {option.name}"
         for option in OPTIONS
-        if option.name not in read and not re.search(rf"\.{option.name}\b", code)
+        if option.name not in read and not re.search(_use_of(option), code)
     ]
     assert unread == []
+
+
+def _use_of(option: Option) -> str:
+    """A pattern of the code that reads the option."""
+    prefix = rf"\b{option.section}" if option.language else ""
+    return rf"{prefix}\.{option.field}\b"
 
 
 def test_the_table_and_the_classes_have_the_same_options() -> None:
@@ -31,7 +37,12 @@ def test_the_table_and_the_classes_have_the_same_options() -> None:
         if section.name not in ("path", "classes", "images")
         for option in dataclasses.fields(type(getattr(parse(""), section.name)))
     ]
-    assert fields == [(option.section, option.name) for option in OPTIONS]
+    assert fields == list(dict.fromkeys((option.section, option.field) for option in OPTIONS))
+    names = [
+        f"{option.field}_{option.language}" if option.language else option.field
+        for option in OPTIONS
+    ]
+    assert names == [option.name for option in OPTIONS]
 
 
 def test_the_class_of_a_storlet_is_admin_by_account_or_by_name() -> None:

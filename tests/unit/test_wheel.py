@@ -1,0 +1,51 @@
+"""The wheel of production: which files it has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from storlet_middleware.aio import cache, venv
+
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of all files in a wheel that is built from this checkout."""
+    source = tmp_path_factory.mktemp("source")
+    out = tmp_path_factory.mktemp("wheel")
+    venv.copy_sources(source)
+    command = [sys.executable, "-c", BUILD, str(out)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = out.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_has_every_module_of_the_product(files: set[str]) -> None:
+    modules = {
+        str(path.relative_to(venv.CHECKOUT))
+        for package in venv.PACKAGES
+        for path in cache.tree_files(venv.CHECKOUT / package)
+        if path.suffix == ".py" and path.parent.name != "aio"
+    }
+    assert {name for name in files if name.endswith(".py")} == modules
+
+
+def test_the_wheel_has_no_part_of_the_all_in_one_cluster_and_no_test(files: set[str]) -> None:
+    assert [name for name in files if "/aio/" in name or name.startswith("tests")] == []
+
+
+@pytest.mark.parametrize("package", venv.PACKAGES)
+def test_each_package_of_the_wheel_is_marked_as_typed(files: set[str], package: str) -> None:
+    assert f"{package}/py.typed" in files
+
+
+def test_the_wheel_has_the_protocol_and_the_sample_of_the_options(files: set[str]) -> None:
+    assert "storlet_daemon/protocol/PROTOCOL.rst" in files
+    assert any(name.endswith("share/swift-storlets/etc/storlet.conf-sample") for name in files)
