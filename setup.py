@@ -21,7 +21,7 @@ def readme() -> str:
 setup(
     name="swift-storlets",
     version="0.1.0",
-    description="Functions that run inside an OpenStack Swift cluster, on the node that holds the data",
+    description="Functions that run inside an OpenStack Swift cluster, where the data are",
     long_description=readme(),
     long_description_content_type="text/x-rst",
     license="Apache-2.0",

@@ -20,8 +20,22 @@ from .progress import Progress, run, say
 NAME: Final = "storlets/box"
 BASE: Final = "storlets/debian"
 LOCAL_CERTIFICATES: Final = Path("/usr/local/share/ca-certificates")
-CONTENTS: Final = ("storlet_middleware", "storlet_daemon", "rules", "sandbox_images", "storlets", "etc", "setup.py", "MANIFEST.in",
-                   "README.rst", "LICENSE", "Makefile", "Dockerfile", "requirements.txt", "requirements-test.txt")  # fmt: skip
+CONTENTS: Final = (
+    "storlet_middleware",
+    "storlet_daemon",
+    "rules",
+    "sandbox_images",
+    "storlets",
+    "etc",
+    "setup.py",
+    "MANIFEST.in",
+    "README.rst",
+    "LICENSE",
+    "Makefile",
+    "Dockerfile",
+    "requirements.txt",
+    "requirements-test.txt",
+)
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -89,7 +89,8 @@ def show(home: Home) -> int:
     for sample in samples:
         upload(client, sample)
     say(
-        "GET with X-Run-Storlet, one line per sample (the first run in a language includes the start "
+        "GET with X-Run-Storlet, one line per sample (the first run in a language includes the "
+        "start "
         "of the sandbox or worker):\n"
     )
     good = run_all(client, samples)
@@ -141,7 +142,8 @@ def run_all(client: Client, samples: list[Sample]) -> bool:
     """Print a table of the results; return whether all are as expected."""
     width = max(len(sample.name) for sample in samples)
     say(
-        f"{'storlet':{width}} {'language':8} {'ran on':7} {'in':>8} {'out':>8} {'ms':>6}  first line of output"
+        f"{'storlet':{width}} {'language':8} {'ran on':7} {'in':>8} {'out':>8} {'ms':>6}  first "
+        "line of output"
     )
     good = True
     for sample in samples:
@@ -149,8 +151,10 @@ def run_all(client: Client, samples: list[Sample]) -> bool:
         right = sample.is_right(answer)
         good = good and right
         say(
-            f"{sample.name:{width}} {sample.manifest['language']:8} {answer.headers.get('X-Storlet-Ran-On', '-'):7} "
-            f"{sample.input_bytes:8} {len(answer.body):8} {answer.seconds * 1000:6.0f}  {gist(answer)}"
+            f"{sample.name:{width}} {sample.manifest['language']:8} "
+            f"{answer.headers.get('X-Storlet-Ran-On', '-'):7} "
+            f"{sample.input_bytes:8} {len(answer.body):8} {answer.seconds * 1000:6.0f}  "
+            f"{gist(answer)}"
             f"{'' if right else '   <-- NOT AS EXPECTED'}"
         )
     return good
@@ -190,7 +194,8 @@ def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
         good = good and right
         where = answer.headers.get("X-Storlet-Ran-On", "-")
         say(
-            f"{verb:4} through {sample.name}: {answer.status}, ran on {where}, stored {len(stored.body)} bytes"
+            f"{verb:4} through {sample.name}: {answer.status}, ran on {where}, stored "
+            f"{len(stored.body)} bytes"
             f"{'' if right else '   <-- NOT AS EXPECTED'}"
         )
     return good
@@ -214,7 +219,8 @@ Try next (user {USER}, key {key}):
   curl -s {cluster["auth_url"].removesuffix("/auth/v1.0")}/info
 
   {swift} list storlet
-  {swift} download {CONTAINER} {sample.folder.name}/{sample.inputs[0]} -o - -H 'X-Run-Storlet: {sample.name}'
+  {swift} download {CONTAINER} {sample.folder.name}/{sample.inputs[0]} -o - \\
+      -H 'X-Run-Storlet: {sample.name}'
 
   {cluster["venv"]}/bin/storlet sandboxes --conf {cluster["storlet_conf"]}
 

@@ -134,7 +134,8 @@ class DockerApi:
         status, body = self._call(method, path)
         if status >= 400:
             raise AioError(
-                f"the Docker engine answered {status} to {path}: {body.decode(errors='replace').strip()}"
+                f"the Docker engine answered {status} to {path}: "
+                f"{body.decode(errors='replace').strip()}"
             )
         return json.loads(body or b"null")
 

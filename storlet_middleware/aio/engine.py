@@ -159,9 +159,19 @@ def _start() -> int:
     _remove_stale_pid_file()
     LOG.parent.mkdir(parents=True, exist_ok=True)
     command = [
-        binary, "--host", DEFAULT_HOST, "--pidfile", str(PID_FILE), "--exec-root", str(EXEC_ROOT), "--live-restore",
-        "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
-    ]  # fmt: skip
+        binary,
+        "--host",
+        DEFAULT_HOST,
+        "--pidfile",
+        str(PID_FILE),
+        "--exec-root",
+        str(EXEC_ROOT),
+        "--live-restore",
+        "--bridge=none",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--ip-forward=false",
+    ]
     proxies = {
         key: value
         for key, value in os.environ.items()
@@ -216,4 +226,5 @@ def describe() -> str:
     if not engine:
         return "none"
     facts = engine.api.info()
-    return f"{facts.get('ServerVersion')}, {facts.get('Driver')}, cgroup v{facts.get('CgroupVersion', '1')}"
+    groups = facts.get("CgroupVersion", "1")
+    return f"{facts.get('ServerVersion')}, {facts.get('Driver')}, cgroup v{groups}"

@@ -179,5 +179,6 @@ def output(command: list[str], log: Path) -> Iterator[bytes]:
             yield chunk
         if child.wait():
             raise AioError(
-                f"`{' '.join(command)}` ended with {child.returncode}. The end of {log}:\n{tail(log)}"
+                f"`{' '.join(command)}` ended with {child.returncode}. The end of "
+                f"{log}:\n{tail(log)}"
             )

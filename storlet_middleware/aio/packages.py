@@ -142,8 +142,20 @@ def make_user(log: Path) -> None:
     try:
         pwd.getpwnam(USER)
     except KeyError:
-        run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell",
-             "/usr/sbin/nologin", USER], log)  # fmt: skip
+        run(
+            [
+                "useradd",
+                "--system",
+                "--user-group",
+                "--no-create-home",
+                "--home-dir",
+                "/nonexistent",
+                "--shell",
+                "/usr/sbin/nologin",
+                USER,
+            ],
+            log,
+        )
 
 
 def _update(apt: Sequence[str], log: Path, env: dict[str, str]) -> None:

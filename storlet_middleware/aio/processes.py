@@ -70,7 +70,8 @@ def need_ptrace() -> None:
     )
     if not effective >> CAP_SYS_PTRACE & 1:
         raise AioError(
-            "CAP_SYS_PTRACE is missing, which is needed to find the processes of the cluster: run the "
+            "CAP_SYS_PTRACE is missing, which is needed to find the processes of the cluster: "
+            "run the "
             "container with --cap-add SYS_PTRACE"
         )
 
@@ -175,11 +176,13 @@ def wait_until(
     while not ready():
         if leader(owner, program.name) is None and not _is_there_later(owner, program.name):
             raise AioError(
-                f"{program.name} ended while starting. The end of {program.log}:\n{tail(program.log)}"
+                f"{program.name} ended while starting. The end of "
+                f"{program.log}:\n{tail(program.log)}"
             )
         if time.monotonic() > deadline:
             raise AioError(
-                f"{program.name} did not answer within {seconds:.0f} s. The end of {program.log}:\n{tail(program.log)}"
+                f"{program.name} did not answer within {seconds:.0f} s. The end of "
+                f"{program.log}:\n{tail(program.log)}"
             )
         time.sleep(0.05)
 

@@ -68,16 +68,37 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
             str(config),
             "-v",
         ]
-        entries.append(_keyed(home, Entry(
-            name, command, str(home.logs / f"{name}.log"), USER, port=home.ports[name], config=str(config)
-        ), "proxy-server.conf" if name == "proxy" else conf))  # fmt: skip
+        entries.append(
+            _keyed(
+                home,
+                Entry(
+                    name,
+                    command,
+                    str(home.logs / f"{name}.log"),
+                    USER,
+                    port=home.ports[name],
+                    config=str(config),
+                ),
+                "proxy-server.conf" if name == "proxy" else conf,
+            )
+        )
     if with_sandboxd:
         config = home.conf / "storlet.conf"
         command = [python, str(venv / "bin/storlet-sandboxd"), "--conf", str(config)]
-        entries.insert(-1, _keyed(home, Entry(
-            SANDBOXD, command, str(home.logs / "sandboxd.log"), socket=str(home.run / "sandboxd.sock"),
-            config=str(config),
-        ), "storlet.conf"))  # fmt: skip
+        entries.insert(
+            -1,
+            _keyed(
+                home,
+                Entry(
+                    SANDBOXD,
+                    command,
+                    str(home.logs / "sandboxd.log"),
+                    socket=str(home.run / "sandboxd.sock"),
+                    config=str(config),
+                ),
+                "storlet.conf",
+            ),
+        )
     keeper = [python, "-m", "storlet_middleware.aio", "keep"]
     directories = {
         "STORLETS_HOME": str(home.real),
@@ -161,13 +182,15 @@ def described(
         for entry in entries
     ]
     if docker_pid:
-        shown.append({
-            "name": DOCKERD,
-            "pid": docker_pid,
-            "socket": docker_host.removeprefix("unix://"),
-            "config": None,
-            "log": str(docker_log),
-        })  # fmt: skip
+        shown.append(
+            {
+                "name": DOCKERD,
+                "pid": docker_pid,
+                "socket": docker_host.removeprefix("unix://"),
+                "config": None,
+                "log": str(docker_log),
+            }
+        )
     return shown
 
 

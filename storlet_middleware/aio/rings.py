@@ -64,8 +64,17 @@ def _build_one(path: Path, ring: Mapping[str, Any]) -> None:
     else:
         builder = RingBuilder(PART_POWER, ring["replicas"], 0)
         for device in ring["devices"]:
-            builder.add_dev({"region": 1, "ip": "127.0.0.1", "weight": 100.0, "replication_ip": "127.0.0.1",
-                             "replication_port": device["port"], "meta": "", **device})  # fmt: skip
+            builder.add_dev(
+                {
+                    "region": 1,
+                    "ip": "127.0.0.1",
+                    "weight": 100.0,
+                    "replication_ip": "127.0.0.1",
+                    "replication_port": device["port"],
+                    "meta": "",
+                    **device,
+                }
+            )
         builder.rebalance(seed="storlets")
     ports = {device["device"]: device["port"] for device in ring["devices"]}
     for device in builder.devs:

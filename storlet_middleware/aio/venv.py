@@ -26,8 +26,13 @@ from .progress import AioError, run
 
 PACKAGES: Final = ("storlet_middleware", "storlet_daemon", "rules")
 BUILD_FILES: Final = ("setup.py", "MANIFEST.in", "README.rst", "LICENSE")
-PYTHONS: Final = ("/usr/bin/python3", "/usr/bin/python3.13", "/usr/bin/python3.12", "/usr/bin/python3.11",
-                  "/usr/local/bin/python3")  # fmt: skip
+PYTHONS: Final = (
+    "/usr/bin/python3",
+    "/usr/bin/python3.13",
+    "/usr/bin/python3.12",
+    "/usr/bin/python3.11",
+    "/usr/local/bin/python3",
+)
 
 
 def base_python() -> Path:
@@ -53,8 +58,20 @@ def deps(log: Path) -> Path:
 
     def make(place: Path) -> None:
         run([python, "-m", "venv", place], log)
-        run([place / "bin/python", "-m", "pip", "install", "--no-deps", "--no-input", "-r",
-             CHECKOUT / "requirements.txt"], log, env=_pip_env())  # fmt: skip
+        run(
+            [
+                place / "bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--no-deps",
+                "--no-input",
+                "-r",
+                CHECKOUT / "requirements.txt",
+            ],
+            log,
+            env=_pip_env(),
+        )
 
     return cache.made("deps", cache.digest([text, str(python), str(_version_of(python))]), make)
 
@@ -77,8 +94,24 @@ def code(log: Path) -> Path:
         _new_layer(place, below, log)
         source = place / "src"
         copy_sources(source)
-        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-index",
-             "--no-build-isolation", "--no-input", source], log, env=_pip_env(), cwd=place)  # fmt: skip
+        run(
+            [
+                below / "bin/python",
+                "-m",
+                "pip",
+                "--python",
+                place / "bin/python",
+                "install",
+                "--no-deps",
+                "--no-index",
+                "--no-build-isolation",
+                "--no-input",
+                source,
+            ],
+            log,
+            env=_pip_env(),
+            cwd=place,
+        )
         # The wheel is that of production, without this package; the cluster's processes need it.
         tooling = "storlet_middleware/aio"
         shutil.copytree(source / tooling, _site_packages(place) / tooling)
@@ -109,8 +142,22 @@ def _layer_with(kind: str, requirements: str, log: Path) -> Path:
 
     def make(place: Path) -> None:
         _new_layer(place, below, log)
-        run([below / "bin/python", "-m", "pip", "--python", place / "bin/python", "install", "--no-deps", "--no-input",
-             "-r", CHECKOUT / requirements], log, env=_pip_env())  # fmt: skip
+        run(
+            [
+                below / "bin/python",
+                "-m",
+                "pip",
+                "--python",
+                place / "bin/python",
+                "install",
+                "--no-deps",
+                "--no-input",
+                "-r",
+                CHECKOUT / requirements,
+            ],
+            log,
+            env=_pip_env(),
+        )
 
     return cache.made(kind, cache.digest([text, below.name]), make)
 

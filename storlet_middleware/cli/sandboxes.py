@@ -25,8 +25,10 @@ from storlet_middleware.self_test import FAIL, UNTESTED
 
 CHECK_SECONDS: Final = 180.0
 
-DESCRIPTION: Final = """Show the sandboxes of this node, their storlets, the running and waiting invocations, and
-the last self-test of each trust class.
+DESCRIPTION: Final = """Show the sandboxes of this node.
+
+Also shown: their storlets, the running and waiting invocations, and the last self-test of each
+trust class.
 
 A class whose self-test failed is closed: its storlets are not loaded on this node
 (503 sandbox.unavailable), until the cause is fixed or the name of the failed test is in
@@ -79,8 +81,9 @@ COMMAND: Final = Command(
 def _sandboxes(
     config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]
 ) -> str:
+    node = f"node {config.sandbox.node_id}"
     if not status.sandboxes:
-        return f"node {config.sandbox.node_id}: no sandboxes; the first request for a storlet starts one"
+        return f"{node}: no sandboxes; the first request for a storlet starts one"
     now = time.time()
     tenants = [
         (text.name(account), used.running, used.waiting)
@@ -88,7 +91,7 @@ def _sandboxes(
         if (used := usage.get(tenant_key(account)))
     ]
     parts = [
-        f"node {config.sandbox.node_id}: {len(status.sandboxes)} of at most {config.sandbox.max_per_node} sandboxes",
+        f"{node}: {len(status.sandboxes)} of at most {config.sandbox.max_per_node} sandboxes",
         text.table(
             ("ACCOUNT", "CLASS", "STATE", "UID", "CONTAINER", "STARTED", "IMAGE"),
             [_row(sandbox, now) for sandbox in status.sandboxes],
@@ -101,13 +104,20 @@ def _sandboxes(
             text.table(
                 ("ACCOUNT", "STORLET", "WORKERS", "BUSY", "RUNS", "FAILURES", "IDLE"),
                 [
-                    (text.name(sandbox.account), text.name(group.name), group.workers, group.busy, group.runs,
-                     group.failures, text.duration(group.idle_seconds))
+                    (
+                        text.name(sandbox.account),
+                        text.name(group.name),
+                        group.workers,
+                        group.busy,
+                        group.runs,
+                        group.failures,
+                        text.duration(group.idle_seconds),
+                    )
                     for sandbox, group in groups
                 ],
                 right=("WORKERS", "BUSY", "RUNS", "FAILURES"),
             )
-        )  # fmt: skip
+        )
     if tenants:
         parts.append(
             text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING"))
@@ -147,7 +157,7 @@ def _self_test(result: messages.SelfTest, accepted: tuple[str, ...], *, every: b
 
 def _summary(result: messages.SelfTest, failed: list[str]) -> str:
     if result.state == UNTESTED:
-        return "not tested yet: see the log of storlet-sandboxd; the next load of a storlet tries again"
+        return "not tested yet: see the log of storlet-sandboxd; the next load tries again"
     when = text.duration(max(0.0, time.time() - result.at))
     if result.state == FAIL:
         return f"CLOSED on this node ({len(result.faults)} tests, {len(failed)} failed, {when} ago)"

@@ -45,7 +45,8 @@ def sample() -> str:
     lines += [
         "",
         *_comment(
-            "The image of one account's sandboxes; sandbox_images/README.rst says what it must contain."
+            "The image of one account's sandboxes; sandbox_images/README.rst says what it must "
+            "contain."
         ),
         "# [image:AUTH_example]",
         "# image = example/storlets:1",

@@ -141,7 +141,8 @@ class SandboxSection:
     idle_stop_seconds: float = option(
         SECONDS, "3600", "an idle sandbox is stopped after this time")
     log_statsd_host: str = option(
-        TEXT, "", "host that storlet-sandboxd sends its metrics to, in StatsD's format; empty = none")
+        TEXT, "", "host that storlet-sandboxd sends its metrics to, in StatsD's format; empty = "
+                  "none")
     log_statsd_port: int = option(
         COUNT, "8125", "UDP port of log_statsd_host", least=1)
     log_statsd_metric_prefix: str = option(

@@ -6,7 +6,7 @@
                                          PassOn       forward the request; check Swift's answer
                                          RunStorlets  run the rules' storlets, and the client's own
                                          Filtered     a listing without the facts of covered objects
-                                         Answered     a complete answer: covered HEAD, explanation, upload
+                                         Answered     a complete answer: HEAD, explanation, upload
                                          (or a refusal is raised)
 
 For every ruling, each further read that Swift makes for the same operation (segments, links,

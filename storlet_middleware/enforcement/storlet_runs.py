@@ -126,7 +126,8 @@ class StorletRuns:
         request = parse(inquiry.operation, inquiry.config)
         if request.extra or request.ranges:
             raise BadRequest(
-                f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's storlet"
+                f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's "
+                "storlet"
                 " runs first"
             )
         return request

@@ -97,8 +97,11 @@ async def _serve(config: Config, paths: NodePaths, identities: Identities) -> No
     server.open()
     log.info(
         "sandboxd serves socket=%s node=%s image=%s pid=%d",
-        paths.request_socket, config.sandbox.node_id, shown(config.sandbox.image), os.getpid(),
-    )  # fmt: skip
+        paths.request_socket,
+        config.sandbox.node_id,
+        shown(config.sandbox.image),
+        os.getpid(),
+    )
     running = asyncio.create_task(pool.run())
     reported = asyncio.create_task(_prepare_host(node))
     await asyncio.wait(
@@ -131,7 +134,8 @@ async def _prepare_host(node: Node) -> None:
         )
     if not host.get(hardening.CGROUPS_IN_SIGHT):
         log.warning(
-            "limits of single storlets not available reason=the engine's control groups are out of sight"
+            "limits of single storlets not available reason=the engine's control groups are out "
+            "of sight"
         )
     else:
         parent = hardening.cgroup_parent(node.config.sandbox.node_id, host)
@@ -185,7 +189,8 @@ def _paths(config: Config) -> NodePaths:
         gid = grp.getgrnam(config.sandbox.group).gr_gid
     except KeyError:
         raise StartupFault(
-            f"[sandbox] group = {config.sandbox.group}: no such group; want the group that Swift's servers run in"
+            f"[sandbox] group = {config.sandbox.group}: no such group; want the group that "
+            "Swift's servers run in"
         ) from None
     paths = NodePaths(Path(config.sandbox.run_dir), Path(config.sandbox.state_dir), 0, gid)
     paths.check()
@@ -211,7 +216,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="storlet-sandboxd",
         description="Starts, keeps and removes the storlet sandboxes of this node.",
-        epilog="Run one per node, as root.  SIGTERM ends it and leaves the sandboxes running; the next "
+        epilog="Run one per node, as root.  SIGTERM ends it and leaves the sandboxes running; "
+        "the next "
         "storlet-sandboxd adopts them.",
     )
     parser.add_argument(

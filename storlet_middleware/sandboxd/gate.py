@@ -135,7 +135,8 @@ class Gate:
             # Tenants read this answer: details, such as paths of the host, are for operators only.
             name, _ = next(self._unaccepted(result))
             raise SandboxUnavailable(
-                f"sandboxes of class {trust_class} are closed on this node: self-test {name} has failed"
+                f"sandboxes of class {trust_class} are closed on this node: self-test {name} has "
+                "failed"
             )
 
     async def run(self) -> None:
@@ -187,7 +188,8 @@ class Gate:
         done, _ = await asyncio.wait([self._test_task(trust_class)], timeout=WAIT_SECONDS)
         if not done:
             raise SandboxUnavailable(
-                f"the self-test of class {trust_class} has not ended within {WAIT_SECONDS:g} seconds",
+                f"the self-test of class {trust_class} has not ended within {WAIT_SECONDS:g} "
+                "seconds",
                 retry_after=math.ceil(AGAIN_SECONDS),
             )
         if trust_class in self._faults:
@@ -324,13 +326,20 @@ class Gate:
         for name, text in failed.items():
             log.warning(
                 "self-test failed class=%s test=%s accepted=%s what=%s",
-                result.trust_class, shown(name), name in self._accepted, shown(text),
-            )  # fmt: skip
+                result.trust_class,
+                shown(name),
+                name in self._accepted,
+                shown(text),
+            )
         log.log(
             logging.INFO if result.state == PASS else logging.ERROR,
             "self-test class=%s result=%s tests=%d failed=%d ms=%.0f",
-            result.trust_class, result.state, len(result.faults), len(failed), seconds * 1000,
-        )  # fmt: skip
+            result.trust_class,
+            result.state,
+            len(result.faults),
+            len(failed),
+            seconds * 1000,
+        )
 
     def _publish(self) -> None:
         """Publish the states for ``/info`` of the proxies; faults are for operators only."""

@@ -117,7 +117,8 @@ def _at_most(what: str, seen: float | None, wanted: float) -> Iterator[str]:
     if seen is None:
         yield f"{what} cannot be read, should be {wanted:.12g}"
     elif seen > wanted:
-        yield f"{what} is {'without limit' if seen == float('inf') else f'{seen:.12g}'}, should be {wanted:.12g}"
+        found = "without limit" if seen == float("inf") else f"{seen:.12g}"
+        yield f"{what} is {found}, should be {wanted:.12g}"
 
 
 def _user(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
@@ -258,8 +259,12 @@ def _cpus(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
 
 
 def _ulimits(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
-    names = {"nofile": "Max open files", "core": "Max core file size", "msgqueue": "Max msgqueue size",
-             "memlock": "Max locked memory"}  # fmt: skip
+    names = {
+        "nofile": "Max open files",
+        "core": "Max core file size",
+        "msgqueue": "Max msgqueue size",
+        "memlock": "Max locked memory",
+    }
     for name, wanted in hardening.ulimits(facts).items():
         values = seen.limits.get(names[name], [])
         yield from _at_most(names[name], _number(values[1]) if len(values) > 1 else None, wanted)

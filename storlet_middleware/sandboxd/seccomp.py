@@ -103,8 +103,9 @@ ALLOWED: Final = {
     "use of existing sockets": """
         accept accept4 bind connect getpeername getsockname getsockopt listen setsockopt
         shutdown""",
-    "a storlet that confines itself further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
-}  # fmt: skip
+    "a storlet that confines itself "
+    "further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
+}
 
 #: Refused with a particular error, which makes ordinary programs use an alternative.
 UNSUPPORTED: Final = {
@@ -112,7 +113,7 @@ UNSUPPORTED: Final = {
     errno.ENOTSUP: """
         fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr
         lremovexattr lsetxattr removexattr setxattr""",
-}  # fmt: skip
+}
 
 #: Calls that may only affect the calling process, by the arguments that must be 0 for that. The
 #: supervisor has the same user id: a storlet that lowers the supervisor's limits, priority or

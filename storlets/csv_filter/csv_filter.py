@@ -31,8 +31,14 @@ from typing import Any
 FLUSH_CHARACTERS = 64 * 1024
 
 Predicate = Callable[[list[str]], bool]
-CONDITION = re.compile(r"\s*(?P<column>[^=!<>~]+?)\s*(?P<operator>!=|<=|>=|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
-TEXT_OPERATORS: dict[str, Callable[[str, str], bool]] = {"=": operator.eq, "!=": operator.ne, "~": operator.contains}
+CONDITION = re.compile(
+    r"\s*(?P<column>[^=!<>~]+?)\s*(?P<operator>!=|<=|>=|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL
+)
+TEXT_OPERATORS: dict[str, Callable[[str, str], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "~": operator.contains,
+}
 NUMBER_OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -52,12 +58,18 @@ class CsvFilter:
         lines = decoded(partition_lines(in_files[0], params))
         rows = csv.reader(lines, delimiter=params.get("delimiter", ","))
         header = column_names(rows, params)
-        chosen = [position(header, name) for name in split(params.get("columns", ""))] or list(range(len(header)))
-        predicates = [predicate(header, text) for text in params.get("where", "").split(";") if text.strip()]
+        chosen = [position(header, name) for name in split(params.get("columns", ""))] or list(
+            range(len(header))
+        )
+        predicates = [
+            predicate(header, text) for text in params.get("where", "").split(";") if text.strip()
+        ]
         matching = (row for row in rows if row and all(holds(row) for holds in predicates))
         kept = ([row[i] if i < len(row) else "" for i in chosen] for row in matching)
         out_files[0].set_metadata({"Content-Type": "text/csv; charset=utf-8"})
-        head = [[header[i] for i in chosen]] if header and params.get("partition") != "later" else []
+        head = (
+            [[header[i] for i in chosen]] if header and params.get("partition") != "later" else []
+        )
         write_rows(out_files[0], chain(head, kept), params.get("delimiter", ","))
 
 

@@ -46,7 +46,12 @@ class Deidentify:
         dropped, changes = plan(header, params)
         out_files[0].set_metadata({"Content-Type": "text/csv; charset=utf-8"})
         kept = [index for index in range(len(header)) if index not in dropped]
-        write_rows(out_files[0], [header[i] for i in kept], changed(rows, len(header), kept, changes), delimiter)
+        write_rows(
+            out_files[0],
+            [header[i] for i in kept],
+            changed(rows, len(header), kept, changes),
+            delimiter,
+        )
 
 
 def plan(header: list[str], params: dict[str, str]) -> tuple[set[int], dict[int, Change]]:
@@ -61,7 +66,9 @@ def plan(header: list[str], params: dict[str, str]) -> tuple[set[int], dict[int,
     hashed = indexes(header, params.get("hash", ""))
     secret = params.get("secret", "").encode()
     if hashed and not secret:
-        raise ValueError("hash needs the parameter secret: without a key a hash can be guessed back")
+        raise ValueError(
+            "hash needs the parameter secret: without a key a hash can be guessed back"
+        )
     changes.update(dict.fromkeys(hashed, lambda value: pseudonym(value, secret)))
     if not dropped and not changes:
         raise ValueError("name at least one column in drop, mask or hash")
@@ -89,7 +96,9 @@ def pseudonym(value: str, secret: bytes) -> str:
     return digest.hexdigest()[:PSEUDONYM_DIGITS]
 
 
-def changed(rows: Iterable[list[str]], width: int, kept: list[int], changes: dict[int, Change]) -> Iterator[list[str]]:
+def changed(
+    rows: Iterable[list[str]], width: int, kept: list[int], changes: dict[int, Change]
+) -> Iterator[list[str]]:
     """Each row with its changes applied; a row of another width is an error, since its columns are
     unknown."""
     for number, row in enumerate(rows, start=1):

@@ -32,7 +32,11 @@ class Grep:
         expression = compiled(params)
         wanted = not is_true(params, "invert")
         out_files[0].set_metadata({"Content-Type": "text/plain; charset=utf-8"})
-        lines = (line for line in in_files[0] if (expression.search(line.rstrip(b"\r\n")) is not None) is wanted)
+        lines = (
+            line
+            for line in in_files[0]
+            if (expression.search(line.rstrip(b"\r\n")) is not None) is wanted
+        )
         limit = int(params["max_count"]) if "max_count" in params else None
         for block in blocks(islice(lines, limit)):
             out_files[0].write(block)

@@ -27,9 +27,13 @@ class Metadata:
         """Set the metadata before the first byte (later is too late), then copy."""
         source, target = in_files[0], out_files[0]
         metadata = source.get_metadata()
-        metadata |= {name.strip(): "" for name in params.get("remove", "").split(",") if name.strip()}
         metadata |= {
-            name[len(SET_PREFIX) :]: value for name, value in params.items() if name.lower().startswith(SET_PREFIX)
+            name.strip(): "" for name in params.get("remove", "").split(",") if name.strip()
+        }
+        metadata |= {
+            name[len(SET_PREFIX) :]: value
+            for name, value in params.items()
+            if name.lower().startswith(SET_PREFIX)
         }
         if "Content-Type" in params:
             metadata["Content-Type"] = params["Content-Type"]

@@ -26,7 +26,9 @@ class MultiInput:
         target = out_files[0]
         metadata = {"Inputs": str(len(in_files))}
         for number, source in enumerate(in_files, start=1):
-            metadata |= {f"Input-{number}-{name}": value for name, value in source.get_metadata().items()}
+            metadata |= {
+                f"Input-{number}-{name}": value for name, value in source.get_metadata().items()
+            }
         target.set_metadata(metadata)
         separator = params.get("separator", "").encode()
         buffer = bytearray(BUFFER_BYTES)

@@ -33,7 +33,8 @@ class WordCount:
         totals["words"] = counts.total()
         target = out_files[0]
         target.set_metadata(
-            {"Content-Type": "text/plain; charset=utf-8"} | {k.title(): str(v) for k, v in totals.items()}
+            {"Content-Type": "text/plain; charset=utf-8"}
+            | {k.title(): str(v) for k, v in totals.items()}
         )
         target.write("".join(f"{number:10d} {what}\n" for what, number in totals.items()).encode())
         # Equal counts are sorted by word, so that the same input always gives the same bytes.

@@ -7,5 +7,4 @@ Run as ``python3 -m tests.prose``; ``make check`` does.
 ``layout``     splits reStructuredText into passages; leaves code and markup out
 ``words``      the tables: banned constructions, discouraged words and what to write instead
 ``check``      compares passages with the tables and with the limits of length
-``baseline``   the findings that are still tolerated; their number can only shrink
 """

@@ -1,4 +1,4 @@
-"""The streams of invocations: pairs of Unix sockets of which a server and a worker each hold one end.
+"""The streams of invocations: pairs of Unix sockets, one end for a server and one for a worker.
 
 Swift's processes make them, so the host's kernel tables list both ends.  Sockets that a storlet
 makes belong to the network namespace of its sandbox and are not listed.

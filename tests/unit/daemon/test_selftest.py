@@ -1,6 +1,7 @@
-"""The runner of the self-test: one that fails, hangs, crashes or is killed says so, and the others go on.
+"""The runner of the self-test: a test that fails, hangs, crashes or is killed is reported, and the
+others continue.
 
-What each test finds is shown in real sandboxes, in ``tests/probe/test_self_test.py``.
+The findings of each test in real sandboxes: ``tests/probe/test_self_test.py``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from storlet_middleware.concurrency import (
 from tests.unit.middleware.support import wait_until
 
 LONG = 30.0
-#: What is left of a wait for slow output when it begins.
+#: The rest of a wait for slow output, in seconds.
 JUST_LESS_THAN_A_TICK = 0.0999
 
 
@@ -34,7 +34,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture(autouse=True)
 def timers_before() -> Iterator[int]:
-    """Timers of the hub that are others'; none is added for longer than the next tick."""
+    """Count the hub's other timers; a test adds none that outlives the next tick."""
     sleep(0.25)
     before = timers()
     yield before
@@ -43,7 +43,7 @@ def timers_before() -> Iterator[int]:
 
 
 def timers() -> int:
-    """How many timers the hub has that nobody cancelled."""
+    """The number of pending timers of the hub."""
     hub = hubs.get_hub()
     hub.prepare_timers()
     return sum(not timer.called for _, timer in hub.timers)

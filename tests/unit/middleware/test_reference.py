@@ -69,7 +69,7 @@ ROWS = [
     ),
 ]
 
-#: What the packages with these rows do, as JSON.
+#: A program that prints, as JSON, how the packages with these rows behave.
 REPORT = """
 import json
 import types

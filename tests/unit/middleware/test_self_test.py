@@ -1,4 +1,4 @@
-"""What ``/info`` shows of the node's self-test."""
+"""The state of the node's self-test in ``/info``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prose linter: its tables, its readers, its limits and its baseline."""
+"""The prose linter: its tables, its readers and its limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prose import baseline, check, passages, words
+from tests.prose import check, passages, words
 from tests.prose.__main__ import main
 
 Captured = pytest.CaptureFixture[str]
@@ -140,34 +140,15 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_finding_beyond_the_baseline_is_an_error(checkout: Path, capsys: Captured) -> None:
+def test_a_finding_is_an_error(checkout: Path, capsys: Captured) -> None:
+    (checkout / "other.rst").write_text("All is well.\n")
     assert main([], checkout) == 1
-    assert "page.rst: 2 findings, 0 in the baseline: fix them" in capsys.readouterr().out
-
-
-def test_findings_in_the_baseline_are_tolerated(checkout: Path) -> None:
-    assert main(["--write-baseline"], checkout) == 0
-    assert baseline.read(checkout / baseline.NAME) == {"page.rst": 2}
-    assert main([], checkout) == 0
-
-
-def test_fewer_findings_are_an_error_until_it_is_lowered(checkout: Path, capsys: Captured) -> None:
-    main(["--write-baseline"], checkout)
-    (checkout / "page.rst").write_text("All is well.\n")
-    assert main([], checkout) == 1
-    assert "lower the baseline" in capsys.readouterr().out
-    assert main(["--write-baseline"], checkout) == 0
-    assert baseline.read(checkout / baseline.NAME) == {}
-    assert main([], checkout) == 0
-
-
-def test_the_baseline_is_never_raised(checkout: Path) -> None:
-    baseline.write(checkout / baseline.NAME, {"page.rst": 1})
-    assert main(["--write-baseline"], checkout) == 1
-    assert baseline.read(checkout / baseline.NAME) == {"page.rst": 1}
-
-
-def test_all_findings_of_named_files_are_printed(checkout: Path, capsys: Captured) -> None:
-    main(["--write-baseline"], checkout)
-    assert main([str(checkout / "page.rst")], checkout) == 1
     assert capsys.readouterr().out.count("page.rst:1:") == 2
+    assert main([str(checkout / "other.rst")], checkout) == 0
+    assert main([str(checkout)], checkout) == 1
+
+
+def test_a_checkout_without_findings_is_fine(checkout: Path, capsys: Captured) -> None:
+    (checkout / "page.rst").write_text("All is well.\n")
+    assert main([], checkout) == 0
+    assert capsys.readouterr().out == ""

@@ -1,4 +1,4 @@
-"""The compiled rules: the first match, what they ask for, what they explain; all against a naive reference."""
+"""Compiled rules against a naive reference: the first match, the required facts, explanations."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def naive_parameters_are_unknown(rule: Rule | str | None, facts: Facts) -> bool:
 
 
 @given(strategies.rule_sets())
-def test_what_is_decided_early_is_decided_right(rules: RuleSet) -> None:
-    """Asked with less, and then with what it needs, the answer is the one of everything known; each group is asked for once."""
+def test_a_decision_with_fewer_facts_is_correct(rules: RuleSet) -> None:
+    """A decision that starts with fewer facts and adds those required is the same."""
     compiled = engine.compile(rules)
     for facts in REQUESTS:
         for less in strategies.without(facts):

@@ -1,13 +1,13 @@
-"""A server process of a node, for the tests of admission: takes slots of a table as it is told on its standard input.
+"""A server process of a node, for the tests of admission; executes commands from its stdin.
 
 ::
 
-    take <account> <group> <memory>    -> taken | refused <code> <retry_after>     (waits; each in a green task)
+    take <account> <group> <memory>    -> taken | refused <code> <retry_after>     (waits in a task)
     free <account>                     -> freed            the slot that was taken first
     try <account>                      -> taken | full
-    spin <seconds> <account> ...       -> spun <count>     takes and frees slots of the accounts by three tasks each
+    spin <seconds> <account> ...       -> spun <count>     takes and frees slots, three tasks an account
     pairs <seconds> <account> ...      -> spun <count>     the same with two slots at a time
-    absent <seconds>                   -> absent           after so long without a sign a waiter is passed over
+    absent <seconds>                   -> absent           a silent waiter is skipped from then on
 
 Answers come in the order in which things happen, each with the account.
 """

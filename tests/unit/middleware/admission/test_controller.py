@@ -27,7 +27,7 @@ from tests.unit.middleware.support import Logger, make_config, wait_until
 ROOT = Path(__file__).resolve().parents[4]
 
 
-# --- one process -------------------------------------------------------------------------------------------------
+# --- one process ----------------------------------------------------------------------------------
 
 
 def test_a_slot_is_given_back_once(run_dir: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_wait_has_beats(run_dir: Path) -> None:
 
 
 def test_whoever_leaves_gives_up_its_place(run_dir: Path) -> None:
-    """By closing the generator, by the end of its task, and at the very moment when a slot comes."""
+    """By closing the generator, by the end of its task, and at the moment when a slot is free."""
     one = new(run_dir, admission__invocations="1")
     slot = take(one)
     closed = one.acquire(one.claim("b", "g", MIB), (0.01, 0.01))
@@ -224,7 +224,7 @@ def test_the_node_has_the_memory_that_the_operator_says() -> None:
     )
 
 
-# --- several at a time -------------------------------------------------------------------------------------------
+# --- several slots at a time ----------------------------------------------------------------------
 
 
 def take_together(admission: Admission, count: int, account: str = "a") -> list[Slot]:
@@ -303,7 +303,7 @@ def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:
     assert usage(run_dir) == {}
 
 
-# --- several processes -------------------------------------------------------------------------------------------
+# --- several processes ----------------------------------------------------------------------------
 
 
 class Process:
@@ -439,7 +439,7 @@ def test_waiters_of_a_stopped_process_hold_up_nobody(
 def test_never_more_than_the_bounds_whoever_comes(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
-    """Three processes take and free as quickly as they can; the table never shows more than the node runs."""
+    """Three processes take and free slots in a loop; the table never exceeds the capacity."""
     started = processes(3, invocations=6)
     for process in started:
         process.tell("spin 1.5 a b c d")
@@ -456,7 +456,7 @@ def test_never_more_than_the_bounds_whoever_comes(
 def test_who_needs_two_at_a_time_gets_them_beside_others_who_need_one(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
-    """Six accounts' tasks in three processes for six slots, two of the processes want two at a time."""
+    """Tasks of six accounts in three processes share six slots; two processes take pairs."""
     started = processes(3, invocations=6)
     for process, command in zip(started, ("pairs", "pairs", "spin"), strict=True):
         process.tell(f"{command} 1.5 a b")

@@ -1,4 +1,4 @@
-"""Whose turn it is: shares, reserve, memory, order, and when to come back; no clocks, no processes."""
+"""The next claim: shares, reserve, memory, order, and Retry-After; no clocks, no processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load(*rows: Row, invocations: int = 64, memory: int = 64 * GIB) -> Load:
 
 
 def order(made: Load) -> str:
-    """Letters of those who go, in order, until nobody can."""
+    """First letters of the admitted tenants, in order, until no claim can be admitted."""
     letters = ""
     while (turn := made.next()) is not None:
         letters += turn.claim.tenant[:1].decode()
@@ -55,7 +55,7 @@ def test_a_tenant_alone_leaves_the_spare_share() -> None:
     assert load(row("a", 32)).obstacle(claim("a")) is Obstacle.SHARE
 
 
-def test_shares_shrink_with_those_who_compete_and_grow_with_the_weight() -> None:
+def test_shares_shrink_with_competing_tenants_and_grow_with_the_weight() -> None:
     assert load(row("a", 21), row("b", 1)).obstacle(claim("a")) is Obstacle.SHARE
     assert load(row("a", 20), row("b", 1)).obstacle(claim("a")) is None
     heavy = load(row("a", 31, weight=2), row("b", 1))
@@ -174,8 +174,8 @@ def test_a_newcomer_joins_behind_its_own() -> None:
     assert turn.head is not head
 
 
-def test_shares_hold_and_nothing_stands_idle_whoever_comes() -> None:
-    """Random floods: everybody gets its part by weight, and the node's bounds hold at each step."""
+def test_shares_hold_and_no_slot_is_idle_under_random_load() -> None:
+    """Random load: each tenant gets its share by weight, and the node's limits always hold."""
     chance = random.Random(3)  # noqa: S311 - the same each time
     weights = {"a": 1.0, "b": 2.0, "c": 0.5}
     running = dict.fromkeys(weights, 0)

@@ -1,4 +1,4 @@
-"""An invocation against a worker of real sockets and pipes."""
+"""An invocation against a worker with real sockets."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
 def test_what_is_written_after_the_end_is_no_output(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that a storlet leaves behind, or a lying worker, could else keep the filter reading into memory for hours."""
+    """A child process of a storlet or a lying worker could otherwise keep the filter reading."""
     has_come, has_written = threading.Event(), threading.Event()
 
     def script(worker: WorkerRun) -> None:

@@ -1,4 +1,4 @@
-"""limits.py and what stands on it: four levels that only lower, all faults at once, and what a run has used."""
+"""Limits: four levels of which each can only lower, all faults at once, and the usage of a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def said(answer: Any) -> str:
 
 
 def flat(effective: limits.Effective, trust_class: TrustClass = USER) -> dict[str, float]:
-    """What holds, by the name of the row; 0 of a resource that the sandbox has anyhow as the sandbox's."""
+    """The limits in force by the names of their rows; the sandbox's limit where a storlet has 0."""
     resources, times, bounds = effective.resources, effective.deadlines, effective.limits
     return {
         "Memory": resources.memory_bytes, "Cpu": resources.cpus, "Processes": resources.processes,
@@ -344,7 +344,7 @@ def test_other_limits_are_another_group_of_the_same_code_fetched_once(
 ) -> None:
     proxy.call("GET", "c/o", RUN)
     storlet = swift.containers["storlet"].objects["up.py"]
-    storlet.headers[META + "Memory"] = "64M"  # what a POST does
+    storlet.headers[META + "Memory"] = "64M"  # as by POST
     proxy.call("GET", "c/o", RUN)
     proxy.call("GET", "c/o", {**RUN, ASK + "Memory": "32M"})
     proxy.call("GET", "c/o", {**RUN, ASK + "Memory": "32M", ASK + "Output": "1M"})

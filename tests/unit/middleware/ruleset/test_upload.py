@@ -1,4 +1,4 @@
-"""upload.py, validation.py and check_process.py: who changes an account's rules, to what, and what failures leave."""
+"""Changes of an account's rules: permissions, validation, and the state after failures."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_without_the_container_the_answer_is_swifts(proxy: RulesProxy, swift: Ac
     assert caught.value.answer.status_int == 404
 
 
-# --- who may
+# --- permissions
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", RULES), ("POST", RULES), ("DELETE", RULES), ("DELETE", "storlet_rules/versions/x")])  # fmt: skip

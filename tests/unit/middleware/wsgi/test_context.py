@@ -19,7 +19,7 @@ RULED = object()
 
 
 class Calls:
-    """A link of the chain that records that it was asked."""
+    """A link of the chain that records its calls."""
 
     def __init__(self, name: str, calls: list[str], answer: Any) -> None:
         self._name, self._calls, self._answer = name, calls, answer

@@ -1,4 +1,4 @@
-"""One request, parsed as Swift understands it: what is read, what is written, what Swift refuses."""
+"""One request, parsed as Swift parses it: the source, the target, and refusals of Swift."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the checker finds in rules as tenants write them: which finding, how severe, where, and the
-request that shows it.
+"""The checker's findings in rules as tenants write them: code, severity, line, and the request that
+shows the finding.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_an_earlier_rule_covers_a_later_one(earlier: str, later: str) -> None:
             "when: {object: {glob: '*.csv*'}}, allow: true",
         ),
         ("when: {size: {at-least: 1K}}, deny: x", "when: {size: {at-least: 1023}}, deny: x"),
-        # Who has no name is not the allow's: a missing value never opens.
+        # The allow does not match callers without a name: a missing value never opens.
         ("when: {not: {user: bob}}, allow: true", "when: {user: {present: false}}, deny: x"),
         ("when: {object: {glob: '?'}}, deny: x", "when: {object: {glob: '?*'}}, deny: x"),
         (
@@ -180,9 +180,7 @@ def test_an_allow_before_a_mandatory_rule_is_a_warning() -> None:
 
 @pytest.mark.parametrize("action", ["run: gunzip.jar", "deny: x"])
 def test_an_ordinary_rule_before_a_mandatory_rule_is_a_warning(action: str) -> None:
-    """A client that asks for a storlet of its own comes to the mandatory rule; of others nobody
-    asks it.
-    """
+    """Only requests with a storlet of their own reach the mandatory rule."""
     texts = [f"when: {{object: {{suffix: .gz}}}}, {action}", _MANDATORY]
     finding = only(*texts)
     assert (finding.code, finding.severity) == ("mandatory.preceded", WARNING)
@@ -328,10 +326,8 @@ def test_a_reverse_for_a_method_that_does_not_read_never_holds() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_what_is_not_decided_is_said_and_does_not_stop_the_rest() -> None:
-    """Pigeons and holes again: conditions that no checker decides soon, written by somebody who
-    wants to keep it busy.
-    """
+def test_an_undecided_finding_is_reported_and_the_others_are_still_made() -> None:
+    """The pigeonhole principle again: conditions that take every checker long."""
     pigeons = ", ".join(
         "{any: [" + ", ".join(f"{{header: {{p{pigeon}: '{hole}'}}}}" for hole in range(9)) + "]}"
         for pigeon in range(10)
@@ -394,7 +390,7 @@ def _ordinary(number: int) -> str:
 
 @pytest.mark.no_cover  # other tests cover the same code, and tracing doubles this one's time
 def test_a_thousand_ordinary_rules_are_decided() -> None:
-    """The budget is in steps, so this fails on every machine or on none; it takes some two seconds."""
+    """The budget is in steps, so this fails on every machine or on none; it takes two seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}
     assert "check.undecided" not in codes
     assert {"mandatory.allowed-past", "mandatory.preceded", "pipeline.input"} <= codes
