@@ -87,9 +87,14 @@ def can_refuse_descriptors() -> bool:
         return True
 
 
+def forbid_new_privileges() -> None:
+    """Prevent this process and its children from gaining privileges by executing a program."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
 def filter_calls(program: bytes) -> None:
     """Restrict the system calls of this process and its children by a ``struct sock_fprog``."""
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    forbid_new_privileges()
     _prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, program)
 
 

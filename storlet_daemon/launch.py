@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from storlet_daemon import kernel
+from storlet_daemon.confinement import Confinement
 from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
 from storlet_daemon.protocol.messages import Resources
 from storlet_daemon.runtimes.language import CHANNEL, LISTENING, Start
@@ -55,12 +56,9 @@ def launch(
     name: str,
     limits: Resources,
     become_worker: BecomeWorker,
-    *,
-    confines_descriptors: bool = False,
+    confinement: Confinement,
 ) -> Launched:
     """Fork; after its release the child runs ``become_worker`` with its descriptors in order.
-
-    With ``confines_descriptors`` it can send descriptors to the supervisor only.
 
     Raises ``OSError`` if no process can be created. The child inherits ``hide_memory``: other
     storlets of the tenant have the same uid and could otherwise reach its memory and descriptors in
@@ -81,9 +79,7 @@ def launch(
             [listening.fileno(), theirs.fileno()],
             output,
             name,
-            functools.partial(
-                _become, limits, become_worker, confines_descriptors=confines_descriptors
-            ),
+            functools.partial(_become, limits, become_worker, confinement),
         )
     theirs.close()
     ours.setblocking(False)
@@ -105,20 +101,13 @@ def read_output(output: int) -> str:
         return ""
 
 
-def _become(
-    limits: Resources, become_worker: BecomeWorker, *, confines_descriptors: bool
-) -> NoReturn:
+def _become(limits: Resources, become_worker: BecomeWorker, confinement: Confinement) -> NoReturn:
     kernel.limit_process(limits.open_files, limits.scratch_bytes)
     message = os.read(CHANNEL, _GO_MAX)
     if not message.startswith(_GO):
         # The supervisor has exited, or does not need this worker any more.
         os._exit(0)
-    channel = CHANNEL
-    if confines_descriptors:
-        # An idle supervisor does without the module.
-        from storlet_daemon import descriptor_filter  # noqa: PLC0415
-
-        channel = descriptor_filter.confine(channel)
+    channel = confinement.apply(CHANNEL)
     become_worker(Start(message[len(_GO) :].decode(), channel))
 
 

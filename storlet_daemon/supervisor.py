@@ -20,6 +20,7 @@ import time
 from storlet_daemon import assignment, inspection, kernel, scratch
 from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
+from storlet_daemon.confinement import Confinement
 from storlet_daemon.control_connection import ControlConnection, log_error
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.idle import SAMPLE_SECONDS, cpu_seconds_by_ancestor
@@ -64,7 +65,7 @@ class Supervisor:
             place=self._control.request_placement,
             clear_scratch=self._clear_scratch,
             invocation_changed=self._invocation_changed,
-            confines_descriptors=confines_descriptors or not kernel.can_refuse_descriptors(),
+            confinement=Confinement.of_this_kernel(descriptors=confines_descriptors),
         )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storlet_daemon import kernel
+from storlet_daemon.confinement import Confinement
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import messages
@@ -45,7 +46,7 @@ class SupervisorHooks:
     more worker of a group fits; else it retires idle workers of other groups. ``place`` requests
     placement into control groups and returns True if an answer may come. ``clear_scratch`` empties
     the scratch space as soon as nothing runs. ``invocation_changed`` reports a begin or an end.
-    ``confines_descriptors``: workers may send descriptors to the supervisor only.
+    ``confinement``: the restrictions of its workers.
     """
 
     poller: Poller
@@ -57,7 +58,7 @@ class SupervisorHooks:
     place: Callable[[messages.Place], bool]
     clear_scratch: Callable[[], None]
     invocation_changed: Callable[[], None]
-    confines_descriptors: bool
+    confinement: Confinement
 
 
 class LoadFailure:

@@ -65,7 +65,7 @@ class Starter:
                     state.load.name,
                     state.load.limits,
                     become_worker,
-                    confines_descriptors=state.hooks.confines_descriptors,
+                    state.hooks.confinement,
                 )
         except OSError:
             # The sandbox is at its limit of processes or memory. Connections wait in the backlog;

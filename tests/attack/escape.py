@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from storlet_daemon import landlock
+from storlet_daemon.landlock import INTERFACE_WITH_SCOPES
 from tests.attack import leftovers
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import BOTH, PYTHON, Attack
@@ -328,6 +330,45 @@ def impersonates(attacker: Attacker) -> str:
     return f"20 of 20 honest runs right; its own: {seen}"
 
 
+#: A storlet that starts a program with a secret, and an abstract socket, until its input has ended.
+STARTER: Final = b"""
+import socket, subprocess
+
+class Starter:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        server = socket.socket(socket.AF_UNIX)
+        server.bind("\\0program")
+        server.listen()
+        with subprocess.Popen(["sleep", "4"], env={"SECRET": "of another storlet"}):
+            out_files[0].write(b"started")
+            out_files[0].flush()
+        server.close()
+"""
+
+
+def reads_programs(attacker: Attacker) -> str:
+    """A storlet starts a program; another one of the account cannot read or signal it."""
+    tool = Tool(attacker.client, attacker.tenant.upload("starter.py", STARTER, "Starter"))
+    answer = tool.get(attacker.path)
+    must(answer.status == 200, answer)
+    key = new_key()
+    running = attacker.arena.pool.submit(tool.get, attacker.path, key=key)
+    wait_for(
+        lambda: attacker.host.programs_named(attacker.tenant.account, "sleep"), 10, "a program"
+    )
+    report = attacker.report("read_programs")
+    must(any(name.endswith("environment") for name in report), report)
+    got = {name: value for name, value in report.items() if value.startswith("got")}
+    must(not got or landlock.interface() < INTERFACE_WITH_SCOPES, got)
+    answer = running.result(30)
+    must((outcome(answer), answer.body) == ("200", b"started"), answer)
+    attacker.recovers()
+    return f"{len(report)} tries, none worked"
+
+
 #: Files of the kernel and Docker that any process may open; they contain nothing of other
 #: processes.
 HARMLESS: Final = ("read /proc/timer_list", "read /proc/sched_debug")
@@ -337,6 +378,7 @@ ROWS: Final = (
     Attack("kill -9 1 and -1", "200, 422 or 503; the next run works", kill_one("kill_all"), PYTHON, fresh=True),
     Attack("kill -9 1 and -1 by a shell", "200, 422 or 503; the next run works", kill_one("signals"), ("java",), fresh=True),
     Attack("every signal to the supervisor", "no effect", all_refused("signal_supervisor"), PYTHON),
+    Attack("reads programs of the tenant's other storlets", "refused", reads_programs, PYTHON, fresh=True),
     Attack("kills the tenant's other storlets", "their clients see an error or all of it", kill_siblings, PYTHON, fresh=True),
     Attack("leaks while another storlet works", "422 memory for it, 200 for the other", leak_is_its_own, BOTH),
     Attack("writes other storlets' code, traces their workers", "refused", all_refused("siblings"), BOTH),

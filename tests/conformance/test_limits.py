@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from storlet_daemon import landlock
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import Resources
 from tests.conformance.conftest import ControlGroups
@@ -238,7 +239,7 @@ def test_a_storlet_cannot_look_into_the_workers_of_another_or_into_the_superviso
     assert storlet.run(do="spy", pid=own_child).done.is_ok
 
 
-def test_a_storlet_that_kills_another_leaves_no_short_result(
+def test_a_storlet_cannot_signal_another(
     user_sandbox: HostSandbox, code: Callable[[str], Code]
 ) -> None:
     storlet = user_sandbox.load(code("probe"))
@@ -247,8 +248,7 @@ def test_a_storlet_that_kills_another_leaves_no_short_result(
         Code(of.folder, of.main, of.file, of.language, "victim"), workers_max=1
     )
     pid = pid_of(victim)
-    with running(victim.start(do="spin")) as run:
-        assert storlet.run(do="signal", pid=str(pid), signal="9").output == b"sent"
-        result = run.finish()
-    assert result.done.code == messages.FAILED
-    assert victim.run(b"next").output == b"next"
+    with running(victim.start(do="spin")):
+        # Signal 0 has no effect on kernels that let it pass.
+        answer = storlet.run(do="signal", pid=str(pid), signal="0").output
+        assert (answer == b"sent") is (landlock.interface() < 6)

@@ -85,6 +85,12 @@ def is_alive(process: Process) -> bool:
     return now is not None and now.state not in "ZX" and now.started == process.started
 
 
+def _has_root(process: Process, roots: set[int], found: dict[int, Process]) -> bool:
+    """Whether one of ``roots`` is an ancestor of ``process``."""
+    parent = found.get(process.parent)
+    return process.parent in roots or (parent is not None and _has_root(parent, roots, found))
+
+
 class Host:
     """The machine that a cluster runs on."""
 
@@ -156,6 +162,12 @@ class Host:
     @staticmethod
     def runs_named(key: str) -> list[Process]:
         return [process for process in all_processes().values() if process.name == key]
+
+    def programs_named(self, account: str, name: str) -> list[Process]:
+        """Processes of the account's sandboxes that execute ``name``."""
+        pids = {sandbox.pid for sandbox in self.sandboxes(account)}
+        found = all_processes()
+        return [one for one in found.values() if one.name == name and _has_root(one, pids, found)]
 
     def server_of(self, worker: Process) -> str:
         """The Swift server that holds the other end of a worker's streams."""

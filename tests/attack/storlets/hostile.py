@@ -279,6 +279,27 @@ class Hostile(Gremlin):
             "vm": self._read_other,
         })  # fmt: skip
 
+    def read_programs(self) -> None:
+        """Read, signal and connect to the programs that other storlets have started."""
+        attempts: dict[str, Any] = {}
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            if pid != 1 and os.getsid(pid) != os.getsid(0):
+                attempts |= {
+                    f"{pid} environment": lambda pid=pid: open(f"/proc/{pid}/environ").read(),
+                    f"{pid} memory": lambda pid=pid: os.open(f"/proc/{pid}/mem", os.O_RDONLY),
+                    f"{pid} maps": lambda pid=pid: open(f"/proc/{pid}/maps").read(100),
+                    f"{pid} descriptor": lambda pid=pid: os.readlink(f"/proc/{pid}/fd/1"),
+                    f"{pid} signal": lambda pid=pid: os.kill(pid, 0),
+                    f"{pid} ptrace": lambda pid=pid: call(101, 16, pid, 0, 0),
+                }
+        self._report(attempts | {"abstract socket": self._connect_abstract})
+
+    @staticmethod
+    def _connect_abstract() -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.connect("\0program")
+        return client
+
     @staticmethod
     def _put(path: str, data: bytes) -> int:
         fd = os.open(path, os.O_WRONLY)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from storlet_daemon import launch
+from storlet_daemon.confinement import Confinement
 from storlet_daemon.launch import BecomeWorker, Launched, read_output, release
 from storlet_daemon.protocol.messages import Resources
 from storlet_daemon.runtimes.language import CHANNEL, LISTENING
@@ -40,7 +41,7 @@ def launched(
     become_worker: BecomeWorker,
     limits: Resources | None = None,
 ) -> Iterator[Launched]:
-    child = launch.launch(listening, "name", limits or Resources(), become_worker)
+    child = launch.launch(listening, "name", limits or Resources(), become_worker, Confinement())
     child.channel.setblocking(True)
     child.channel.settimeout(20)
     try:
@@ -159,7 +160,7 @@ def test_without_room_for_a_process_nothing_is_left_open(
     monkeypatch.setattr(os, "fork", refuse)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BlockingIOError):
-        launch.launch(listening, "name", Resources(), report)
+        launch.launch(listening, "name", Resources(), report, Confinement())
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from storlet_daemon import kernel
 from storlet_daemon.budget import Cost
+from storlet_daemon.confinement import Confinement
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.launch import Launched
 from storlet_daemon.poller import Poller
@@ -76,7 +77,7 @@ class World:
             place=self._place,
             clear_scratch=lambda: self.calls.append("clear_scratch"),
             invocation_changed=lambda: self.calls.append("invocation_changed"),
-            confines_descriptors=False,
+            confinement=Confinement(),
         )
 
     @property
@@ -94,8 +95,7 @@ class World:
         name: str,
         limits: messages.Resources,
         become: Any,
-        *,
-        confines_descriptors: bool = False,
+        confinement: Confinement,
     ) -> Launched:
         self.launches.append(become)
         ours, theirs = self.pair()

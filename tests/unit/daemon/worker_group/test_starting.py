@@ -117,7 +117,7 @@ def test_without_room_the_start_is_deferred(world: World, monkeypatch: pytest.Mo
     starter.start()
     assert now + ROOM_SECONDS <= starter.retry_at == state.due
 
-    def refuse(*_arguments: object, **_options: object) -> None:
+    def refuse(*_arguments: object) -> None:
         raise BlockingIOError
 
     monkeypatch.setattr(starting, "launch", refuse)

@@ -1,0 +1,36 @@
+"""The restrictions of a worker process, applied before it loads code, if the kernel has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storlet_daemon import kernel, landlock
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """Restrictions of the workers of a sandbox.
+
+    ``landlock``: the kernel's version of Landlock, with which workers are separated from each
+    other; 0 for none. ``descriptors``: workers can send descriptors to the supervisor only, because
+    the kernel's sockets cannot refuse them.
+    """
+
+    landlock: int = 0
+    descriptors: bool = False
+
+    @classmethod
+    def of_this_kernel(cls, *, descriptors: bool) -> Confinement:
+        """The restrictions that this kernel supports and needs, or more with ``descriptors``."""
+        needs_filter = descriptors or not kernel.can_refuse_descriptors()
+        return cls(landlock.interface(), needs_filter)
+
+    def apply(self, channel: int) -> int:
+        """Restrict this process for good; the number of the ``channel`` to the supervisor then."""
+        landlock.separate(self.landlock)
+        if not self.descriptors:
+            return channel
+        # An idle supervisor does without the module.
+        from storlet_daemon import descriptor_filter  # noqa: PLC0415
+
+        return descriptor_filter.confine(channel)
