@@ -87,7 +87,7 @@ class Events:
 
     def _handle(self, event: messages.Message) -> None:
         if isinstance(event, messages.Started) and not self._progress.has_started:
-            self._progress.has_started = True
+            self._progress.start()
         elif isinstance(event, messages.Metadata) and not self.has_metadata:
             self.metadata.update(checked_metadata(event.metadata, self.max_metadata_bytes))
             self.has_metadata = True

@@ -2,7 +2,8 @@
 
 A deadline counts time in which the storlet neither gives output nor takes input while input is
 available: a client that uploads or reads slowly does not use up its storlet's time.  The total
-deadline counts all time but the wait for a slot of the node.
+deadline counts all time after a worker has begun the invocation: the waits for a slot of the node
+and for a worker have the queue deadline.
 
 A *stage* begins with each progress of the storlet: an event, output, or input that it takes.
 """
@@ -46,6 +47,11 @@ class Progress:
         self.waited += seconds
         self.began += seconds
 
+    def start(self) -> None:
+        """A worker has begun the invocation; from now on the storlet's deadlines count."""
+        self.has_started = True
+        self.began = self._stage_began = monotonic()
+
     def begin_files(self) -> None:
         """The descriptors of the input files are open."""
         self._offsets = self._inputs.offsets()
@@ -68,20 +74,20 @@ class Progress:
 
     def require_time(self) -> None:
         """Raise after the total deadline, also for a storlet that never lets its reader wait."""
-        if self._stage_began > self.began + self._deadlines.total:
+        if self._stage_began > self._latest_end():
             raise self._exceeded_total()
 
     def deadline(self, bytes_out: int) -> float:
         """When a wait has to end; :meth:`exceeded` is the error then."""
-        return min(self.began + self._deadlines.total, self._stage_began + self._seconds(bytes_out))
+        return min(self._latest_end(), self._stage_began + self._seconds(bytes_out))
 
     def exceeded(self, bytes_out: int) -> StorletError:
         """The error when the deadline has passed."""
         deadlines = self._deadlines
-        if self.began + deadlines.total < self._stage_began + self._seconds(bytes_out):
-            return self._exceeded_total()
         if not self.has_started:
             return self.exceeded_queue()
+        if self._latest_end() < self._stage_began + self._seconds(bytes_out):
+            return self._exceeded_total()
         if not bytes_out:
             text = f"the storlet gave no output within {deadlines.first_byte:g} s"
             return Unprocessable(text, code=errors.TIMEOUT_FIRST_BYTE)
@@ -116,6 +122,14 @@ class Progress:
         retry_after = min(max(math.ceil(queue), 1), 60)
         text = f"no worker was free for this storlet within {queue:g} s"
         return TenantBusy(text, retry_after=retry_after)
+
+    def _latest_end(self) -> float:
+        """The total deadline; before the start, the end of a wait and a run that both last longest.
+
+        A worker that answers without having begun is limited, too.
+        """
+        wait = 0.0 if self.has_started else self._deadlines.queue
+        return self.began + wait + self._deadlines.total
 
     def _seconds(self, bytes_out: int) -> float:
         if not self.has_started:

@@ -26,6 +26,24 @@ def test_no_worker_within_the_queue_deadline_is_429(workers: Workers) -> None:
     assert (error.status, error.code, error.retry_after) == (429, "tenant.busy", 1)
 
 
+def test_no_worker_within_a_total_deadline_that_is_shorter_is_429(workers: Workers) -> None:
+    """A storlet that has not begun is not blamed for the time that it waits."""
+    workers.script = lambda worker: worker.wait_for_cancel() or None
+    error = failure(make(deadlines=(0.5, 9, 9, 0.2)), workers)
+    assert (error.status, error.code) == (429, "tenant.busy")
+
+
+def test_the_wait_for_a_worker_does_not_use_up_the_total_deadline(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        time.sleep(0.6)
+        worker.begin()
+        worker.write(b"done")
+        worker.succeed()
+
+    workers.script = script
+    assert run(make(deadlines=(9, 9, 9, 0.5)), workers) == b"done"
+
+
 @pytest.mark.parametrize(
     ("step", "deadlines", "code"),
     [
@@ -121,9 +139,8 @@ class Clock:
         return self.fed_at > moment
 
     def start(self) -> Progress:
-        self.progress.has_started = True
+        self.progress.start()
         self.progress.begin_files()
-        self.progress.begin_stage()
         return self.progress
 
 
@@ -163,7 +180,7 @@ def test_time_in_the_queue_counts_for_the_queue_only(clock: Clock) -> None:
     clock.progress.add_waiting(50.0)
     assert clock.progress.queue_seconds() == 1.0, "a tenth of the deadline remains"
     clock.start()
-    assert clock.progress.began == 1058.0
+    assert clock.progress.began == clock.now, "the run has its whole total deadline"
 
 
 def test_input_that_is_read_or_fed_begins_a_stage(clock: Clock) -> None:
@@ -185,3 +202,27 @@ def test_a_caller_without_a_worker_retries_after_the_queue_deadline(
 ) -> None:
     made = Progress(Deadlines(queue, 1, 1, 1), cast("Inputs", clock))
     assert made.exceeded_queue().retry_after == retry_after
+
+
+def test_the_total_deadline_begins_with_the_run(clock: Clock) -> None:
+    clock.now += 9.0
+    running = clock.start()
+    clock.now += 99.0
+    running.begin_stage()
+    running.require_time()
+    assert running.deadline(1) == 1109.0
+    clock.now += 2.0
+    running.begin_stage()
+    with pytest.raises(StorletError, match="ran for 100 s"):
+        running.require_time()
+
+
+def test_a_worker_that_answers_without_having_begun_is_limited(clock: Clock) -> None:
+    clock.now += 110.0
+    clock.progress.begin_stage()
+    clock.progress.require_time()
+    assert clock.progress.deadline(0) == 1110.0
+    clock.now += 1.0
+    clock.progress.begin_stage()
+    with pytest.raises(StorletError, match="ran for 100 s"):
+        clock.progress.require_time()
