@@ -84,6 +84,9 @@ def killed_server(node: SecondNode, tenant: Tenant) -> Iterator[None]:
 
 @contextlib.contextmanager
 def frozen_server(node: SecondNode, tenant: Tenant) -> Iterator[None]:
+    # The proxy forgets the errors of the killed server.
+    node.cluster.stop("proxy")
+    node.cluster.start("proxy")
     with node.frozen_server():
         yield
 
@@ -101,6 +104,7 @@ STATES = (
     State("class closed", {"class:admin": {}}, "sandbox.unavailable"),
     State("full", {"admission": {"invocations": 1, "queue": 1}}),
     State("sandbox frozen", {"invocation": {"queue_seconds": 2}}, spoil=frozen_sandboxes),
+    # These are last: after ten errors Swift's proxy server sends a node nothing for a minute.
     State("server killed", spoil=killed_server),
     State("server frozen", spoil=frozen_server),
 )
