@@ -224,7 +224,8 @@ RULES_UNAVAILABLE: Final = _later(
     help="the account's rules cannot be read, and some of them may be mandatory; nothing was done")
 SANDBOX_UNAVAILABLE: Final = _later(
     "sandbox.unavailable", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
-    help="no sandbox can be started: Docker does not answer, or the image is missing")
+    help="no sandbox can be started, or the node stalled: sandboxd or Docker does not answer, or"
+         " the image is missing")
 CODE_MISSING: Final = _later(
     "code.missing", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
     help="the node's copy of the storlet's code was evicted twice while the request needed it")
@@ -381,6 +382,10 @@ class RulesUnavailable(NodeBusy, code=RULES_UNAVAILABLE):
 
 class SandboxUnavailable(NodeBusy, code=SANDBOX_UNAVAILABLE):
     pass
+
+
+class DaemonDown(SandboxUnavailable):
+    """The node's sandboxd does not answer: no storlet of any account can be started there."""
 
 
 class CodeMissing(SandboxUnavailable, code=CODE_MISSING):

@@ -8,6 +8,7 @@ runs storlets and answers errors.
     role = proxy                                   # or object
     storlet_conf_path = /etc/swift/storlet.conf
     legacy_status = false
+    recon_cache_path = /var/cache/swift            # of Swift's recon middleware
 
 In a proxy's pipeline the filter is placed after the auth middlewares and before ``copy``, quotas,
 ``slo`` and ``dlo``, so that it sees whole objects; in an object server's pipeline, right before the
@@ -54,6 +55,7 @@ from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, S
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import Run
 from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import storlet_request
@@ -63,7 +65,7 @@ from storlet_middleware.wsgi.operation import Operation, parse
 from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
-_PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status")
+_PASTE_OPTIONS: Final = ("role", "storlet_conf_path", "legacy_status", "recon_cache_path")
 
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
@@ -79,7 +81,12 @@ class ProxyFilter:
         self._config = config
         self._logger = logger
         self._proxy = Proxy(
-            app, config, logger, float(options.get("client_timeout", 60)), _max_runs(options)
+            app,
+            config,
+            logger,
+            float(options.get("client_timeout", 60)),
+            _max_runs(options),
+            _recon_directory(options),
         )
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
@@ -233,6 +240,10 @@ def _with_server_options(global_conf: Mapping[str, str], options: dict[str, str]
     }
 
 
+def _recon_directory(options: Mapping[str, str]) -> str:
+    return options.get("recon_cache_path", DEFAULT_DIRECTORY)
+
+
 def _max_runs(options: Mapping[str, str]) -> int:
     """Maximum number of runs in a server process: half of its requests, so that plain requests
     always find capacity.
@@ -261,7 +272,8 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     logger = get_logger({**global_conf, **local_conf}, log_route="storlets")
     options = _with_server_options(global_conf, local_conf)
     if role == "object":
-        return lambda app: ObjectNode(app, config, logger, _max_runs(options))
+        most, directory = _max_runs(options), _recon_directory(options)
+        return lambda app: ObjectNode(app, config, logger, most, directory)
     _publish_info(config)
     return lambda app: ProxyFilter(app, config, logger, options)
 

@@ -98,6 +98,31 @@ def invocation(
     logger.update_stats(_TRANSFER.named(verb=verb), bytes_out)
 
 
+# --- object nodes that cannot run storlets --------------------------------------------------------
+
+# fmt: off
+_NODE_UNABLE = _counter(
+    "storlet.node.unable", "object_server",
+    "runs that this object node could not start, for a reason of its own; they ran elsewhere")
+_NODE_UNABLE_CODE = _counter(
+    "storlet.node.unable.<code>", "object_server", "the same by error code")
+_NODE_AVOIDED = _counter(
+    "storlet.node.avoided", "proxy",
+    "circuits that this proxy opened: an object node is passed over for unable_seconds")
+# fmt: on
+
+
+def node_unable(logger: Stats, code: str) -> None:
+    """Count a run that this node could not start, with the error ``code``."""
+    logger.increment(_NODE_UNABLE.name)
+    logger.increment(_NODE_UNABLE_CODE.named(code=code))
+
+
+def node_avoided(logger: Stats) -> None:
+    """Count an object node that is passed over from now on."""
+    logger.increment(_NODE_AVOIDED.name)
+
+
 # --- admission ------------------------------------------------------------------------------------
 
 # fmt: off

@@ -134,9 +134,15 @@ BACKEND_INVOCATION: Final = _header(
 BACKEND_OVERFLOW: Final = _header(
     "X-Backend-Storlet-Overflow", Scope.BACKEND_REQUEST, "replica | proxy",
     "a full node may refuse instead of queueing the invocation")
+BACKEND_AVOID: Final = _header(
+    "X-Backend-Storlet-Avoid", Scope.BACKEND_REQUEST, "node, ...",
+    "nodes that could not run storlets lately: each refuses, so that Swift queries another replica")
 BACKEND_REFUSAL: Final = _header(
-    "X-Backend-Storlet-Refusal", Scope.BACKEND_ANSWER, "full | resume | version",
+    "X-Backend-Storlet-Refusal", Scope.BACKEND_ANSWER, "full | resume | unable | version",
     "why the node did not run the storlet")
+BACKEND_NODE: Final = _header(
+    "X-Backend-Storlet-Node", Scope.BACKEND_ANSWER, "node",
+    "the node that sends the frames, by [sandbox] node_id")
 BACKEND_RUN: Final = _header(
     "X-Backend-Storlet-Run", Scope.BACKEND_ANSWER, "number",
     "the body is frames; the value is the version of the frame format")

@@ -196,7 +196,7 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
         for user, (key, groups) in USERS.items()
     }
     sections["filter:tempauth"] = {"use": "egg:swift#tempauth", **users}
-    sections["filter:storlets"] = _storlets(home, "proxy")
+    sections["filter:storlets"] = _storlets(home, "proxy", "proxy")
     return sections
 
 
@@ -213,7 +213,7 @@ def object_conf(home: Home, choices: Choices, number: int) -> Sections:
         home, choices, f"object-{number}", "object", _pipeline(OBJECT_PIPELINE, choices)
     )
     sections["app:object-server"] |= _PATIENCE_OF_OBJECTS
-    sections["filter:storlets"] = _storlets(home, "object")
+    sections["filter:storlets"] = _storlets(home, "object", f"object-{number}")
     # Not run by the all-in-one; here so that `swift-object-auditor CONF once` and the like work.
     sections |= {
         f"object-{daemon}": {} for daemon in ("replicator", "reconstructor", "updater", "auditor")
@@ -266,7 +266,7 @@ def _backend(home: Home, choices: Choices, name: str, kind: str, pipeline: str) 
         "pipeline:main": {"pipeline": pipeline},
         f"app:{kind}-server": {"use": f"egg:swift#{kind}"},
         "filter:healthcheck": {"use": "egg:swift#healthcheck"},
-        "filter:recon": {"use": "egg:swift#recon", "recon_cache_path": home.root / "recon" / name},
+        "filter:recon": {"use": "egg:swift#recon", "recon_cache_path": _recon(home, name)},
     }
 
 
@@ -330,12 +330,17 @@ def _pipeline(text: str, choices: Choices) -> str:
     return " ".join(words)
 
 
-def _storlets(home: Home, role: str) -> dict[str, object]:
+def _storlets(home: Home, role: str, name: str) -> dict[str, object]:
     return {
         "use": "egg:swift-storlets#storlets",
         "role": role,
         "storlet_conf_path": home.conf / "storlet.conf",
+        "recon_cache_path": _recon(home, name),
     }
+
+
+def _recon(home: Home, name: str) -> Path:
+    return Path(home.root) / "recon" / name
 
 
 def _read_overrides(path: Path, known: set[str]) -> dict[str, Sections]:

@@ -24,7 +24,10 @@ def make_directories(home: Home) -> None:
         (home.real / name).mkdir(exist_ok=True)
     for disk in rings.DISKS:
         (home.real / "disks" / disk).mkdir(exist_ok=True)
-    for path in [home.real / "disks", home.real / "recon", *(home.real / "disks").iterdir()]:
+    for server in ("object-1", "object-2", "proxy"):
+        (home.real / "recon" / server).mkdir(exist_ok=True)
+    folders = [*(home.real / "disks").iterdir(), *(home.real / "recon").iterdir()]
+    for path in [home.real / "disks", home.real / "recon", *folders]:
         shutil.chown(path, packages.USER, packages.USER)
         path.chmod(0o700)
     mount_all(home)

@@ -1,8 +1,10 @@
 """The reason of an object node that did not run a storlet: ``X-Backend-Storlet-Refusal``.
 
-Between a proxy and an object node, status 409 has three meanings.  The header distinguishes them:
+Between a proxy and an object node, status 409 has four meanings.  The header distinguishes them:
 
 * ``full``: the node has no free slot.  Swift's proxy server tries the next replica.
+* ``unable``: the request names this node in ``X-Backend-Storlet-Avoid``, because it could
+  not run storlets lately.  Swift's proxy server tries the next replica here, too.
 * ``resume``: the request has ``Range``, so Swift's proxy server resumes a broken body.  A storlet's
   output cannot be resumed, because two runs may give different bytes.
 * no header: the 409 is Swift's own.  Its symlink middleware compares the target's hash, as a link
@@ -31,6 +33,7 @@ class Refusal(StrEnum):
 
     FULL = "full"
     RESUME = "resume"
+    UNABLE = "unable"
     VERSION = "version"
 
 

@@ -104,6 +104,10 @@ class PlacementSection:
         OVERFLOW, "none",
         "when the object node is full: none (queue there), replica (try another node) or proxy"
         " (run at the proxy)")
+    unable_seconds: float = option(
+        SECONDS, "30",
+        "a proxy passes over an object node that could not start a storlet for this time, then it"
+        " probes the node once a second", zero="never")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """The events that a worker sends about one invocation, and waits that end at its deadlines.
 
+A deadline that passed is the storlet's fault only if this process ran, the output had a reader,
+and the node is well; see :meth:`Events.wait`.
+
 ``started``, ``metadata`` and ``done`` arrive on the connection, in this order.  An event out of
 order, or an invalid one, is a failure of the storlet: its sandbox is not trusted.
 """
@@ -7,7 +10,7 @@ order, or an invalid one, is a failure of the storlet: its sandbox is not truste
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
@@ -16,7 +19,11 @@ from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputStream, checked_metadata
 from storlet_middleware.engine.progress import Progress
-from storlet_middleware.errors import StorletError, Unprocessable, from_code
+from storlet_middleware.errors import SandboxUnavailable, StorletError, Unprocessable, from_code
+
+#: A wait that ends this long after its deadline did not run in time: the process was stopped or
+#: starved, or the deadline passed while the output had no reader.
+_LATE_SECONDS: Final = 1.0
 
 
 class Events:
@@ -42,6 +49,8 @@ class Events:
         self._on_done = on_done
         #: The limit of the task, set before the first event.
         self.max_metadata_bytes = 0
+        #: Returns why the node, and not the storlet, has stalled; empty if the node is well.
+        self.node_fault: Callable[[], str] = str
         self.has_metadata = False
         #: Filled by the events ``metadata`` and ``done``.
         self.metadata: dict[str, str] = {}
@@ -70,10 +79,15 @@ class Events:
         return True
 
     def wait(self, fd: int, until: float | None, bytes_out: int) -> bool:
-        """True when ``fd`` is readable; False at ``until``; raises when a deadline passed."""
+        """True when ``fd`` is readable; False at ``until``; raises when a deadline passed.
+
+        Time in which this process did not run, or in which the output had no reader (a slow client,
+        a storage node that stalls), is no time of the storlet's: it gets the deadline again.
+        """
         due = self._progress.deadline(bytes_out)
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
+        self._inputs.is_output_awaited = True
         try:
             wait_readable(fd, max(end - monotonic(), 0.001))
         except WaitExpired:
@@ -81,9 +95,20 @@ class Events:
             if is_short:
                 self._progress.sample()
                 return False
-            if not self._progress.has_progressed():
-                raise self._progress.exceeded(bytes_out) from None
+            if self._progress.has_progressed():
+                return True
+            if monotonic() - due > _LATE_SECONDS and not self._progress.is_over:
+                self._progress.begin_stage()
+                return True
+            raise self.blamed(self._progress.exceeded(bytes_out)) from None
+        finally:
+            self._inputs.is_output_awaited = False
         return True
+
+    def blamed(self, stalled: StorletError) -> StorletError:
+        """``stalled``, or an error of the node if that is what has stalled."""
+        fault = self.node_fault()
+        return SandboxUnavailable(f"the node stalled: {fault}") if fault else stalled
 
     def _handle(self, event: messages.Message) -> None:
         if isinstance(event, messages.Started) and not self._progress.has_started:

@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from storlet_daemon.protocol import messages
+from storlet_middleware import errors
 from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.task import FileInput, StreamInput
-from storlet_middleware.errors import InputIncomplete, StorletError
+from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletError
 
 
 class Inputs:
@@ -22,7 +23,7 @@ class Inputs:
     :param cancel: called when a source failed, before the storlet can see the end of its stream.
     """
 
-    __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending")
+    __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending", "is_output_awaited")
 
     def __init__(
         self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]
@@ -34,6 +35,8 @@ class Inputs:
         #: Descriptors of files, with the offset at which each begins.
         self._files: dict[int, int] = {}
         self._error: BaseException | None = None
+        #: Whether a reader waits for the storlet's output.
+        self.is_output_awaited = False
 
     @property
     def has_streams(self) -> bool:
@@ -62,7 +65,16 @@ class Inputs:
         )
         return reader
 
+    @property
+    def waits_for_source(self) -> bool:
+        """Whether the storlet has taken all input that the sources have given so far."""
+        return any(feeder.waits_for_source for feeder in self._feeders)
+
     def _fail(self, error: BaseException) -> None:
+        is_stall = isinstance(error, StorletError) and error.code == errors.TIMEOUT_IDLE
+        if is_stall and not self.is_output_awaited:
+            # The storlet could not write its output, so it took no input.
+            error = BackendFailed(f"the reader of the output stalled: {error}")
         self._error = error
         self._cancel()
 

@@ -40,7 +40,7 @@ from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import FileInput, StreamInput, Task
-from storlet_middleware.errors import Unprocessable
+from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 
 #: A storlet that writes faster than its reader reads would otherwise occupy the hub: after these
 #: bytes, about two milliseconds, other requests have their turn.  A read counts as much as
@@ -123,6 +123,10 @@ class Invocation:
         self._progress.add_waiting(waited_seconds)
         self._slot.hold(release)
 
+    def adopt_node_check(self, node_fault: Callable[[], str]) -> None:
+        """Call ``node_fault`` before a stall is blamed on the storlet; see :class:`Events`."""
+        self._events.node_fault = node_fault
+
     def prepare(self) -> None:
         """Encode the message for the worker before the connection, if that does not start to read a
         source.
@@ -143,7 +147,7 @@ class Invocation:
                 self._handover.encode(self._describe())
             self._handover.send(connection, self._progress.queue_seconds())
         except WaitExpired:
-            raise self._progress.exceeded_queue() from None
+            raise self._events.blamed(self._progress.exceeded_queue()) from None
         finally:
             self._handover.close()
 
@@ -265,6 +269,13 @@ class Invocation:
         if self._events.take(0.0, self.bytes_out):
             return True
         return until is None or monotonic() < until
+
+    def stalled(self, reason: str) -> StorletError:
+        """The error of a reader that has waited for output too long, for ``reason``."""
+        if self._inputs.waits_for_source:
+            return InputIncomplete(f"the input stalled: {reason}")
+        text = f"the storlet stalled: {reason}"
+        return self._events.blamed(Unprocessable(text, code=errors.TIMEOUT_IDLE))
 
     # --- end --------------------------------------------------------------------------------------
 

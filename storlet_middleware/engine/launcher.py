@@ -8,8 +8,9 @@ sandboxd, fetches the code while the sandbox starts, has the code loaded, and co
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
@@ -24,7 +25,7 @@ from storlet_middleware.engine.limits import Effective
 from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.engine.storlet_version import MAX_VERSIONS, StorletVersion
 from storlet_middleware.engine.task import Task
-from storlet_middleware.errors import CodeMissing
+from storlet_middleware.errors import CodeMissing, SandboxUnavailable, TenantBusy
 
 #: sandboxd's own deadline for a start expires first and gives the more precise error.
 _ANSWER_MARGIN_SECONDS: Final = 15.0
@@ -147,7 +148,9 @@ class Launcher:
     ) -> Iterator[None]:
         if self._client.knows(version.account, wanted.version):
             invocation.prepare()
-        connection = self._client.connect_warm(version.account, wanted.version)
+        node_fault = functools.partial(self._client.fault, version.account, wanted)
+        invocation.adopt_node_check(node_fault)
+        connection = self._connect_warm(version, wanted, node_fault)
         if connection is None:
             starting = spawn(self._try_prepare, version, wanted, fetcher)
             try:
@@ -162,6 +165,18 @@ class Launcher:
                 _close_result(starting)
                 raise
         invocation.start(connection)
+
+    def _connect_warm(
+        self, version: StorletVersion, wanted: messages.Storlet, node_fault: Callable[[], str]
+    ) -> socket.socket | None:
+        try:
+            return self._client.connect_warm(version.account, wanted.version)
+        except TenantBusy:
+            # Nothing takes connections from the backlog of a frozen sandbox either.
+            fault = node_fault()
+            if fault:
+                raise SandboxUnavailable(f"the node stalled: {fault}") from None
+            raise
 
     def _try_prepare(
         self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher

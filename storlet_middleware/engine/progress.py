@@ -94,12 +94,17 @@ class Progress:
         text = f"the storlet stalled for {deadlines.idle:g} s"
         return Unprocessable(text, code=errors.TIMEOUT_IDLE)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the total deadline has passed."""
+        return monotonic() >= self.began + self._deadlines.total
+
     def has_progressed(self) -> bool:
         """Whether the storlet took input since the stage began, or waits for a source.
 
         Begins a new stage if so.
         """
-        if not self.has_started or monotonic() >= self.began + self._deadlines.total:
+        if not self.has_started or self.is_over:
             return False
         if self.sample():
             return True

@@ -20,6 +20,7 @@ from storlet_middleware.concurrency import (
     wait_writable,
 )
 from storlet_middleware.errors import (
+    DaemonDown,
     InternalError,
     SandboxUnavailable,
     StorletError,
@@ -28,6 +29,11 @@ from storlet_middleware.errors import (
 )
 
 _CONNECT_SECONDS: Final = 2.0
+#: sandboxd answers a request that waits for nothing in milliseconds, also beside many starts; one
+#: that takes longer is frozen.
+_PROMPT_SECONDS: Final = 5.0
+#: The same for a check while an object node's heartbeats wait.
+_CHECK_SECONDS: Final = 2.0
 _GONE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EPIPE, errno.ECONNRESET)
 #: Socket paths that a server process remembers, those of old storlet versions included.
 _MAX_PATHS: Final = 10_000
@@ -53,7 +59,13 @@ class SandboxClient:
 
         Returns the directory for its code at once.
         """
-        return self._request(messages.Prepare(account, storlet), messages.Prepared).code_dir
+        request = messages.Prepare(account, storlet)
+        try:
+            return self._request(request, messages.Prepared, _PROMPT_SECONDS).code_dir
+        except WaitExpired as error:
+            raise DaemonDown(
+                f"storlet-sandboxd does not answer within {_PROMPT_SECONDS:g} s"
+            ) from error
 
     def knows(self, account: str, version: str) -> bool:
         """Whether a worker group is remembered, so that :meth:`connect_warm` probably succeeds."""
@@ -80,7 +92,11 @@ class SandboxClient:
 
         Its code is on the node already.
         """
-        path = self._request(messages.Acquire(account, storlet), messages.Acquired).socket
+        request = messages.Acquire(account, storlet)
+        try:
+            path = self._request(request, messages.Acquired, self._answer_seconds).socket
+        except WaitExpired as error:
+            raise SandboxUnavailable(f"no sandbox within {self._answer_seconds:g} s") from error
         try:
             connection = connect(path, _CONNECT_SECONDS)
         except OSError as error:
@@ -90,20 +106,38 @@ class SandboxClient:
         self._paths[account, storlet.version] = path
         return connection
 
-    def _request(self, request: messages.Message, expected: type[_Answer]) -> _Answer:
-        give_up = monotonic() + self._answer_seconds
+    def fault(self, account: str, storlet: messages.Storlet) -> str:
+        """Why the node has stalled; empty if sandboxd and the sandbox's supervisor answer.
+
+        For a loaded storlet, sandboxd requests the status of the supervisor.  It replaces a sandbox
+        whose supervisor stays silent, so this check also begins the repair.
+        """
+        try:
+            self._request(messages.Acquire(account, storlet), messages.Acquired, _CHECK_SECONDS)
+        except WaitExpired:
+            return f"storlet-sandboxd or the sandbox does not answer within {_CHECK_SECONDS:g} s"
+        except DaemonDown as error:
+            return str(error)
+        except StorletError:
+            # It does answer; the next start of the storlet shows the reason.
+            return ""
+        return ""
+
+    def _request(
+        self, request: messages.Message, expected: type[_Answer], seconds: float
+    ) -> _Answer:
+        """sandboxd's answer; raises :class:`WaitExpired` after ``seconds``."""
+        give_up = monotonic() + seconds
         try:
             control = connect(self._socket_path, _CONNECT_SECONDS)
         except OSError as error:
-            raise SandboxUnavailable(
+            raise DaemonDown(
                 f"storlet-sandboxd does not answer: {os.strerror(error.errno or 0)}"
             ) from error
         try:
             return _exchange(control, request, expected, give_up)
-        except WaitExpired as error:
-            raise SandboxUnavailable(f"no sandbox within {self._answer_seconds:g} s") from error
         except (framing.ProtocolError, OSError) as error:
-            raise SandboxUnavailable(f"storlet-sandboxd broke off: {error}") from error
+            raise DaemonDown(f"storlet-sandboxd broke off: {error}") from error
         finally:
             control.close()
 
@@ -124,7 +158,7 @@ def _exchange(
         except BlockingIOError:
             wait_readable(control.fileno(), give_up - monotonic())
     if received is None:
-        raise SandboxUnavailable("storlet-sandboxd ended before it answered")
+        raise DaemonDown("storlet-sandboxd ended before it answered")
     answer = received.message(messages.NODE_ANSWERS)
     if isinstance(answer, expected):
         return answer

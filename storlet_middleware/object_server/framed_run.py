@@ -19,8 +19,9 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.task import FileInput
-from storlet_middleware.errors import InternalError, RangeUnsatisfiable, StorletError
+from storlet_middleware.errors import DaemonDown, InternalError, RangeUnsatisfiable, StorletError
 from storlet_middleware.object_server.code_fetcher import CodeFetcher
+from storlet_middleware.object_server.health import Health
 from storlet_middleware.object_server.plain_object import StoredObject
 from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.byte_ranges import resolve_range
@@ -46,6 +47,7 @@ class NodeContext:
     logger: Any
     launcher: Launcher
     fetcher: CodeFetcher
+    health: Health
 
 
 class FramedRun:
@@ -117,7 +119,7 @@ class FramedRun:
                 yield from self._output(invocation)
                 outcome = {"outcome": "ok"}
             except StorletError as error:
-                outcome |= error.to_message()
+                outcome |= self._failed(invocation, error)
             except ClientGone:
                 # Without its DONE frame the body counts as a failed run.
                 return
@@ -125,7 +127,8 @@ class FramedRun:
                 self._context.logger.exception(
                     "ERROR storlets: invocation %s", self._description.id
                 )
-                outcome |= InternalError("internal error at the object node").to_message()
+                defect = InternalError("internal error at the object node")
+                outcome |= self._failed(invocation, defect)
             if invocation is not None:
                 log = invocation.log_bytes()
                 if log:
@@ -141,6 +144,12 @@ class FramedRun:
             if invocation is not None:
                 invocation.close()
             self._release()
+
+    def _failed(self, invocation: Invocation | None, error: StorletError) -> dict[str, Any]:
+        """The fields of the last frame for ``error``, which is reported if it is the node's."""
+        if invocation is None or not invocation.has_started:
+            self._context.health.record_failure(self._description.id, error)
+        return error.to_message() | {"whole_node": isinstance(error, DaemonDown)}
 
     def _release(self) -> None:
         """Close the descriptors and release the slot; may be called twice."""
@@ -199,6 +208,7 @@ class FramedRun:
             "sandbox_seconds": max(0.0, handed_over - began - invocation.waited_seconds),
             "waited_seconds": invocation.waited_seconds,
         }
+        self._context.health.record_success()
         yield self._encoder.message(frames.START, start)
         while True:
             chunk = invocation.read(heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS)

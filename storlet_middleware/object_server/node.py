@@ -9,8 +9,8 @@ frames              the object is plain, and the storlet      the proxy sends th
                     runs here                                 output
 plain data          the object is not plain, the node is      the proxy runs the storlet on
                     full, or the versions do not fit          the data
-409 with a refusal  the node is full, or Swift resumes a      Swift's proxy server tries
-                    broken body                               another replica
+409 with a refusal  the node is full, the proxy avoids it,    Swift's proxy server tries
+                    or Swift resumes a broken body            another replica
 ==================  ========================================  ================================
 
 Frames are marked by the header ``X-Backend-Storlet-Run``.
@@ -24,6 +24,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
+from urllib.parse import quote
 
 from swift.common.swob import HTTPConflict, Request
 from swift.common.utils import close_if_possible
@@ -38,13 +39,16 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.object_server.code_fetcher import CodeFetcher
 from storlet_middleware.object_server.framed_run import FramedRun, NodeContext
+from storlet_middleware.object_server.health import Health
 from storlet_middleware.object_server.plain_object import StoredObject, duplicate, plain_file
+from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Headers of the object that would be wrong with frames.
 _NOT_WITH_FRAMES: Final = frozenset(("accept-ranges", "content-length", "content-range", "etag"))
 
 _OVERFLOW_KEY: Final = "HTTP_" + names.BACKEND_OVERFLOW.upper().replace("-", "_")
+_AVOID_KEY: Final = "HTTP_" + names.BACKEND_AVOID.upper().replace("-", "_")
 
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[dict[str, Any], StartResponse], Any]
@@ -55,17 +59,28 @@ class ObjectNode:
 
     :param app: the object server.
     :param max_runs: limit of the storlets that run or wait in this process.
+    :param recon_directory: Swift's ``recon_cache_path``.
     """
 
     #: The version of the frames that this node sends.
     frame_version: ClassVar[str] = frames.VERSION
 
-    def __init__(self, app: WSGIApp, config: Config, logger: Any, max_runs: int = ROOM) -> None:
+    def __init__(
+        self,
+        app: WSGIApp,
+        config: Config,
+        logger: Any,
+        max_runs: int = ROOM,
+        recon_directory: str = DEFAULT_DIRECTORY,
+    ) -> None:
         self._app = app
         self._logger = logger
         self._launcher = Launcher(config, logger, max_runs)
         fetcher = CodeFetcher(config.storlet.internal_client_conf_path)
-        self._context = NodeContext(config, logger, self._launcher, fetcher)
+        health = Health(logger, ReconCache(recon_directory, logger))
+        self._context = NodeContext(config, logger, self._launcher, fetcher, health)
+        # As it is in headers.
+        self._name = quote(config.sandbox.node_id, safe="")
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         """WSGI."""
@@ -126,6 +141,9 @@ class ObjectNode:
         if file is None:
             start_response(status, headers)
             return reader
+        if self._name in environ.get(_AVOID_KEY, "").split(", "):
+            close_if_possible(reader)
+            return _refuse(environ, start_response, Refusal.UNABLE)
         slot, overflow = None, environ.get(_OVERFLOW_KEY)
         if overflow:
             slot = self._try_admit(description)
@@ -169,11 +187,17 @@ class ObjectNode:
         unique = description.id.encode() + os.urandom(8)
         etag = hashlib.md5(unique, usedforsecurity=False).hexdigest()
         kept = [header for header in headers if header[0].lower() not in _NOT_WITH_FRAMES]
-        return [*kept, (names.BACKEND_RUN, self.frame_version), ("Etag", etag)]
+        return [
+            *kept,
+            (names.BACKEND_RUN, self.frame_version),
+            (names.BACKEND_NODE, self._name),
+            ("Etag", etag),
+        ]
 
 
 _REFUSAL_TEXTS: Final = {
     Refusal.FULL: b"the node has no free slot",
+    Refusal.UNABLE: b"the node could not run storlets lately",
     Refusal.RESUME: b"a storlet's output cannot be resumed",
 }
 

@@ -10,6 +10,7 @@ In the order of their use by a run:
 ``permissions``     checks that the caller may run the storlets and write the result
 ``source``          the inputs, as the caller can read them from Swift
 ``object_nodes``    attempts to run the first step on a node that has the object
+``circuit_breaker`` object nodes that could not run storlets lately
 ``execution``       runs the steps; knows neither WSGI nor Swift
 ``pipeline``        the result of several steps
 ``result``          a storlet's output as a stream

@@ -6,8 +6,9 @@ answers in frames.  Everything else falls back to the proxy, with one of the rea
 :class:`~.placement.Reason`; plain data is kept as the proxy's input.
 
 A node that cannot run anything at the moment (no sandboxd, no image, code that cannot be fetched,
-no slot) sends an error that is marked as "nothing has run".  Then the storlet runs at the proxy:
-one broken node must not fail a share of all requests.
+no slot) sends an error that is marked as "nothing has run".  Then another replica runs the storlet,
+or else the proxy: one broken node must not fail a share of all requests.  Later requests pass over
+the node for a while (:mod:`~.circuit_breaker`).
 
 A node that dies before its first byte reached the client is replaced by another replica, which runs
 the storlet from the beginning. After the first byte nothing is repeated.
@@ -41,6 +42,8 @@ _WHY_PLAIN: Final[dict[str, Reason]] = {
 }
 #: Maximum number of further replicas after a node failed before the first byte.
 _RERUNS: Final = 2
+#: The same after a node could not start the storlet.
+_FURTHER_NODES: Final = 2
 
 
 class ObjectNodes:
@@ -62,6 +65,9 @@ class ObjectNodes:
         self._execution = execution
         self._step = step
         self._resolve_again = resolve_again
+        self._reruns, self._resolutions, self._further = _RERUNS, RESOLUTIONS, _FURTHER_NODES
+        self._account = step.request.account
+        self._avoided = proxy.nodes.avoided(self._account)
 
     def run(self) -> Reason | None:
         """Run the step; return ``None`` if the execution has its result, else the reason for the
@@ -69,7 +75,6 @@ class ObjectNodes:
 
         Raises when the storlet failed before its first byte.
         """
-        reruns, resolutions = _RERUNS, RESOLUTIONS
         while True:
             # An answer of an earlier attempt must not become the input of this one.
             self._source.answer = None
@@ -82,34 +87,68 @@ class ObjectNodes:
             self._execution.adopt(result)
             try:
                 result.first()
-            except BrokenAnswer as error:
-                result.close()
-                if not reruns:
-                    raise
-                reruns -= 1
-                self._proxy.logger.warning("storlet rerun id=%s why=%s", self._step.id, error)
-            except CodeReplaced:
-                result.close()
-                if not resolutions:
-                    raise
-                resolutions -= 1
-                self._resolve_again(self._step)
             except StorletError as error:
                 result.close()
-                if not self._may_run_here(result, error):
-                    raise
-                self._proxy.logger.warning(
-                    "object node cannot run id=%s code=%s why=%s", self._step.id, error.code, error
-                )
-                self._source.answer = None
-                self._execution.discard_result()
-                return Reason.NODE_UNABLE
+                if not self._may_repeat(error, answer, result):
+                    self._source.answer = None
+                    self._execution.discard_result()
+                    return Reason.NODE_UNABLE
             else:
+                self._proxy.nodes.record_success(_node_of(answer), self._account)
                 return None
 
-    def _may_run_here(self, result: RemoteResult, error: StorletError) -> bool:
+    def _may_repeat(self, error: StorletError, answer: Any, result: RemoteResult) -> bool:
+        """After a failed attempt: True for another one, False if the proxy runs the step.
+
+        Raises ``error`` if the step must not or cannot run again.
+        """
+        if isinstance(error, BrokenAnswer):
+            if not self._reruns:
+                raise error
+            self._reruns -= 1
+            # The next attempt is another replica's; the node may have ended, or have stalled.
+            self._avoided.add(_node_of(answer))
+            self._avoided.discard("")
+            self._proxy.logger.warning("storlet rerun id=%s why=%s", self._step.id, error)
+            return True
+        if isinstance(error, CodeReplaced):
+            if not self._resolutions:
+                raise error
+            self._resolutions -= 1
+            self._resolve_again(self._step)
+            return True
+        if not self._may_run_elsewhere(result, error):
+            raise error
+        if not (self._record_failure(answer, result, error) and self._further):
+            return False
+        self._further -= 1
+        return True
+
+    def _record_failure(self, answer: Any, result: RemoteResult, error: StorletError) -> bool:
+        """Pass over the node from now on; False if this is impossible, or of no use.
+
+        A full node (``node.busy``) had the invocation in its queue.  The invocation must not wait
+        in a second one, so the proxy runs it; and the node is fine.
+        """
+        node = _node_of(answer)
+        self._proxy.logger.warning(
+            "object node cannot run id=%s node=%s code=%s why=%s",
+            self._step.id,
+            node or "unknown",
+            error.code,
+            error,
+        )
+        if not node or error.code == NodeBusy.code or node in self._avoided:
+            return False
+        self._avoided.add(node)
+        self._proxy.nodes.record_failure(
+            node, self._account, error, is_of_whole_node=result.is_of_whole_node
+        )
+        return True
+
+    def _may_run_elsewhere(self, result: RemoteResult, error: StorletError) -> bool:
         """Whether the node failed before it started the invocation, for a reason of the node, and
-        this node can run it.
+        another can run it.
         """
         if result.has_run or not row_of(error.code).is_of_node:
             return False
@@ -121,15 +160,16 @@ class ObjectNodes:
         description = self._description()
         if description is None:
             return None, Reason.LONG_DESCRIPTION
+        if self._avoided:
+            description[names.BACKEND_AVOID] = ", ".join(sorted(self._avoided))
         try:
             answer = self._answer(description)
         except SwiftRefusal as refusal:
-            if not _is_link(refusal):
+            why = self._why_refused(refusal)
+            if why is None:
                 raise
-            # A link that carries its target's hash, as in containers with versions, refuses an
-            # answer with an ETag of its own.
             close_if_possible(refusal.answer.app_iter)
-            return None, Reason.LINK
+            return None, why
         if answer is None:
             self._execution.acquire_all_slots()
             return None, Reason.OVERFLOW
@@ -158,6 +198,19 @@ class ObjectNodes:
             limits=request.limits,
         ).to_headers()
 
+    def _why_refused(self, refusal: SwiftRefusal) -> Reason | None:
+        """Why the proxy can run what Swift refused; ``None`` if the refusal is for the client.
+
+        A link that carries its target's hash, as in containers with versions, refuses an answer
+        with an ETag of its own.  Swift answers 503 if it got no usable answer of any node: beside a
+        node that the request avoids, others may be dead.
+        """
+        if _is_link(refusal):
+            return Reason.LINK
+        reason = refusal_of(refusal.answer.headers)
+        is_unable = reason is Refusal.UNABLE or refusal.answer.status_int == 503
+        return Reason.NODE_UNABLE if self._avoided and is_unable else None
+
     def _answer(self, description: dict[str, str]) -> Any:
         """Swift's answer; ``None`` when the nodes are full and a pipeline may not queue there."""
         overflow, is_pipeline = self._proxy.config.placement.overflow, self._execution.is_pipeline
@@ -179,6 +232,11 @@ class ObjectNodes:
                 return None
         # Nothing has run yet; the first node may queue the invocation.
         return self._source.get(self._source.path, description)
+
+
+def _node_of(answer: Any) -> str:
+    """The node that sent a framed answer; empty if it is of a release that sends no name."""
+    return str(answer.headers.get(names.BACKEND_NODE, ""))
 
 
 def _is_link(refusal: SwiftRefusal) -> bool:

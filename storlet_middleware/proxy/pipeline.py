@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import INPUT_INCOMPLETE, StorletError
 from storlet_middleware.proxy.result import Result, Usage
 
 
@@ -151,6 +151,15 @@ class Pipeline:
         except StorletError:
             self.record_failure(len(self.results) - 1)
             raise
+
+    def stalled(self, reason: str) -> StorletError:
+        """The error of the storlet that has stalled, not of those that wait for its output."""
+        error = self._last.stalled(reason)
+        for result in reversed(self.results[:-1]):
+            if error.code != INPUT_INCOMPLETE:
+                break
+            error = result.stalled(reason)
+        return error
 
     def close(self) -> None:
         for result in reversed(self.results):

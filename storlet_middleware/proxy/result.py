@@ -102,6 +102,9 @@ class Result(Protocol):
     def chunks(self) -> Iterator[bytes]:
         """The output; raises if it is incomplete."""
 
+    def stalled(self, reason: str) -> StorletError:
+        """The error of a reader that has waited for output too long; names what has stalled."""
+
     def close(self) -> None:
         """Release everything; may be called twice."""
 
@@ -150,6 +153,9 @@ class LocalResult:
                 return
             yield chunk
 
+    def stalled(self, reason: str) -> StorletError:
+        return self.invocation.stalled(reason)
+
     def close(self) -> None:
         self.log = self.invocation.log_bytes() or self.log
         self._bytes_in = self.invocation.bytes_in() or self._bytes_in
@@ -183,6 +189,8 @@ class RemoteResult:
         self._bytes_out = 0
         self._is_done = False
         self._has_run = False
+        #: The node failed for a reason that holds for all accounts.
+        self.is_of_whole_node = False
 
     @property
     def has_run(self) -> bool:
@@ -256,6 +264,7 @@ class RemoteResult:
         self._used = dict(message.get("usage") or {})
         self._bytes_in = int(message.get("bytes_in") or 0)
         self._has_run = bool(message.get("has_run"))
+        self.is_of_whole_node = bool(message.get("whole_node"))
         self.waited_seconds = float(message.get("waited_seconds") or 0)
         if message.get("outcome") != "ok":
             return from_message(message)
@@ -274,6 +283,10 @@ class RemoteResult:
             head, self._head = self._head, b""
             yield head
             yield from self._frames
+
+    def stalled(self, reason: str) -> StorletError:
+        # The node reports a storlet that stalls, and sends heartbeats until then.
+        return BackendFailed(f"the object node stalled: {reason}")
 
     def close(self) -> None:
         close_if_possible(self._frames)

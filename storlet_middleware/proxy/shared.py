@@ -9,6 +9,8 @@ from storlet_middleware.catalog.storlets import Catalog
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
+from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
+from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
 
 #: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
@@ -21,6 +23,7 @@ class Proxy:
     :param client_timeout_seconds: idle deadline of a client that sends a body.
     :param max_runs: maximum number of concurrent runs in this process, independent of their
         placement: each occupies one of its requests.
+    :param recon_directory: Swift's ``recon_cache_path``.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class Proxy:
         logger: Any,
         client_timeout_seconds: float,
         max_runs: int = ROOM,
+        recon_directory: str = DEFAULT_DIRECTORY,
     ) -> None:
         self.app = app
         self.config = config
@@ -37,6 +41,8 @@ class Proxy:
         self.client_timeout_seconds = client_timeout_seconds
         self.catalog = Catalog(app, config)
         self.launcher = Launcher(config, logger, max_runs)
+        recon = ReconCache(recon_directory, logger)
+        self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
         self._max_runs = max_runs
         self._inflight: dict[str, int] = {}
 

@@ -13,8 +13,8 @@ from swift.common.exceptions import ChunkReadError, ChunkReadTimeout
 from swift.common.swob import Request, Response
 from swift.common.utils import close_if_possible, drain_and_close
 
-from storlet_middleware import errors, names
-from storlet_middleware.errors import InternalError, StorletError, Unprocessable
+from storlet_middleware import names
+from storlet_middleware.errors import InternalError, StorletError
 from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.result import Result
@@ -70,7 +70,7 @@ class Store:
         if self._reverse:
             put.headers[names.REVERSE_SYSMETA] = self._reverse
         stored_headers.require_storable(put, result.metadata)
-        body = _OutputBody(result.chunks())
+        body = _OutputBody(result)
         put.environ["wsgi.input"] = body
         try:
             answer = put.get_response(self._app)
@@ -120,8 +120,9 @@ def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: A
 class _OutputBody:
     """A result as the body of a PUT (``wsgi.input``)."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._chunks: Iterator[bytes] = result.chunks()
         self._rest = b""
         self.is_complete = False
         self.error: StorletError | None = None
@@ -148,9 +149,7 @@ class _OutputBody:
             raise OutputBroken("the storlet failed") from error
         except ChunkReadTimeout as timeout:
             # Swift applies its client timeout to the data of this PUT, too.
-            self.error = Unprocessable(
-                f"the storlet stalled for {timeout}", code=errors.TIMEOUT_IDLE
-            )
+            self.error = self._result.stalled(f"no output for {timeout}")
             raise
 
     def close(self) -> None:

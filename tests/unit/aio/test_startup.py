@@ -31,7 +31,8 @@ def test_swift_owns_its_disks_and_no_one_else_can_read_them(
 ) -> None:
     for _ in range(2):
         startup.make_directories(place)
-    assert owners == dict.fromkeys(["disks", "recon", *rings.DISKS], packages.USER)
+    servers = ["object-1", "object-2", "proxy"]
+    assert owners == dict.fromkeys(["disks", "recon", *rings.DISKS, *servers], packages.USER)
     for name in ("disks", "recon", *(f"disks/{disk}" for disk in rings.DISKS)):
         assert stat.S_IMODE((place.real / name).stat().st_mode) == 0o700
     for path in (place.run, place.short, place.real / "state"):

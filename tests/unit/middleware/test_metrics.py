@@ -22,6 +22,12 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
         ("GET", "storlet.timeout.idle", 1.0, 0.5, 10),
         {"storlet.<verb>.<code>.timing", "storlet.<verb>.first-byte", "storlet.<verb>.xfer"},
     ),
+    (
+        "node_unable",
+        ("sandbox.unavailable",),
+        {"storlet.node.unable", "storlet.node.unable.<code>"},
+    ),
+    ("node_avoided", (), {"storlet.node.avoided"}),
     ("admission_admitted", (), {"storlet.admission.admitted"}),
     ("admission_queued", (), {"storlet.admission.queued"}),
     ("admission_waited", (0.5,), {"storlet.admission.waited", "storlet.admission.queue.timing"}),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
+from storlet_middleware.engine import events as module
 from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import Deadlines
-from storlet_middleware.errors import StorletError, TenantBusy
+from storlet_middleware.errors import SandboxUnavailable, StorletError, TenantBusy
 
 STARTED = messages.Started()
 METADATA = messages.Metadata({"lines": "3"})
@@ -129,4 +131,25 @@ def test_a_wait_raises_at_the_deadline() -> None:
     case = Case(queue=0.01)
     with pytest.raises(TenantBusy):
         case.events.take(None, 0)
+    case.close()
+
+
+def test_time_without_a_reader_is_no_time_of_the_storlet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline passed before the wait began: this process was stopped, or its reader was."""
+    monkeypatch.setattr(module, "_LATE_SECONDS", 0.5)
+    case = Case(queue=0.2)
+    time.sleep(1.0)
+    began = time.monotonic()
+    with pytest.raises(TenantBusy):
+        case.events.take(None, 0)
+    assert time.monotonic() - began >= 0.2
+    case.close()
+
+
+def test_a_stall_of_the_node_is_not_blamed_on_the_storlet() -> None:
+    case = Case(queue=0.01)
+    case.events.node_fault = lambda: "frozen"
+    with pytest.raises(SandboxUnavailable, match="the node stalled: frozen") as caught:
+        case.events.take(None, 0)
+    assert caught.value.code == "sandbox.unavailable"
     case.close()

@@ -11,10 +11,11 @@ from typing import Any
 import eventlet
 import pytest
 
+from storlet_middleware import errors
 from storlet_middleware.engine.handover import Handover
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.task import FileInput, StreamInput
-from storlet_middleware.errors import InputIncomplete, StorletError
+from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 from tests.unit.middleware.engine.invocations import Source
 from tests.unit.middleware.support import open_descriptors, wait_until
 
@@ -146,3 +147,17 @@ def test_a_source_that_cannot_be_closed_leaves_no_other_open() -> None:
     assert last.is_closed
     hand.handover.close()
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("is_awaited", "code"), [(True, errors.TIMEOUT_IDLE), (False, errors.BACKEND_FAILED)]
+)
+def test_input_that_is_not_taken_is_the_storlets_fault_only_while_its_output_is_read(
+    is_awaited: bool, code: str
+) -> None:
+    inputs = Inputs([], lambda: None)
+    inputs.is_output_awaited = is_awaited
+    inputs._fail(Unprocessable("no more input was taken", code=errors.TIMEOUT_IDLE))
+    with pytest.raises(StorletError) as caught:
+        inputs.raise_error()
+    assert caught.value.code == code

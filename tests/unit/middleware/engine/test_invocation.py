@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import eventlet
@@ -476,3 +477,24 @@ def test_many_invocations_at_once_do_not_disturb_each_other(workers: Workers) ->
 
     tasks = [eventlet.spawn(one, index) for index in range(40)]
     assert [task.wait() for task in tasks] == [b"%d" % index * 50 for index in range(40)]
+
+
+def test_a_reader_that_waits_too_long_learns_what_has_stalled(workers: Workers) -> None:
+    def endless() -> Iterator[bytes]:
+        yield b"x"
+        eventlet.sleep(60)
+
+    workers.script = silent_after("metadata")
+    waiting = make([StreamInput(Source(endless()), {})])
+    waiting.start(workers.connect())
+    eventlet.sleep(0.2)
+    assert waiting.stalled("60 s").code == "input.incomplete"
+    waiting.close()
+    workers.script = silent_after("byte")
+    silent = make()
+    silent.start(workers.connect())
+    silent.first()
+    assert silent.stalled("60 s").code == "storlet.timeout.idle"
+    silent.adopt_node_check(lambda: "frozen")
+    assert silent.stalled("60 s").code == "sandbox.unavailable"
+    silent.close()

@@ -6,9 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from storlet_daemon.protocol import messages
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.errors import StorletError, TenantBusy
 from tests.unit.middleware.engine.storlet_code import Fetcher, left, start, version
 from tests.unit.middleware.support import (
     Logger,
@@ -70,3 +74,19 @@ def test_a_caller_gets_heartbeats_during_a_cold_start_and_can_give_up(
     invocation.close()
     assert wait_until(lambda: open_descriptors() <= before)
     assert left(node.code_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [("", "tenant.busy"), ("frozen", "sandbox.unavailable")]
+)
+def test_a_full_backlog_of_a_frozen_sandbox_is_a_fault_of_the_node(
+    node: Node, short_dir: Path, monkeypatch: pytest.MonkeyPatch, fault: str, code: str
+) -> None:
+    def full(self: SandboxClient, account: str, group: str) -> None:
+        raise TenantBusy("the backlog is full")
+
+    monkeypatch.setattr(SandboxClient, "connect_warm", full)
+    monkeypatch.setattr(SandboxClient, "fault", lambda *_: fault)
+    with pytest.raises(StorletError) as caught:
+        start(Launcher(make_config(short_dir), Logger()), Fetcher())
+    assert caught.value.code == code

@@ -54,7 +54,7 @@ def test_a_stopped_or_silent_sandboxd_is_503(short_dir: Path, tmp_path: Path, no
         is_over.wait(30)
 
     node.answer = silent
-    with pytest.raises(StorletError, match="no sandbox within"):
+    with pytest.raises(StorletError, match="does not answer within"):
         SandboxClient(str(short_dir), 0.2).prepare("AUTH_test", "up.py")
     is_over.set()
 
@@ -103,3 +103,25 @@ def test_the_number_of_remembered_groups_is_bounded(
         wanted = version().load_request(letter * 64, messages.Resources())
         client.connect_cold("AUTH_test", wanted).close()
     assert [client.knows("AUTH_test", letter * 64) for letter in "abc"] == [False, True, True]
+
+
+def test_the_check_of_a_node_names_a_silent_sandboxd_only(
+    node: Node, short_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_client, "_CHECK_SECONDS", 0.3)
+    client, wanted = (
+        SandboxClient(str(short_dir), 5),
+        version().load_request("a" * 64, messages.Resources()),
+    )
+    assert client.fault("AUTH_test", wanted) == ""
+    node.answer = lambda _: messages.NodeRefused("sandbox.unavailable", "class closed")
+    assert client.fault("AUTH_test", wanted) == ""
+    is_over = threading.Event()
+
+    def silent(request: Any) -> None:
+        is_over.wait(30)
+
+    node.answer = silent
+    assert "does not answer within 0.3 s" in client.fault("AUTH_test", wanted)
+    is_over.set()
+    assert "does not answer" in SandboxClient(str(tmp_path), 5).fault("AUTH_test", wanted)

@@ -14,6 +14,7 @@ from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.result import RemoteResult
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
+from tests.unit.middleware.support import open_descriptors
 
 
 def test_a_framed_answer_is_marked_and_has_an_etag_of_its_own(at: Fixture) -> None:
@@ -53,6 +54,40 @@ def test_an_object_that_is_not_plain_is_answered_unchanged(at: Fixture, header: 
 def test_other_answers_of_the_object_server_are_unchanged(at: Fixture, status: int) -> None:
     at.server.status = status
     assert at.start().status_int == status
+
+
+def test_a_node_that_the_proxy_avoids_refuses_what_it_would_run(at: Fixture) -> None:
+    name = at.start().headers["X-Backend-Storlet-Node"]
+    before = open_descriptors()
+    answer = at.start(headers={"X-Backend-Storlet-Avoid": f"other, {name}"})
+    assert (answer.status_int, answer.headers["X-Backend-Storlet-Refusal"]) == (409, "unable")
+    assert open_descriptors() <= before
+    assert "X-Backend-Storlet-Run" in at.start(headers={"X-Backend-Storlet-Avoid": "other"}).headers
+    at.server.headers["X-Static-Large-Object"] = "x"
+    assert at.start(headers={"X-Backend-Storlet-Avoid": name}).body == b"hello"
+    assert len(at.node.workers.runs) == 2
+
+
+def test_a_failure_before_the_start_is_reported_by_the_node(at: Fixture) -> None:
+    at.node.answer = lambda _: messages.NodeRefused("sandbox.unavailable", "Docker is down")
+    with pytest.raises(StorletError, match="Docker is down"):
+        at.read()
+    assert "node cannot run a storlet id=tx-1 code=sandbox.unavailable" in at.logger.text
+    assert "storlet.node.unable" in at.logger.stats
+
+
+def test_a_silent_sandboxd_is_a_fault_for_all_accounts_and_a_refusal_is_not(at: Fixture) -> None:
+    def failed() -> RemoteResult:
+        result = RemoteResult(at.start())
+        with pytest.raises(StorletError):
+            result.first()
+        result.close()
+        return result
+
+    at.node.answer = lambda _: messages.NodeRefused("sandbox.unavailable", "no image")
+    assert not failed().is_of_whole_node
+    at.node.answer = lambda _: None
+    assert failed().is_of_whole_node
 
 
 def test_a_request_that_resumes_a_broken_body_is_refused(at: Fixture) -> None:

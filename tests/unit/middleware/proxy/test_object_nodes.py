@@ -241,6 +241,95 @@ def test_first_step_runs_at_the_object_node_if_possible(
     assert usage == "cpu=1.250000;peak-memory=4097;in=5;out=5"
 
 
+# --- nodes that could not run storlets
+
+
+FAILED = frames.Encoder(65536).message(
+    frames.DONE,
+    {"outcome": "error", "code": "sandbox.unavailable", "message": "down", "has_run": False},
+)
+
+
+class Nodes:
+    """Object nodes by name: each fails before it runs anything, or answers; in order, as replicas.
+
+    A node that the request avoids refuses, and then the next gets the request.
+    """
+
+    def __init__(self, swift: FakeSwift, **bodies: bytes) -> None:
+        self.bodies = bodies
+        self.asked: list[tuple[str, str]] = []
+        self.status_of_last_refusal = 409
+        swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = self._answer
+
+    def _answer(self, request: Any) -> Any:
+        if "X-Backend-Storlet-Invocation" not in request.headers:
+            return None
+        avoided = request.headers.get("X-Backend-Storlet-Avoid", "")
+        for name, body in self.bodies.items():
+            if name not in avoided.split(", "):
+                self.asked.append((name, avoided))
+                headers = {"X-Backend-Storlet-Run": "1", "X-Backend-Storlet-Node": name}
+                return Response(status=200, request=request, headers=headers, body=body)
+        self.asked.append(("", avoided))
+        status = self.status_of_last_refusal
+        headers = {names.BACKEND_REFUSAL: "unable"} if status == 409 else {}
+        return Response(status=status, request=request, headers=headers)
+
+
+def test_another_replica_runs_what_a_node_could_not_start(proxy: Proxy, swift: FakeSwift) -> None:
+    nodes = Nodes(swift, n1=FAILED, n2=frame(b"HELLO", done=OK))
+    for _ in range(3):
+        answer = proxy.call("GET", "c/o", RUN)
+        assert (answer.data, answer.headers["X-Storlet-Ran-On"]) == (b"HELLO", "object")
+    # The first request finds out, and the others pass over the node.
+    assert nodes.asked == [("n1", ""), ("n2", "n1"), ("n2", "n1"), ("n2", "n1")]
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("status", [409, 503])
+def test_the_proxy_runs_what_no_node_can_start(proxy: Proxy, swift: FakeSwift, status: int) -> None:
+    nodes = Nodes(swift, n1=FAILED, n2=FAILED)
+    nodes.status_of_last_refusal = status
+    for _ in range(2):
+        answer = proxy.call("GET", "c/o", RUN)
+        assert (answer.data, answer.headers["X-Storlet-Ran-On"]) == (b"HELLO", "proxy")
+    assert nodes.asked == [("n1", ""), ("n2", "n1"), ("", "n1, n2"), ("", "n1, n2")]
+    assert proxy.logger.text.count("why=node-unable") == 2
+    assert_idle(proxy)
+
+
+def test_a_request_asks_a_bounded_number_of_nodes(proxy: Proxy, swift: FakeSwift) -> None:
+    nodes = Nodes(swift, n1=FAILED, n2=FAILED, n3=FAILED, n4=FAILED, n5=FAILED)
+    assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
+    assert [name for name, _ in nodes.asked] == ["n1", "n2", "n3"]
+
+
+def test_a_503_of_swift_without_avoided_nodes_is_swifts(proxy: Proxy, swift: FakeSwift) -> None:
+    nodes = Nodes(swift)
+    nodes.status_of_last_refusal = 503
+    assert proxy.call("GET", "c/o", RUN).status == 503
+
+
+def test_an_answer_that_breaks_is_run_again_by_another_replica(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    nodes = Nodes(swift, n1=frame(), n2=frame(b"HELLO", done=OK))
+    for _ in range(2):
+        assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
+    # A broken answer is no reason to pass over the node later.
+    assert nodes.asked == [("n1", ""), ("n2", "n1"), ("n1", ""), ("n2", "n1")]
+
+
+def test_a_full_node_is_not_passed_over(proxy: Proxy, swift: FakeSwift) -> None:
+    done = {"outcome": "error", "code": "node.busy", "message": "full", "has_run": False}
+    full = frames.Encoder(65536).message(frames.DONE, done)
+    nodes = Nodes(swift, n1=full)
+    for _ in range(2):
+        assert proxy.call("GET", "c/o", RUN).headers["X-Storlet-Ran-On"] == "proxy"
+    assert nodes.asked == [("n1", ""), ("n1", "")]
+
+
 def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
     make: Any, swift: FakeSwift
 ) -> None:

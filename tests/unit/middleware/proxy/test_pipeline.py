@@ -7,12 +7,15 @@ import os
 import threading
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import eventlet
 import pytest
 
 from rules.model import Passes
+from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
+from storlet_middleware.proxy.pipeline import Pipeline
+from storlet_middleware.proxy.result import Result
 from tests.unit.middleware.rule_runs import MANDATORY, PLAN, THREE, TWO, Script, by_step, setting
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import BrokenInput, FakeSwift, WorkerRun, upper, wait_until
@@ -308,3 +311,31 @@ def test_error_names_the_step_that_stalls(make: Any, step: int, code: str) -> No
     assert (answer.status, answer.error) == (422, code)
     assert f"step {step} of 2".encode() in answer.data
     harness.assert_idle()
+
+
+class Stalled:
+    """A result of which only :meth:`stalled` is used."""
+
+    def __init__(self, error: StorletError) -> None:
+        self._error = error
+
+    def stalled(self, reason: str) -> StorletError:
+        return self._error
+
+
+WAITS = InputIncomplete("no input")
+HANGS = Unprocessable("stalled", code="storlet.timeout.idle")
+
+
+@pytest.mark.parametrize(
+    ("steps", "cause"),
+    [((WAITS, HANGS), 1), ((HANGS, WAITS), 0), ((HANGS, WAITS, WAITS), 0), ((WAITS, WAITS), 0)],
+)
+def test_a_stall_is_that_of_the_step_which_the_later_ones_wait_for(
+    steps: tuple[StorletError, ...], cause: int
+) -> None:
+    first, *others = [cast(Result, Stalled(error)) for error in steps]
+    pipeline = Pipeline(first)
+    for result in others:
+        pipeline.add(result)
+    assert pipeline.stalled("60 s") is steps[cause]

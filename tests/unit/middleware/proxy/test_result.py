@@ -193,3 +193,9 @@ def test_a_failure_before_the_start_reports_whether_anything_ran(has_run: bool) 
     with pytest.raises(Unprocessable):
         result.first()
     assert result.has_run is has_run
+
+
+def test_an_object_node_that_stalls_is_a_fault_of_the_backend() -> None:
+    result, _ = result_of(answer(b"abc"))
+    assert result.stalled("no output for 60 s").code == "backend.failed"
+    result.close()

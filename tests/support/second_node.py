@@ -1,0 +1,154 @@
+"""A node of its own for the object server object-2: its own sandboxd, sandboxes and options.
+
+The servers of a test cluster share one sandboxd.  With a second one, one object node can be in a
+bad state while the rest of the cluster, the proxy included, is well.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.support.accounts import unique
+from tests.support.cluster import Cluster
+from tests.support.freezing import frozen, with_children
+from tests.support.waiting import wait_for
+
+SERVER: Final = "object-2"
+#: Far from the uids of all clusters of a machine.
+_UID_DISTANCE: Final = 10_000_000
+
+Options = Mapping[str, Mapping[str, object]]
+
+
+class SecondNode:
+    """Use :meth:`attached` around :meth:`state`, which puts the node into one state."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.conf = cluster.storlet_conf.with_name("storlet-2.conf")
+        self.run_dir = cluster.run_dir.parent / "second"
+        self.state_dir = cluster.state_dir.with_name("state-2")
+        self.log = cluster.process("sandboxd").log.with_name("sandboxd-2.log")
+        self.name = ""
+        self._sandboxd: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def attached(self, changes: Options) -> Iterator[None]:
+        """Let the object server use the configuration of this node during the block.
+
+        :param changes: further options of the cluster.
+        """
+        self._write({})
+        own = {"object-server-2.conf:filter:storlets": {"storlet_conf_path": self.conf}}
+        try:
+            with self.cluster.configured({**own, **changes}):
+                yield
+        finally:
+            self.conf.unlink()
+            shutil.rmtree(self.state_dir, ignore_errors=True)
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def state(self, options: Options, *, has_sandboxd: bool = True) -> Iterator[None]:
+        """Run the node with ``options`` (``{"sandbox": {"image": ...}}``) during the block."""
+        self._write(options)
+        self.cluster.stop(SERVER)
+        try:
+            if has_sandboxd:
+                self.start_sandboxd()
+            self.cluster.start(SERVER)
+            yield
+        finally:
+            if not self.cluster.is_running(SERVER):
+                self.cluster.start(SERVER)
+            self.end_sandboxd()
+            self._write({})
+            self._command("--remove-all", check=True)
+
+    # --- sandboxd ---------------------------------------------------------------------------------
+
+    def start_sandboxd(self) -> None:
+        """Start it and wait until it answers."""
+        with self.log.open("ab") as log:
+            self._sandboxd = subprocess.Popen(self._arguments(), stdout=log, stderr=log)
+        wait_for(self._answers, 20, "the second sandboxd")
+
+    def end_sandboxd(self) -> None:
+        """Kill it, also when it is stopped."""
+        sandboxd, self._sandboxd = self._sandboxd, None
+        if sandboxd is not None:
+            sandboxd.kill()
+            sandboxd.wait()
+
+    def freeze_sandboxd(self) -> None:
+        """Stop the process; its socket accepts connections and never answers."""
+        assert self._sandboxd is not None
+        self._sandboxd.send_signal(signal.SIGSTOP)
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            return probe.connect_ex(os.fspath(self.run_dir / "sandboxd.sock")) == 0
+
+    def _arguments(self, *more: str) -> list[str]:
+        bin_dir = self.cluster.venv / "bin"
+        program = [str(bin_dir / "python3"), str(bin_dir / "storlet-sandboxd")]
+        return [*program, "--conf", str(self.conf), *more]
+
+    def _command(self, *more: str, check: bool) -> None:
+        subprocess.run(self._arguments(*more), capture_output=True, timeout=60, check=check)
+
+    # --- the object server ------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def frozen_server(self) -> Iterator[None]:
+        """Stop all processes of the object server during the block."""
+        pid = self.cluster.process(SERVER).pid
+        assert pid is not None
+        with frozen(with_children(pid)):
+            yield
+
+    # --- options ----------------------------------------------------------------------------------
+
+    def _write(self, options: Options) -> None:
+        """The cluster's options with those of this node and ``options``.
+
+        Each state is a node of its own name: the proxy remembers nodes that could not run storlets.
+        """
+        parser = configparser.RawConfigParser()
+        parser.read(self.cluster.storlet_conf, encoding="utf-8")
+        base = parser["sandbox"]
+        if options or not self.name:
+            self.name = unique("node")
+        own = {
+            "run_dir": self.run_dir,
+            "state_dir": self.state_dir,
+            "node_id": self.name,
+            "uid_first": int(base["uid_first"]) + _UID_DISTANCE,
+        }
+        for section, values in {"sandbox": own, "placement": {"heartbeat_seconds": 0.5}}.items():
+            _update(parser, section, values)
+        for section, values in options.items():
+            _update(parser, section, values)
+        with self.conf.open("w", encoding="utf-8") as file:
+            parser.write(file)
+        shutil.copymode(self.cluster.storlet_conf, self.conf)
+        shutil.chown(
+            self.conf, self.cluster.storlet_conf.owner(), self.cluster.storlet_conf.group()
+        )
+
+
+def _update(
+    parser: configparser.RawConfigParser, section: str, values: Mapping[str, object]
+) -> None:
+    if not parser.has_section(section):
+        parser.add_section(section)
+    for key, value in values.items():
+        parser.set(section, key, str(value))
