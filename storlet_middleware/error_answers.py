@@ -10,8 +10,8 @@ from swift.common.swob import Request, Response
 from swift.common.utils import drain_and_close
 
 from storlet_middleware import names
-from storlet_middleware.enforcement import s3
 from storlet_middleware.errors import REASONS, RuleRefused, StorletError
+from storlet_middleware.wsgi import s3_errors
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 
@@ -54,20 +54,15 @@ class ErrorAnswers:
         """The answer for ``error``: its code in ``X-Storlet-Error``, its text as JSON or as plain
         text.
         """
-        s3.raise_for_s3(environ, error)
+        headers = _headers(error, *run)
+        s3_errors.raise_for_s3(environ, error, headers)
         body, kind = _body(environ, error)
         # swob does not know every status.
         line = (
             f"{self._status(environ, error)} {REASONS.get(self._status(environ, error), 'Error')}"
         )
         response = Response(status=line, body=body.encode(), request=Request(dict(environ)))
-        for each in run:
-            response.headers.update(each.headers())
-        response.headers[names.ERROR] = error.code
-        if isinstance(error, RuleRefused):
-            response.headers[names.RULE] = error.rule
-        if error.retry_after is not None:
-            response.headers["Retry-After"] = str(error.retry_after)
+        response.headers.update(headers)
         response.headers["Content-Type"] = f"{kind}; charset=utf-8"
         return response
 
@@ -77,6 +72,18 @@ class ErrorAnswers:
         return (
             error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put
         ) or error.status
+
+
+def _headers(error: StorletError, *run: HasHeaders) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for each in run:
+        headers.update(each.headers())
+    headers[names.ERROR] = error.code
+    if isinstance(error, RuleRefused):
+        headers[names.RULE] = error.rule
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    return headers
 
 
 def _for_method_of(environ: dict[str, Any], answer: Any) -> Any:

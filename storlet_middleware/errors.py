@@ -53,6 +53,7 @@ REASONS: Final = {
     429: "Too Many Requests",
     499: "Client Disconnect",
     500: "Internal Error",
+    501: "Not Implemented",
     503: "Service Unavailable",
 }
 

@@ -58,7 +58,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import storlet_request
+from storlet_middleware.wsgi import s3_request, storlet_request
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
 from storlet_middleware.wsgi.operation import Operation, parse
@@ -121,7 +121,10 @@ class ProxyFilter:
         """
         # A middleware to the left may send an environment once more.
         environ.pop(CONTEXT, None)
+        s3_request.remember(environ)
         operation = parse(environ)
+        if operation is not None:
+            s3_request.check_operation(operation)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (

@@ -11,5 +11,4 @@
 ``request_facts``   the facts that rules test, taken from the request
 ``segments``        evaluates the rules for the segments of a static large object
 ``listing``         container listings without the facts of covered objects
-``s3``              refusals for clients of the S3 API
 """

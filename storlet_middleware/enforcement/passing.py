@@ -21,7 +21,7 @@ from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
 from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.wsgi import swift_paths
+from storlet_middleware.wsgi import s3_request, swift_paths
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RulesCheck
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
@@ -30,6 +30,9 @@ WSGIApp = Callable[..., Any]
 
 #: Queries with which Swift answers with the manifest or the link itself.
 _OF_THE_MANIFEST: Final = frozenset({"multipart-manifest", "symlink"})
+#: The owner and the grants of an object where ``s3_acl = yes``: ``s3api`` authorizes by a HEAD's
+#: answer and sends none of it to its client.
+_S3_ACL: Final = "x-object-sysmeta-s3api-acl"
 _CHANGED: Final = "the object changed while its rules were being evaluated; retry"
 
 
@@ -133,6 +136,8 @@ def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
         for key, value in answer.headers.items():
             plain = key.lower().removeprefix(prefix)
             is_metadata = key.lower().startswith(prefix)
+            if key.lower() == _S3_ACL and s3_request.is_s3(inquiry.environ):
+                response.headers[key] = value
             if passes.allows_metadata(plain) if is_metadata else passes.allows_header(key):
                 response.headers[key] = value
     return response

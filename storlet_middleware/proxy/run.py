@@ -133,7 +133,10 @@ class Run:
             ) from None
         except StorletError as error:
             self._end(error.code)
-            raise self._disclosure.error(error, self._failed_step(error.code)) from error
+            shown = self._disclosure.error(error, self._failed_step(error.code))
+            if shown is error:
+                raise  # "from error" would replace its cause by itself
+            raise shown from error
         except BaseException:
             self._end(REFUSED)
             raise

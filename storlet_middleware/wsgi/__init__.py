@@ -8,6 +8,8 @@
 ``strings``           WSGI strings and text
 ``caller``            the caller, as identified by the authentication middlewares
 ``delegation``        requests allowed by a signature, and the extent of the signature
+``s3_request``        the S3 request behind a Swift request; operations of S3 that run no storlet
+``s3_errors``         errors as clients of the S3 API understand them
 ``authorization``     runs Swift's own authorization for a caller
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants

@@ -4,7 +4,8 @@ signature.
 A header that a signature does not cover must not change what the signed request means.
 ``X-Run-Storlet`` names code, further inputs and a target; so a request whose signature does not
 cover it cannot name a storlet.  The storlets of a rule run for every reader of an object, these
-requests included.
+requests included.  ``SECURITY.rst`` lists all kinds of delegated access, also those that change
+nothing here, each with its test.
 
 ============================== ========== ================ ========================================
 kind of delegated access       ``signed`` own storlet      recognised by
@@ -18,11 +19,7 @@ S3, header signature V4        no         if all headers   ``SignedHeaders``
                                           of ours are
                                           signed
 S3, header signature V2        no         refused          V2 signs ``x-amz-*`` headers only
-S3 with ``s3_acl = yes``       no         refused          ``s3api`` removes its state
-Keystone's EC2 credentials     as S3      as S3            they sign S3 requests
-service tokens                 no         as their user    the user's token decides
-domain remap, cname lookup     no         as their user    they change the path before any check
-symlinks to other accounts     no         as their user    each read is authorized by itself
+S3 with ``s3_acl = yes``       as above   refused          ``s3api`` removes its state
 ============================== ========== ================ ========================================
 """
 
@@ -31,13 +28,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storlet_middleware.wsgi import s3_request
+
 #: The user of requests that Swift's middlewares make for themselves, and that formpost makes to
 #: upload.
 PRE_AUTHORISED: Final = ".wsgi.pre_authed"
 _FORMPOST: Final = "FP"
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
-#: ``swift.source`` of the requests that ``s3api`` makes of its clients' ones.
-_S3: Final = "S3"
 _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_")
 
 
@@ -46,7 +43,7 @@ def is_signed(environ: Mapping[str, Any]) -> bool:
     user = environ.get("REMOTE_USER")
     if user == PRE_AUTHORISED:
         return environ.get("swift.source") == _FORMPOST
-    if environ.get("swift.source") == _S3 and _is_query_signed(_s3_request(environ)):
+    if _is_query_signed(s3_request.request_of(environ)):
         return True
     # With container sync the authentication middlewares set no user.
     return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))
@@ -58,23 +55,13 @@ def covers_storlet(environ: Mapping[str, Any]) -> bool:
     """
     if is_signed(environ):
         return False
-    if environ.get("swift.source") != _S3:
+    if not s3_request.is_s3(environ):
         return True
-    signed = getattr(_s3_request(environ), "_signed_headers", None) or frozenset()
+    # With s3_acl = yes, s3api has removed its state and replaced Swift's authorization.
+    request = s3_request.request_of(environ) if "s3api.auth_details" in environ else None
+    signed = getattr(request, "_signed_headers", None) or frozenset()
     given = {key[5:].replace("_", "-").lower() for key in environ if key.startswith(_OURS)}
     return given <= set(signed)
-
-
-def _s3_request(environ: Mapping[str, Any]) -> Any:
-    """``s3api``'s own request, which it keeps for the authentication middlewares; ``None`` where
-    there is none.
-
-    No other field shows how a request was signed: an ``Authorization`` header may be sent beside a
-    signed query, which wins.
-    """
-    details = environ.get("s3api.auth_details") or {}
-    checker = getattr(details.get("check_signature"), "__self__", None)
-    return getattr(checker, "req", None)
 
 
 def _is_query_signed(request: Any) -> bool:
