@@ -248,7 +248,7 @@ class Run:
         }
         if self._plan is not None and self._plan.rule:
             headers[names.RULE] = self._plan.rule
-        if result is not None:
+        if result is not None and result.has_run:
             headers[names.RAN_ON] = result.ran_on
         if result is not None and self._is_usage_final and self._disclosure.shows_usage:
             headers[names.USAGE] = result.usage.as_header()
