@@ -88,7 +88,9 @@ class Compiled:
                 return _decision_of(entry, facts)
         return Decision(None)
 
-    def may_cover(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
+    def may_cover(
+        self, facts: Facts, unknown: frozenset[str], among: frozenset[int] | None = None
+    ) -> Rule | None:
         """The first mandatory rule that can hold for some values of the facts in ``unknown``.
 
         A rule after an ``allow`` that certainly holds cannot decide.  The result is conservative,
@@ -97,30 +99,39 @@ class Compiled:
         requests a storlet.  A rule is only a possibility: tests of the same fact are treated as
         independent.  Facts that are :data:`rules.facts.UNKNOWN` in ``facts`` are unknown too, and
         so are the facts of an object or container whose name is unknown.
-        """
-        return next((rule for rule in self._possible(facts, unknown) if rule.is_mandatory), None)
 
-    def narrowed(self, facts: Facts, unknown: frozenset[str]) -> Compiled:
-        """The rules that matter to :meth:`may_cover` if only ``unknown`` facts vary.
+        :param among: the result of :meth:`narrowed`; other rules are not evaluated.
+        """
+        rules = (self._entries[number].rule for number in self._possible(facts, unknown, among))
+        return next((rule for rule in rules if rule.is_mandatory), None)
+
+    def narrowed(self, facts: Facts, unknown: frozenset[str]) -> frozenset[int]:
+        """The numbers of the rules that matter to :meth:`may_cover` if only ``unknown`` facts vary.
 
         An optimization for many objects of one request, such as the entries of a listing: most
         rules concern other callers and containers, and are evaluated only once.
         """
-        return Compiled(replace(self.rules, rules=tuple(self._possible(facts, unknown))))
+        return frozenset(self._possible(facts, unknown, None))
 
-    def _possible(self, facts: Facts, unknown: frozenset[str]) -> Iterator[Rule]:
+    def _possible(
+        self, facts: Facts, unknown: frozenset[str], among: frozenset[int] | None
+    ) -> Iterator[int]:
         """Rules that do not give way and can hold, in order, up to the first that certainly holds.
 
         That one is included only if it is mandatory.
         """
         if not unknown <= TABLE.keys():
             raise ValueError(f"unknown facts: {', '.join(sorted(unknown - TABLE.keys()))}")
+        if among is not None and not among:
+            return
         values = self._with_unknown(facts, unknown)
         for number in self._index.of(values):
+            if among is not None and number not in among:
+                continue
             entry = self._entries[number]
             outcome = False if entry.gives_way else entry.check(values)
             if outcome is None or (outcome and entry.rule.is_mandatory):
-                yield entry.rule
+                yield number
             if outcome:
                 return
 

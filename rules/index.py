@@ -7,8 +7,7 @@ key shared by the fewest rules is used; a rule without a key is always evaluated
 are a superset of the matching rules, and the whole condition of each is still evaluated.
 
 Long lists of values are not indexed: evaluating them costs no more than a short list.  This bounds
-the time to build an index, for any rules, also for a subset of the rules
-(:meth:`rules.engine.Compiled.narrowed`).
+the time to build an index, for any rules.
 """
 
 from __future__ import annotations

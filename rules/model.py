@@ -252,10 +252,11 @@ class RuleSet:
 
 
 class Severity(Enum):
-    """An error rejects the upload; a warning must be accepted."""
+    """An error rejects the upload; a warning must be accepted; a note is only shown."""
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import eventlet
 import eventlet.event
@@ -92,6 +92,35 @@ def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
     """Run ``function`` in a green task; the caller owns it, and waits for it or kills it."""
     task: GreenTask = eventlet.spawn(function, *args)
     return task
+
+
+#: The longest computation without a pause, and the ratio of the pauses to all computations: these
+#: use at most a third of the hub, with any number of requests.
+_SLICE_SECONDS: Final = 0.001
+_PAUSE_RATIO: Final = 2
+
+
+class Pace:
+    """Pauses in a long computation, so that other requests of the process do not starve.
+
+    Yielding alone is not enough: another request waits for each of many computations whenever it
+    yields itself.  So all of them share one schedule, in which each slice reserves time after it.
+    """
+
+    _free_at: ClassVar = 0.0
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+
+    def pause(self) -> None:
+        """Pause if a slice has passed since the last pause; must not follow a wait."""
+        now = monotonic()
+        used = now - self._began
+        if used < _SLICE_SECONDS:
+            return
+        Pace._free_at = max(Pace._free_at, now) + _PAUSE_RATIO * used
+        sleep(Pace._free_at - now)
+        self._began = monotonic()
 
 
 def in_native_thread(function: Callable[..., Any], *args: Any) -> Any:

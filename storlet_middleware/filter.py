@@ -50,10 +50,10 @@ from storlet_middleware.enforcement.ruling import (
     RunStorlets,
 )
 from storlet_middleware.engine import limits
-from storlet_middleware.error_answers import ErrorAnswers
+from storlet_middleware.error_answers import ErrorAnswers, HasHeaders
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
 from storlet_middleware.object_server.node import ObjectNode
-from storlet_middleware.proxy.run import Run
+from storlet_middleware.proxy.run import RefusedRun, Run
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
@@ -105,12 +105,13 @@ class ProxyFilter:
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:
-            answer = self._errors.of(environ, _rule_refusal(environ) or error, *run)
+            answer = self._errors.of(environ, _rule_refusal(environ) or error, *_run(environ, run))
         except Exception:
             self._logger.exception(
                 "ERROR storlets: %s %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO")
             )
-            answer = self._errors.of(environ, InternalError("Internal server error"), *run)
+            internal = InternalError("Internal server error")
+            answer = self._errors.of(environ, internal, *_run(environ, run))
         return answer(environ, start_response)  # type: ignore[no-any-return]
 
     # --- stages of a request ---------------------------------------------------------------------
@@ -223,6 +224,13 @@ class ProxyFilter:
         info = get_account_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
         if not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
             raise BadRequest("Account disabled for storlets")
+
+
+def _run(environ: Mapping[str, Any], run: list[Run]) -> tuple[HasHeaders, ...]:
+    """The run of a failed request; one without headers of its own if it was refused before."""
+    if run or "HTTP_X_RUN_STORLET" not in environ:
+        return tuple(run)
+    return (RefusedRun(environ),)
 
 
 def _rule_refusal(environ: Mapping[str, Any]) -> StorletError | None:

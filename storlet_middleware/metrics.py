@@ -86,6 +86,8 @@ _FIRST_BYTE = _timer(
     "from the request to the storlet's first byte of output, or its end")
 _TRANSFER = _counter(
     "storlet.<verb>.xfer", "proxy", "output", unit="bytes")
+_LOG_LOST = _counter(
+    "storlet.log.lost", "proxy", "requested logs that could not be stored as objects")
 # fmt: on
 
 
@@ -96,6 +98,11 @@ def invocation(
     logger.timing(_INVOCATION.named(verb=verb, code=code), seconds * 1000)
     logger.timing(_FIRST_BYTE.named(verb=verb), first_byte_seconds * 1000)
     logger.update_stats(_TRANSFER.named(verb=verb), bytes_out)
+
+
+def log_lost(logger: Stats) -> None:
+    """Count a requested log that could not be stored."""
+    logger.increment(_LOG_LOST.name)
 
 
 # --- object nodes that cannot run storlets --------------------------------------------------------

@@ -105,6 +105,9 @@ ERROR: Final = _header(
 USAGE: Final = _header(
     "X-Storlet-Usage", Scope.ANSWER, "key=value;...",
     "CPU time, peak memory and bytes of the invocation")
+LOG_LOST: Final = _header(
+    "X-Storlet-Log-Lost", Scope.ANSWER, "true",
+    "PUT and COPY: the requested log could not be stored; the object is stored")
 INPUT_RANGE: Final = _header(
     "Storlet-Input-Range", Scope.ANSWER, "bytes a-b/size",
     "the range of the object that the storlet read")

@@ -1,6 +1,7 @@
 """Consistency checks of a rule set: unreachable rules, evadable mandatory rules, bad pipelines.
 
 ``consistency``   the entry point: ``check(rules, storlets)`` returns findings with examples
+``cost``          limits of what rules cost a server that all accounts share
 ``traps``         single tests that do not mean what they seem to
 ``cycles``        rules on PUT and COPY whose results trigger each other
 ``pipelines``     storlets that are missing, may not be run, or do not accept their input

@@ -20,13 +20,16 @@ code                       severity meaning
                                     first storlet does not accept
 ``rules.undo-one-another`` warning  each of two rules is triggered by the output type of the other
 ``rules.cycle``            warning  the same for a cycle of more rules (:mod:`rules.check.cycles`)
+``size.cost``              error    evaluating the rules can take too many comparisons
+``size.storlets``          error    they name too many storlets (both: :mod:`rules.check.cost`)
 ``check.undecided``        warning  the work budget was exhausted before a check was decided
+``test.by-role``           note     a mandatory rule for a role misses callers without roles
 ``test.*``                 warning  a single test does not mean what it seems to
-                                    (:mod:`rules.check.traps`)
+                                    (both: :mod:`rules.check.traps`)
 ========================== ======== ================================================================
 
 An error is certain and never intended: it rejects the upload.  A warning can be intended; the
-uploader must accept it.
+uploader must accept it.  A note needs no acceptance.
 
 The checks are exact for all conditions (:mod:`rules.check.solver`).  The engine evaluates every
 example before it is reported; an example with ``header.x-run-storlet`` is a client's request for a
@@ -41,7 +44,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rules.check import traps
+from rules.check import cost, traps
 from rules.check.budget import UndecidedError
 from rules.check.cycles import CycleCheck, at
 from rules.check.pipelines import READS, PipelineCheck, StorletFacts
@@ -76,6 +79,9 @@ def check(rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> tuple[
 
     :param storlets: the registered storlets by name; ``None`` skips the checks of storlets.
     """
+    limits = cost.find(rules)
+    if limits:
+        return limits
     checker = _Checker(rules, storlets)
     checker.run()
     findings = (*checker.findings, *traps.find(rules))

@@ -1,4 +1,4 @@
-"""Tests that parse but do not mean what they seem to: ``find(rules)`` returns warnings.
+"""Tests that parse but do not mean what they seem to: ``find(rules)`` returns warnings and notes.
 
 ======================== ==========================================================================
 code                     the test
@@ -7,6 +7,7 @@ code                     the test
 ``test.metadata-prefix`` names metadata with its header's prefix, so no object has that key
 ``test.hidden-header``   reads a header that rules never see, because it is a secret
 ``test.hidden-role``     reads a role that no caller has
+``test.by-role``         a note: a mandatory rule requires a role, which not all callers have
 ======================== ==========================================================================
 
 Such a rule never matches, or matches too much below ``not``.  These checks look at one test at a
@@ -20,7 +21,19 @@ from typing import Final
 
 from rules.conditions import TABLE, Kind
 from rules.facts import HIDDEN_HEADERS
-from rules.model import All, Any, Condition, Finding, Not, Operator, RuleSet, Run, Severity, Test
+from rules.model import (
+    All,
+    Any,
+    Condition,
+    Finding,
+    Not,
+    Operator,
+    Rule,
+    RuleSet,
+    Run,
+    Severity,
+    Test,
+)
 
 #: By the fact: prefixes of the headers that carry its entries.
 _PREFIXES: Final = {
@@ -30,7 +43,7 @@ _PREFIXES: Final = {
 
 
 def find(rules: RuleSet) -> tuple[Finding, ...]:
-    """All warnings about ``rules``, in the order of the text."""
+    """All warnings and notes about ``rules``, in the order of the text."""
     found = [
         finding
         for rule in rules.rules
@@ -39,7 +52,33 @@ def find(rules: RuleSet) -> tuple[Finding, ...]:
         for check in _CHECKS
         for finding in check(rule.name, test)
     ]
+    found += [note for rule in rules.rules if rule.is_mandatory for note in _by_role(rule)]
     return tuple(sorted(found, key=lambda each: (each.place.line, each.place.column)))
+
+
+def _by_role(rule: Rule) -> Iterator[Finding]:
+    """It may be intended, so it is a note, which no uploader has to accept."""
+    for test in _required(rule.condition):
+        if test.fact == "roles" and test.operator is Operator.HAS:
+            yield Finding(
+                Severity.NOTE,
+                "test.by-role",
+                test.place,
+                f"the mandatory rule {rule.name} covers only callers with one of its roles; signed"
+                " URLs and anonymous callers have no roles, and the rule does not cover them",
+                f"if {rule.name} is to cover them too, write any: [{{roles: [..]}}, {{signed:"
+                " true}, {anonymous: true}]",
+            )
+            return
+
+
+def _required(condition: Condition) -> Iterator[Test]:
+    """The tests that must all hold."""
+    if isinstance(condition, Test):
+        yield condition
+    elif isinstance(condition, All):
+        for part in condition.parts:
+            yield from _required(part)
 
 
 def _conditions(condition: Condition, action: object) -> Iterator[Condition]:

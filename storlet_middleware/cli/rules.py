@@ -172,7 +172,7 @@ def _check(options: argparse.Namespace) -> int:
     source = _read(options.file)
     rules, findings = _all_findings(source.raw)
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
-    warnings = len(findings) - errors
+    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
     if options.json:
         _print_json(
             {
@@ -189,7 +189,8 @@ def _check(options: argparse.Namespace) -> int:
             say(_show(source, finding))
         read = f"{_count(len(rules.rules), 'rule')}, " if rules else ""
         counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-        say(f"{text.legible(source.name)}: {read}{counts if findings else 'no problems found'}")
+        is_clean = not errors and not warnings
+        say(f"{text.legible(source.name)}: {read}{'no problems found' if is_clean else counts}")
     return NOT_WELL if errors or (warnings and options.strict) else DONE
 
 

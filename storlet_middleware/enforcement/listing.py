@@ -32,7 +32,7 @@ from urllib.parse import unquote
 from swift.common.middleware.versioned_writes.object_versioning import DELETE_MARKER_CONTENT_TYPE
 from swift.common.swob import Request
 
-from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware.concurrency import Pace
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import read_bounded
@@ -47,8 +47,6 @@ _BODY_HEADERS: Final = (
 )  # fmt: skip
 #: A page of 10,000 names of 1,024 bytes, six JSON bytes for each, plus the other keys of an entry.
 _MAX_BODY_BYTES: Final = 96 << 20
-#: Checks yield to other requests of the process at this interval.
-_YIELD_SECONDS: Final = 0.01
 
 _UNKNOWN: Final = frozenset({"metadata"})
 #: An empty entry may be a dynamic large object, whose length is the sum of its segments.
@@ -161,14 +159,12 @@ def _parse(answer: Answer, media_type: str, body: bytes) -> _Listing:
 def _hide_entries(listing: _Listing, is_covered: IsCovered) -> bytes | None:
     """Return the listing with covered entries hidden; ``None`` if none is covered."""
     covered = []
-    next_yield = monotonic() + _YIELD_SECONDS
+    pace = Pace()
     for index, entry in listing.entries:
         if entry is None or is_covered(entry):
             covered.append(index)
-        # Many rules times many entries take long; other requests of this process must not starve.
-        if monotonic() > next_yield:
-            sleep(0)
-            next_yield = monotonic() + _YIELD_SECONDS
+        # Many rules times many entries take long.
+        pace.pause()
     return listing.without(covered) if covered else None
 
 

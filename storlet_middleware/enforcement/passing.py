@@ -173,8 +173,9 @@ def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Ans
         raise AssertionError("the account has rules")
     facts = request_facts.of_request(inquiry.environ, "GET", container, "")
     asked = dataclasses.replace(facts, holder=inquiry.evaluator.holder())
-    here = loaded.compiled.narrowed(asked, OF_OBJECTS)
-    anywhere = loaded.compiled.narrowed(
+    compiled = loaded.compiled
+    here = compiled.narrowed(asked, OF_OBJECTS)
+    anywhere = compiled.narrowed(
         dataclasses.replace(asked, holder=UNKNOWN), OF_OBJECTS | {"container"}
     )
 
@@ -182,11 +183,11 @@ def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Ans
         stored = request_facts.listed_facts(entry.content_type, entry.size_bytes)
         facts = dataclasses.replace(asked, object=entry.name, stored=stored)
         rules = anywhere if "container" in entry.unknown else here
-        if rules.may_cover(facts, entry.unknown) is not None:
+        if compiled.may_cover(facts, entry.unknown, rules) is not None:
             return True
         archived = swift_paths.archived_name(entry.name)
-        if archived is not None and anywhere.may_cover(
-            dataclasses.replace(facts, object=archived), OF_ARCHIVED
+        if archived is not None and compiled.may_cover(
+            dataclasses.replace(facts, object=archived), OF_ARCHIVED, anywhere
         ):
             return True
         # These entries contain facts of other objects: of segments, or of the end of a chain of

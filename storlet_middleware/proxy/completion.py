@@ -90,14 +90,19 @@ class LogObjects:
         self._environ = environ
         self._id = invocation_id
 
-    def store(self, steps: list[Step], results: list[Result], code: str) -> None:
-        """Store each requested log; a failure to store one does not fail the run."""
+    def store(self, steps: list[Step], results: list[Result], code: str) -> bool:
+        """Store each requested log; return whether all are stored.
+
+        A failure to store one does not fail the run.
+        """
+        are_stored = True
         for step, result in zip(steps, results, strict=False):
             if step.request.wants_log:
                 end = f"outcome: {code}\nusage: {result.usage.as_header()}\n"
-                self._store(step, result.log + end.encode())
+                are_stored &= self._store(step, result.log + end.encode())
+        return are_stored
 
-    def _store(self, step: Step, body: bytes) -> None:
+    def _store(self, step: Step, body: bytes) -> bool:
         container = self._proxy.config.storlet.log_container
         version, account = step.request.version, step.request.account
         path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")
@@ -108,9 +113,12 @@ class LogObjects:
                 status = self._put(path, body)
         except Exception:
             self._proxy.logger.exception("ERROR storlets: log not kept id=%s", self._id)
-            return
-        if status // 100 != 2:
-            self._proxy.logger.warning("log not kept id=%s status=%d", self._id, status)
+            status = 500
+        if status // 100 == 2:
+            return True
+        self._proxy.logger.warning("log not kept id=%s status=%d", self._id, status)
+        metrics.log_lost(self._proxy.logger)
+        return False
 
     def _put(self, path: str, body: bytes) -> int:
         request = make_pre_authed_request(

@@ -38,12 +38,18 @@ def answer_of(
     headers = HeaderKeyDict(disclosure.answer_headers(source))
     stored_headers.set_metadata(headers, result.metadata)
     headers.setdefault("Content-Type", disclosure.content_type(source, UNKNOWN_TYPE))
-    if result.span and not disclosure.withholds:
-        headers[names.INPUT_RANGE] = "bytes {}-{}/{}".format(*result.span)
+    headers.update(span_headers(result, disclosure))
     # eventlet buffers small pieces up to 4 KiB; a storlet's slow output is sent immediately.
     environ["eventlet.minimum_write_chunk_size"] = 0
     others = [header for header in headers.items() if header[0] not in own]
     return Answer("200 OK", [*others, *own.items()], body)
+
+
+def span_headers(result: Result, disclosure: Disclosure) -> dict[str, str]:
+    """The range of the source that the storlet read, unless it is hidden from the caller."""
+    if not result.span or disclosure.withholds:
+        return {}
+    return {names.INPUT_RANGE: "bytes {}-{}/{}".format(*result.span)}
 
 
 class ResultBody(ClosingIterator):

@@ -17,6 +17,7 @@ failure is to break the connection; before a PUT is committed, it is to break th
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,7 +35,7 @@ from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.proxy.response import ResultBody, answer_of
+from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
@@ -56,6 +57,23 @@ class _Times:
     began: float
     authorized: float
     first_byte: float
+
+
+class RefusedRun:
+    """The run of a request that was refused before anything of it was known."""
+
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self._id = _new_id(environ)
+
+    def headers(self) -> dict[str, str]:
+        """The headers of the answer: the id also names the request in the operator's log."""
+        return {names.INVOCATION: self._id}
+
+
+def _new_id(environ: Mapping[str, Any]) -> str:
+    # The client supplies a part of the transaction id (X-Trans-Id-Extra), and the id names the log
+    # object: it must have no slash.
+    return f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
 
 
 class Run:
@@ -81,9 +99,7 @@ class Run:
         self._plan = plan
         now = monotonic()
         self._times = _Times(now, now, now)
-        # The client supplies a part of the transaction id (X-Trans-Id-Extra), and the id names the
-        # log object: it must have no slash.
-        self.id = f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
+        self.id = _new_id(environ)
         self._steps = steps_of(self.id, [request, *(plan.further if plan is not None else ())])
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
@@ -101,6 +117,7 @@ class Run:
         self._is_counted = False
         self._has_ended = False
         self._is_usage_final = False
+        self._is_log_lost = False
 
     # --- the run ----------------------------------------------------------------------------------
 
@@ -125,6 +142,8 @@ class Run:
                 return self._respond(result, self._watch)
             response = self._store(result)
             self._end(OK if response.status_int // 100 == 2 else REFUSED)
+            if self._is_log_lost:
+                response.headers[names.LOG_LOST] = "true"
             return response  # noqa: TRY300 - the end above belongs to what is tried
         except ClientGone:
             self._end(errors.CLIENT_GONE)
@@ -195,6 +214,7 @@ class Run:
         answer = place.put(result, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())
+        answer.headers.update(span_headers(result, self._disclosure))
         if source is not None:
             answer.headers.update(self._origin_headers(source))
         return answer
@@ -225,13 +245,14 @@ class Run:
         }
         headers = {
             names.INVOCATION: self.id,
-            names.RAN_ON: result.ran_on if result else self._placement,
             "Server-Timing": ", ".join(
                 f"{name};dur={seconds * 1000:.2f}" for name, seconds in timing.items()
             ),
         }
         if self._plan is not None and self._plan.rule:
             headers[names.RULE] = self._plan.rule
+        if result is not None and result.has_run:
+            headers[names.RAN_ON] = result.ran_on
         if result is not None and self._is_usage_final and self._disclosure.shows_usage:
             headers[names.USAGE] = result.usage.as_header()
         return headers
@@ -269,9 +290,8 @@ class Run:
                 self._proxy.release(self._request.account)
         if result is not None:
             if code != errors.CLIENT_GONE:
-                LogObjects(self._proxy, self._environ, self.id).store(
-                    self._steps, self._execution.results(), code
-                )
+                logs = LogObjects(self._proxy, self._environ, self.id)
+                self._is_log_lost = not logs.store(self._steps, self._execution.results(), code)
             self._record(result, code).report(self._proxy.logger)
 
     def _record(self, result: Result, code: str) -> RunRecord:

@@ -1,8 +1,9 @@
 """Checks rules in a process of its own: ``python -m storlet_middleware.ruleset.check_process``.
 
 Its argument is the limit of CPU seconds.  It reads JSON and prints JSON.  Without storlets it only
-parses the rules and lists the storlets that they run; with storlets it runs all checks.  Bytes are
-encoded as text of the same code points (Latin-1), because an upload need not be UTF-8:
+parses the rules, limits their cost and lists the storlets that they run; with storlets it runs all
+checks.  Bytes are encoded as text of the same code points (Latin-1), because an upload need not be
+UTF-8:
 
 ::
 
@@ -27,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rules import parse
-from rules.check import consistency
+from rules.check import consistency, cost
 from rules.check.pipelines import StorletFacts
 from rules.model import All as Always
 from rules.model import (
@@ -84,7 +85,10 @@ def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict
     rules, findings = parse.parse(text)
     if rules is None:
         return {"findings": [*map(as_data, findings)], "is_mandatory": False, "steps": []}
-    if storlets is not None:
+    if storlets is None:
+        # Before the server looks up the storlets, and before a check that takes long.
+        findings = cost.find(rules)
+    else:
         findings = tuple(
             _certain(
                 consistency.check(rules, {name: _facts(name, storlets[name]) for name in storlets})

@@ -166,7 +166,7 @@ class _Change:
         pointer, headers = self._activation.activate(
             rules, self._stored_headers(), is_mandatory=checked.is_mandatory
         )
-        message = "the rules are in force" + (f"; {_count(checked)}" if checked.warnings else "")
+        message = "; ".join(filter(None, ("the rules are in force", _count(checked))))
         answer = upload_report.acceptance(environ, message, checked.findings)
         answer.headers.update(headers)
         answer.headers[names.RULES_VERSION] = pointer.name
@@ -320,7 +320,7 @@ class _Change:
 
 
 def _count(checked: Checked) -> str:
-    counts = ((checked.errors, "error"), (checked.warnings, "warning"))
+    counts = ((checked.errors, "error"), (checked.warnings, "warning"), (checked.notes, "note"))
     return " and ".join(
         f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count
     )

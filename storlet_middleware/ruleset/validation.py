@@ -21,17 +21,18 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
 from storlet_middleware import names
-from storlet_middleware.concurrency import WaitExpired, run_process, semaphore, spawn
+from storlet_middleware.concurrency import WaitExpired, run_process, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
 from storlet_middleware.ruleset import check_process
+from storlet_middleware.ruleset.check_slots import CheckSlots, NoSlot
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
-#: Concurrent checks in a proxy process, and how long another one waits for a slot.
-_CHECKS: Final = 2
+#: Concurrent checks in a proxy process, at most one of an account, and how long others wait.
+_CHECKS: Final = 4
 _WAIT_SECONDS: Final = 30.0
 #: The ratio of the deadline to the limit of CPU time: a check can wait for the CPU.
 _DEADLINE_FACTOR: Final = 3
@@ -49,11 +50,18 @@ class Checked:
 
     @property
     def errors(self) -> int:
-        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+        return self._count(Severity.ERROR)
 
     @property
     def warnings(self) -> int:
-        return len(self.findings) - self.errors
+        return self._count(Severity.WARNING)
+
+    @property
+    def notes(self) -> int:
+        return self._count(Severity.NOTE)
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,11 @@ class Checker:
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
         self._config = config
-        self._slots = semaphore(_CHECKS)
+        self._slots = CheckSlots(_CHECKS)
 
     def check(self, environ: dict[str, Any], place: tuple[str, str], text: bytes) -> Checked:
         """Check ``text`` as the rules of an account (``place``: API version and account)."""
-        parsed = self._run_check(text, None)
+        parsed = self._run_check(place[1], text, None)
         findings = [check_process.from_data(each) for each in parsed["findings"]]
         steps = parsed["steps"]
         if not findings:
@@ -85,29 +93,30 @@ class Checker:
                 name: {"exists": storlet.exists, "readers": readers}
                 for name, storlet in storlets.items()
             }
-            checked = self._run_check(text, known)
+            checked = self._run_check(place[1], text, known)
             findings = [check_process.from_data(each) for each in checked["findings"]]
             findings += self._limits(place[1], steps, storlets)
             findings += self._disabled(environ, place, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
         return Checked(tuple(findings), bool(parsed["is_mandatory"]))
 
-    def _run_check(self, text: bytes, storlets: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _run_check(
+        self, account: str, text: bytes, storlets: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         seconds = math.ceil(self._config.rules.check_seconds)
         command = (sys.executable, "-P", "-m", check_process.__name__, str(seconds))
         # The module path of the server can differ from the interpreter's default.
         path = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
         environment = {**os.environ, "PYTHONPATH": path}
         request = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
-        if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise NodeBusy("too many concurrent checks of rules", retry_after=5)
         try:
-            deadline = _DEADLINE_FACTOR * seconds
-            status, output = run_process(command, request, environment, deadline)
+            with self._slots.held(account, _WAIT_SECONDS):
+                deadline = _DEADLINE_FACTOR * seconds
+                status, output = run_process(command, request, environment, deadline)
+        except NoSlot:
+            raise NodeBusy("too many concurrent checks of rules", retry_after=5) from None
         except WaitExpired:
             raise NodeBusy("the check of the rules exceeded its deadline") from None
-        finally:
-            self._slots.release()
         if status in check_process.TOO_MUCH:
             return _limits_exceeded(seconds)
         if status:

@@ -33,7 +33,7 @@ from typing import Final
 from tests.attack import escape, leftovers
 from tests.attack.arena import Arena, Attacker, arena_on
 from tests.attack.attack import Attack
-from tests.attack.neighbour import Neighbour, Window, load_of, ratio
+from tests.attack.neighbour import Neighbour, Window, load_of, median_ratio, ratio
 from tests.attack.table import TABLE
 from tests.support.cluster import Cluster, bring_up
 
@@ -70,6 +70,7 @@ class Row:
     errors: list[str] = field(default_factory=list)
     storlet_ratio: float = math.inf
     plain_ratio: float = math.inf
+    plain_median_ratio: float = math.inf
     left: list[str] = field(default_factory=list)
 
     @property
@@ -77,6 +78,8 @@ class Row:
         # An attack that stops servers delays the neighbour too: there only its responses are
         # judged.
         is_judged = not self.attack.alone and not self.attack.flood
+        if self.attack.by_median:
+            return not self.plain_median_ratio <= PLAIN_RATIO
         return is_judged and (self.storlet_ratio > STORLET_RATIO or self.plain_ratio > PLAIN_RATIO)
 
     @property
@@ -98,11 +101,11 @@ class Row:
 
     def details(self) -> list[str]:
         kinds = (("got through", self.faults), ("neighbour", self.errors[:5]), ("left", self.left))
-        slow = (
-            [f"slow: storlet {self.storlet_ratio:.2f}x, plain GET {self.plain_ratio:.2f}x"]
-            if self.is_slow
-            else []
+        ratios = (
+            f"slow: storlet {self.storlet_ratio:.2f}x, plain GET {self.plain_ratio:.2f}x,"
+            f" median {self.plain_median_ratio:.2f}x"
         )
+        slow = [ratios] if self.is_slow else []
         return [f"{kind}: {text}" for kind, texts in kinds for text in texts] + slow
 
 
@@ -151,6 +154,8 @@ class Battle:
         row.errors += [] if row.attack.alone else attacked.faults
         row.storlet_ratio = min(row.storlet_ratio, ratio(attacked, calm, "storlet"))
         row.plain_ratio = min(row.plain_ratio, ratio(attacked, calm, "plain"))
+        median = median_ratio(attacked, calm, "plain")
+        row.plain_median_ratio = min(row.plain_median_ratio, median)
 
     def _calm(self) -> Window:
         begin = time.monotonic()

@@ -23,6 +23,8 @@ class Attack:
     attack`` only, because it stops servers that other tests share; a separate probe does the same
     in ``make test``.  ``flood``: sends many requests at once. The number of requests of a tenant is
     limited by Swift's ratelimit, so responses and leftovers are judged and times only shown.
+    ``by_median``: the attacker keeps Swift and the cores busy with requests as an ordinary tenant
+    may, so the neighbour's median is judged, not its slowest requests.
     ``once``: each run creates worker groups that stay until they are idle, so ``make attack`` does
     not repeat it.
     """
@@ -35,4 +37,5 @@ class Attack:
     alone: bool = False
     flood: bool = False
     once: bool = False
+    by_median: bool = False
     placement: str = "object"

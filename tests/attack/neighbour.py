@@ -13,6 +13,7 @@ import http.client
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -86,6 +87,13 @@ def p99(times: list[float]) -> float:
 def ratio(attacked: Window, calm: Window, kind: str) -> float:
     """The ratio of the 99th percentile under attack to that without."""
     return p99(attacked.times(kind)) / p99(calm.times(kind))
+
+
+def median_ratio(attacked: Window, calm: Window, kind: str) -> float:
+    """The ratio of the medians."""
+    if not attacked.times(kind) or not calm.times(kind):
+        return math.nan
+    return statistics.median(attacked.times(kind)) / statistics.median(calm.times(kind))
 
 
 @dataclass

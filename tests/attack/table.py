@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack import escape, exhaustion, lies, names, nodes, sharing
+from tests.attack import escape, exhaustion, lies, names, nodes, rules, sharing
 from tests.attack.attack import Attack
 
 TABLE: Final[tuple[Attack, ...]] = (
@@ -13,5 +13,6 @@ TABLE: Final[tuple[Attack, ...]] = (
     *lies.ROWS,
     *exhaustion.ROWS,
     *sharing.ROWS,
+    *rules.ROWS,
     *nodes.ROWS,
 )

@@ -223,6 +223,7 @@ def test_an_input_range(
 def test_a_range_outside_the_object_is_416(tool: Tool, plain: str, asked: str) -> None:
     answer = tool.get(plain, headers={"X-Storlet-Range": f"bytes={asked}"})
     assert (answer.status, answer.error) == (416, "range.unsatisfiable")
+    assert "X-Storlet-Ran-On" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,7 @@ def test_a_range_outside_the_object_is_416(tool: Tool, plain: str, asked: str) -
 def test_a_malformed_range_is_400(anywhere: Tool, plain: str, value: str) -> None:
     answer = anywhere.get(plain, headers={"X-Storlet-Range": value})
     assert (answer.status, answer.error) == (400, "bad_request")
+    assert answer.headers["X-Storlet-Invocation"]
 
 
 def test_several_ranges_are_several_inputs(tool: Tool, plain: str, content: bytes) -> None:

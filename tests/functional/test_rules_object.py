@@ -94,6 +94,17 @@ def test_rules_with_faults_are_refused_with_all_of_them(account: Client) -> None
     assert len(versions(account)) == 1
 
 
+def test_rules_that_are_too_expensive_are_refused_with_the_rule_to_change(account: Client) -> None:
+    assert account.put(RULES, denying("no")).status == 201
+    tests = ", ".join(f"{{object: o{number}}}" for number in range(8_001))
+    text = denying("no") + f"- {{name: long, when: {{any: [{tests}]}}, deny: x}}\n".encode()
+    answer = account.put(RULES, text)
+    assert (answer.status, answer.error) == (400, "rules.invalid")
+    for part in ("rules.yaml:6:", "[size.cost]", "8,004 comparisons", "rule long costs the most"):
+        assert part in answer.text, answer.text
+    assert message(account) == "no"
+
+
 def test_unreachable_rules_are_refused_with_an_example(account: Client) -> None:
     text = (
         denying("no")

@@ -25,9 +25,12 @@ def nothing(_: Attacker) -> str:
     return ""
 
 
+RATIOS = ("storlet_ratio", "plain_ratio", "plain_median_ratio")
+
+
 def row(**figures: float) -> attack_main.Row:
     return attack_main.Row(
-        Attack("x", "y", nothing), "python", **{"storlet_ratio": 1.0, "plain_ratio": 1.0, **figures}
+        Attack("x", "y", nothing), "python", **dict.fromkeys(RATIOS, 1.0) | figures
     )
 
 
@@ -90,7 +93,7 @@ def test_verdict_names_everything_that_went_wrong() -> None:
         "got through: f",
         "neighbour: e",
         "left: l",
-        "slow: storlet 9.00x, plain GET 1.00x",
+        "slow: storlet 9.00x, plain GET 1.00x, median 1.00x",
     ]
 
 

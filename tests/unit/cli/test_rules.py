@@ -230,7 +230,9 @@ def test_the_reference_page_is_made_from_the_condition_table() -> None:
 
 def test_valid_rules_exit_with_0(run: Run, write: Write) -> None:
     answer = run("check", write("rules.yaml", RULES))
-    assert (answer.code, answer.out) == (0, "rules.yaml: 3 rules, no problems found\n")
+    assert answer.code == 0
+    assert answer.out.endswith("\nrules.yaml: 3 rules, no problems found\n")
+    assert answer.out.startswith("rules.yaml:4:64: note [test.by-role]: ")
 
 
 def test_all_faults_are_reported_with_position_and_correction(run: Run, write: Write) -> None:
@@ -283,7 +285,9 @@ def test_a_check_has_the_same_content_as_json(run: Run, write: Write) -> None:
     assert answer.code == 0
     assert re.fullmatch("[0-9a-f]{64}", answer.data.pop("version"))
     assert answer.data["rules"] == 3
-    assert (answer.data["errors"], answer.data["warnings"], answer.data["findings"]) == (0, 0, [])
+    assert (answer.data["errors"], answer.data["warnings"]) == (0, 0)
+    (note,) = answer.data["findings"]
+    assert (note["severity"], note["code"]) == ("note", "test.by-role")
     broken = run("check", "--json", write("broken.yaml", "version: 2\nrules: []\n"))
     assert (broken.code, broken.data["rules"], broken.data["errors"]) == (1, None, 1)
 

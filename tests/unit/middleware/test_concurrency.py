@@ -9,6 +9,7 @@ import pytest
 from eventlet import hubs
 
 from storlet_middleware.concurrency import (
+    Pace,
     WaitExpired,
     call_later,
     end,
@@ -116,3 +117,30 @@ def test_a_call_may_begin_another() -> None:
     call_later(0.2, begin)
     assert wait_until(lambda: len(called) == 2, 10)
     assert called == ["first", "second"]
+
+
+def test_long_computations_together_leave_the_hub_most_of_its_time() -> None:
+    ends = monotonic() + 0.4
+    computed = 0.0
+
+    def compute() -> None:
+        nonlocal computed
+        pace = Pace()
+        while (begin := monotonic()) < ends:
+            while monotonic() < begin + 0.0005:
+                pass
+            computed += monotonic() - begin
+            pace.pause()
+
+    tasks = [spawn(compute) for _ in range(4)]
+    for task in tasks:
+        task.wait()
+    assert 0.02 < computed < 0.25
+
+
+def test_a_short_computation_does_not_pause() -> None:
+    turns: list[int] = []
+    task = spawn(turns.append, 1)
+    Pace().pause()
+    assert not turns
+    task.wait()

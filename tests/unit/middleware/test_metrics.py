@@ -28,6 +28,7 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
         {"storlet.node.unable", "storlet.node.unable.<code>"},
     ),
     ("node_avoided", (), {"storlet.node.avoided"}),
+    ("log_lost", (), {"storlet.log.lost"}),
     ("admission_admitted", (), {"storlet.admission.admitted"}),
     ("admission_queued", (), {"storlet.admission.queued"}),
     ("admission_waited", (0.5,), {"storlet.admission.waited", "storlet.admission.queue.timing"}),

@@ -50,6 +50,24 @@ def test_a_log_that_cannot_be_kept_fails_nothing(proxy: Proxy, swift: FakeSwift)
     swift.hooks["PUT", f"/v1/{ACCOUNT}/storletlog"] = boom
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": "True"})
     assert (answer.status, answer.data, answer.broken) == (200, b"HELLO", None)
+    assert "storlet.log.lost" in proxy.logger.stats
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_answer_of_a_put_says_that_its_log_is_lost(
+    proxy: Proxy, swift: FakeSwift, is_lost: bool
+) -> None:
+    if is_lost:
+        swift.hooks["PUT", f"/v1/{ACCOUNT}/storletlog"] = lambda request: Response(
+            status=507, request=request
+        )
+    headers = {**RUN, "X-Storlet-Generate-Log": "True"}
+    answer = proxy.call("PUT", "c/new", headers, body=b"hello")
+    assert (answer.status, answer.headers.get("X-Storlet-Log-Lost")) == (
+        201,
+        "true" if is_lost else None,
+    )
+    assert ("storlet.log.lost" in proxy.logger.stats) is is_lost
 
 
 def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> None:

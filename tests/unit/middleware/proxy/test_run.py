@@ -65,3 +65,29 @@ def test_each_answer_of_a_rules_run_names_the_rule(harness: RunHarness, make: An
         "storlet.failed",
     )
     assert "X-Storlet-Rule" not in harness.call("GET", None).headers
+
+
+@pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
+def test_an_answer_names_a_placement_only_if_a_storlet_ran(
+    proxy: Proxy, swift: FakeSwift, node: Node, method: str
+) -> None:
+    for headers, path, status in (
+        ({"X-Run-Storlet": "missing.py"}, "c/o", 400),
+        ({**RUN, "X-Storlet-Nonsense": "1"}, "c/o", 400),
+        (RUN, "c/missing", 404),
+        ({**RUN, "If-None-Match": "*"}, "c/o", 304),
+        ({**RUN, "X-Storlet-Range": "bytes=99-"}, "c/o", 416),
+    ):
+        if method == "PUT" and status != 400:
+            continue
+        answer = proxy.call(method, path, {**headers, "Destination": "c/copy"})
+        assert answer.status >= 300, answer
+        assert answer.headers["X-Storlet-Invocation"].startswith("txtest-")
+        assert "X-Storlet-Ran-On" not in answer.headers
+    assert not node.workers.runs
+
+
+def test_a_copy_of_a_range_names_it(proxy: Proxy) -> None:
+    headers = {**RUN, "X-Storlet-Range": "bytes=1-3", "Destination": "c/copy"}
+    answer = proxy.call("COPY", "c/o", headers)
+    assert (answer.status, answer.headers["Storlet-Input-Range"]) == (201, "bytes 1-3/5")

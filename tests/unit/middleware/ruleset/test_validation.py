@@ -92,11 +92,25 @@ def test_a_check_without_a_slot_or_in_time_is_refused_as_busy(
     with pytest.raises(NodeBusy):
         proxy.upload(ORDINARY)
     monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
-    checker = proxy.store._uploads.checker
-    for _ in range(2):
-        checker._slots.acquire()
-    with pytest.raises(NodeBusy, match="too many concurrent checks"):
+    slots = proxy.store._uploads.checker._slots
+    with slots.held(ACCOUNT, 1), pytest.raises(NodeBusy, match="too many concurrent checks"):
         proxy.upload(ORDINARY)
+
+
+def test_a_text_that_names_too_many_storlets_looks_none_up(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    asked: list[str] = []
+    for number in range(200):
+        path = f"/v1/{ACCOUNT}/storlet/s{number}.py"
+        swift.hooks["HEAD", path] = lambda request: asked.append(request.path)
+    rules = [
+        f"- {{name: r{number}, when: {{container: c{number}}}, run: s{number}.py}}"
+        for number in range(200)
+    ]
+    answer = proxy.upload("\n".join(["version: 1", "rules:", *rules]).encode())
+    assert "[size.storlets]" in answer.body.decode()
+    assert not asked
 
 
 def test_a_check_that_crashes_is_an_internal_error(
@@ -105,3 +119,11 @@ def test_a_check_that_crashes_is_an_internal_error(
     monkeypatch.setattr(validation, "run_process", lambda *_: (1, b""))
     with pytest.raises(InternalError):
         proxy.upload(ORDINARY)
+
+
+def test_a_note_is_shown_and_refuses_no_upload(proxy: RulesProxy) -> None:
+    text = ORDINARY.replace(b"{container: a}", b"{container: a, roles: [x]}\n  mandatory: true")
+    answer = proxy.upload(text)
+    assert answer.status_int == 201
+    assert "the rules are in force; 1 note" in answer.body.decode()
+    assert "note [test.by-role]" in answer.body.decode()

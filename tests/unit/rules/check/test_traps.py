@@ -56,3 +56,22 @@ def test_a_trap_is_a_warning_with_its_correction(when: str, code: str, help_: st
 )
 def test_what_it_means_is_no_trap(when: str) -> None:
     assert found(when) == ()
+
+
+@pytest.mark.parametrize(
+    ("when", "mandatory", "is_noted"),
+    [
+        ("{container: c, roles: [clerk]}", True, True),
+        ("{all: [{container: c}, {all: [{roles: [clerk]}]}]}", True, True),
+        ("{container: c, roles: [clerk]}", False, False),
+        ("{container: c}", True, False),
+        ("{not: {roles: [clerk]}}", True, False),
+        ("{any: [{roles: [clerk]}, {signed: true}, {anonymous: true}]}", True, False),
+    ],
+)
+def test_a_mandatory_rule_for_a_role_has_a_note(when: str, mandatory: bool, is_noted: bool) -> None:
+    text = f"version: 1\nrules:\n- name: r\n  when: {when}\n  deny: closed\n"
+    rules, findings = parse.parse(text + ("  mandatory: true\n" if mandatory else ""))
+    assert rules is not None, findings
+    notes = [(each.severity, each.code) for each in traps.find(rules)]
+    assert notes == ([(Severity.NOTE, "test.by-role")] if is_noted else [])

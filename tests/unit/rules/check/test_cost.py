@@ -1,0 +1,66 @@
+"""rules/check/cost.py: what rules may cost a server that all accounts share."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules import parse
+from rules.check import consistency, cost
+from rules.model import RuleSet, Severity
+
+
+def rules_of(*texts: str) -> RuleSet:
+    lines = [f"- {{name: r{number}, {text}}}" for number, text in enumerate(texts)]
+    rules, findings = parse.parse("\n".join(["version: 1", "rules:", *lines]))
+    assert rules is not None, findings
+    return rules
+
+
+def many(count: int) -> str:
+    tests = ", ".join(f"{{header: {{x-h{number}: a}}}}" for number in range(count))
+    return f"when: {{any: [{tests}]}}, deny: x"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deny: x", 1),
+        (many(7), 8),
+        ("when: {user: [a, b, c, d]}, deny: x", 2),
+        ("when: {object: {glob: 'a*b*c'}}, deny: x", 10),
+        ("when: {header: {x-a: {glob: 'a*b*c'}}}, deny: x", 62),
+    ],
+)
+def test_the_cost_of_a_rule_is_its_comparisons(text: str, expected: int) -> None:
+    assert cost.of(rules_of(text).rules[0]) == expected
+
+
+def test_the_condition_of_a_reverse_counts() -> None:
+    plain = "when: {method: PUT}, run: a"
+    reverse = ", and-reverse-on-read: {run: b, when: {user: u}}"
+    with_reverse = cost.of(rules_of(plain + reverse).rules[0])
+    assert with_reverse == cost.of(rules_of(plain).rules[0]) + 1
+
+
+def test_rules_within_the_limit_have_no_finding() -> None:
+    assert cost.find(rules_of(many(cost.MAX_COST - 1))) == ()
+
+
+def test_rules_that_are_too_expensive_name_the_figure_and_the_rule() -> None:
+    (finding,) = cost.find(rules_of(many(10), many(7_980), many(20)))
+    assert (finding.severity, finding.code) == (Severity.ERROR, "size.cost")
+    assert finding.place.line == 4
+    assert "8,013 comparisons" in finding.text
+    assert "rule r1 costs the most, 7,981" in finding.text
+
+
+def test_a_hundred_storlets_may_be_named_and_the_rule_with_one_more_is_refused() -> None:
+    run = [f"when: {{user: u{number}}}, run: s{number}.py" for number in range(cost.MAX_STORLETS)]
+    assert cost.find(rules_of(*run, run[0])) == ()
+    (finding,) = cost.find(rules_of(*run, "when: {user: last}, run: last.py"))
+    assert (finding.code, "rule r100" in finding.text) == ("size.storlets", True)
+
+
+def test_rules_beyond_a_limit_are_not_checked_further() -> None:
+    too_expensive = rules_of("allow: true", many(cost.MAX_COST))
+    assert [each.code for each in consistency.check(too_expensive, None)] == ["size.cost"]
