@@ -11,18 +11,11 @@ UTF-8:
     <- {"findings": [...], "is_mandatory": true, "steps": [{"rule": ..., "storlet": ..., ...}, ...]}
     -> {"text": "version: 1 ...", "storlets": {"thumb.py": {"exists": true, "readers": "all"}}}
     <- {"findings": [...], ...}
-
-A separate process is necessary because a check can take seconds of CPU time, and every owner of an
-account can start one.  The proxy must not block, and the kernel kills a process that exceeds its
-limits of time or memory.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -44,12 +37,8 @@ from rules.model import (
     Step,
     Test,
 )
+from storlet_middleware.ruleset import child
 
-_MEMORY_BYTES: Final = 1 << 30
-_NICE: Final = 10
-_NO_MEMORY: Final = 3
-#: Exit statuses if a limit was exceeded.
-TOO_MUCH: Final = (-signal.SIGXCPU, -signal.SIGKILL, _NO_MEMORY)
 #: The callers that may run a storlet: all, or named ones, which are at least not anonymous.
 READERS_ALL: Final = "all"
 READERS_NAMED: Final = "named"
@@ -136,16 +125,12 @@ def _step(rule: Rule, step: Step) -> dict[str, Any]:
 
 
 def main() -> None:
-    seconds = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(_NICE)
+    child.confine(int(sys.argv[1]))
     request = json.load(sys.stdin)
     try:
         json.dump(check(request["text"].encode("latin-1"), request["storlets"]), sys.stdout)
     except MemoryError:
-        sys.exit(_NO_MEMORY)
+        sys.exit(child.NO_MEMORY)
 
 
 if __name__ == "__main__":

@@ -17,17 +17,27 @@ rules.
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rules import engine, parse
 from rules.engine import Compiled
-from rules.model import Deny
+from rules.model import Deny, RuleSet
 from storlet_middleware import metrics
-from storlet_middleware.concurrency import GreenTask, Timeout, in_native_thread, monotonic, spawn
+from storlet_middleware.concurrency import (
+    GreenTask,
+    Timeout,
+    WaitExpired,
+    in_native_thread,
+    monotonic,
+    spawn,
+)
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
+from storlet_middleware.ruleset import child, parse_process
 from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
 from storlet_middleware.ruleset.upload import Handler, Uploads
 from storlet_middleware.ruleset.versions import RULES, Versions
@@ -38,6 +48,10 @@ __all__ = ["RULES", "Handler", "Loaded", "RuleStore"]
 #: Back-off after a failed read, so that requests to a closed account do not overload Swift.
 _FAILED_SECONDS: Final = 1.0
 _FAILED: Final = 1000
+#: A longer text is parsed in a process of its own: in this one it would delay other requests.  This
+#: length takes some 60 ms.
+_SHORT_BYTES: Final = 16 << 10
+_PARSE_SECONDS: Final = 30
 
 
 @dataclass(frozen=True)
@@ -141,7 +155,7 @@ class RuleStore:
         began = monotonic()
         try:
             text = self._versions.text_of(environ, place, pointer)
-            loaded: Loaded = in_native_thread(_compiled, text, pointer.version)
+            loaded = _loaded(text, pointer.version)
             self._cache.put(loaded, len(text))
             metrics.rules_loaded(self._logger, monotonic() - began)
         except StorletError as error:
@@ -155,12 +169,38 @@ class RuleStore:
             self._reading.pop(key, None)
 
 
-def _compiled(text: bytes, version: str) -> Loaded:
-    rules, _ = parse.parse(text)
+def _loaded(text: bytes, version: str) -> Loaded:
+    if len(text) <= _SHORT_BYTES:
+        return cast("Loaded", in_native_thread(_compiled, _parse, text, version))
+    pickled = _parse_in_process(text)
+    return cast("Loaded", in_native_thread(_compiled, _unpickle, pickled, version))
+
+
+def _compiled(read: Callable[[bytes], RuleSet | None], source: bytes, version: str) -> Loaded:
+    rules = read(source)
     if rules is None:
         # Possibly accepted by another release.
         raise BackendFailed("this release cannot parse them")
     return Loaded(version, engine.compile(rules), any(rule.is_mandatory for rule in rules.rules))
+
+
+def _parse(text: bytes) -> RuleSet | None:
+    return parse.parse(text)[0]
+
+
+def _parse_in_process(text: bytes) -> bytes:
+    try:
+        status, pickled = child.run(parse_process.__name__, text, _PARSE_SECONDS)
+    except WaitExpired:
+        raise BackendFailed("parsing them exceeded its deadline") from None
+    if status:
+        raise BackendFailed(f"the process that parses them ended with {status}")
+    return pickled
+
+
+def _unpickle(pickled: bytes) -> RuleSet | None:
+    """Read the output of our own child, :mod:`~storlet_middleware.ruleset.parse_process`."""
+    return cast("RuleSet", pickle.loads(pickled)) if pickled else None  # noqa: S301
 
 
 class _Cache:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from swift.common.utils import config_true_value, drain_and_close
@@ -21,11 +18,11 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
 from storlet_middleware import names
-from storlet_middleware.concurrency import WaitExpired, run_process, spawn
+from storlet_middleware.concurrency import WaitExpired, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
-from storlet_middleware.ruleset import check_process
+from storlet_middleware.ruleset import check_process, child
 from storlet_middleware.ruleset.check_slots import CheckSlots, NoSlot
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
@@ -34,8 +31,6 @@ from storlet_middleware.wsgi.user_metadata import user_metadata
 #: Concurrent checks in a proxy process, at most one of an account, and how long others wait.
 _CHECKS: Final = 4
 _WAIT_SECONDS: Final = 30.0
-#: The ratio of the deadline to the limit of CPU time: a check can wait for the CPU.
-_DEADLINE_FACTOR: Final = 3
 #: Concurrent lookups of storlets.
 _LOOKED_UP: Final = 8
 _LIMITS: Final = "limits: "
@@ -104,20 +99,15 @@ class Checker:
         self, account: str, text: bytes, storlets: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         seconds = math.ceil(self._config.rules.check_seconds)
-        command = (sys.executable, "-P", "-m", check_process.__name__, str(seconds))
-        # The module path of the server can differ from the interpreter's default.
-        path = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
-        environment = {**os.environ, "PYTHONPATH": path}
         request = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
         try:
             with self._slots.held(account, _WAIT_SECONDS):
-                deadline = _DEADLINE_FACTOR * seconds
-                status, output = run_process(command, request, environment, deadline)
+                status, output = child.run(check_process.__name__, request, seconds)
         except NoSlot:
             raise NodeBusy("too many concurrent checks of rules", retry_after=5) from None
         except WaitExpired:
             raise NodeBusy("the check of the rules exceeded its deadline") from None
-        if status in check_process.TOO_MUCH:
+        if status in child.TOO_MUCH:
             return _limits_exceeded(seconds)
         if status:
             raise InternalError(f"the check of rules ended with {status}")

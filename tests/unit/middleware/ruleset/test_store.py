@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.concurrency import sleep, spawn
+from storlet_middleware.concurrency import WaitExpired, sleep, spawn
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.ruleset import pointer, store
 from tests.unit.middleware.rules_account import (
@@ -110,6 +110,32 @@ def test_a_closed_account_does_not_keep_swift_busy(
     swift.containers["storlet_rules"].objects.update(stored)
     monkeypatch.setattr(store, "_FAILED_SECONDS", 0.0)
     assert proxy.names() == ["closed"]
+
+
+def test_long_rules_are_parsed_by_another_process(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: bytes) -> None:
+        raise AssertionError("parsed in the server's own process")
+
+    monkeypatch.setattr(store, "_parse", refuse)
+    proxy.upload(MANDATORY + b"#" * store._SHORT_BYTES)
+    assert proxy.names() == ["closed"]
+
+
+@pytest.mark.parametrize("why", ["killed", "late", "faults"])
+def test_an_account_is_closed_while_its_long_rules_cannot_be_parsed(
+    proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    def run(*_: Any) -> tuple[int, bytes]:
+        if why == "late":
+            raise WaitExpired
+        return (-9, b"") if why == "killed" else (0, b"")
+
+    proxy.upload(MANDATORY + b"#" * store._SHORT_BYTES)
+    monkeypatch.setattr(store.child, "run", run)
+    with pytest.raises(RulesUnavailable):
+        proxy.of()
 
 
 def test_rules_that_cannot_be_read_are_none_otherwise(

@@ -10,7 +10,7 @@ from swift.common.swob import Response
 
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
-from storlet_middleware.ruleset import validation
+from storlet_middleware.ruleset import child, validation
 from tests.unit.middleware.rules_account import ORDINARY, RUNS, AccountSwift, RulesProxy
 from tests.unit.middleware.support import ACCOUNT
 
@@ -76,7 +76,7 @@ def test_a_check_that_exceeds_its_limits_refuses_the_rules(
     proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for status in (-signal.SIGXCPU, -signal.SIGKILL, 3):
-        monkeypatch.setattr(validation, "run_process", lambda *_, status=status: (status, b""))
+        monkeypatch.setattr(child, "run_process", lambda *_, status=status: (status, b""))
         answer = proxy.upload(ORDINARY)
         assert answer.status_int == 400
         assert "check.too-much" in answer.body.decode()
@@ -88,7 +88,7 @@ def test_a_check_without_a_slot_or_in_time_is_refused_as_busy(
     def wait(*_: Any) -> Any:
         raise WaitExpired
 
-    monkeypatch.setattr(validation, "run_process", wait)
+    monkeypatch.setattr(child, "run_process", wait)
     with pytest.raises(NodeBusy):
         proxy.upload(ORDINARY)
     monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
@@ -116,7 +116,7 @@ def test_a_text_that_names_too_many_storlets_looks_none_up(
 def test_a_check_that_crashes_is_an_internal_error(
     proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "run_process", lambda *_: (1, b""))
+    monkeypatch.setattr(child, "run_process", lambda *_: (1, b""))
     with pytest.raises(InternalError):
         proxy.upload(ORDINARY)
 
