@@ -125,6 +125,11 @@ def test_values_of_other_types_become_text(worker: Worker) -> None:
     }
 
 
+def test_metadata_that_was_set_is_removed_from_its_map(worker: Worker) -> None:
+    outcome = worker.run(b"", "metadata is emptied")
+    assert (outcome.metadata, outcome.output) == ({"a": "b"}, b"{}")
+
+
 def test_metadata_may_come_after_the_output_was_closed(worker: Worker) -> None:
     outcome = worker.run(b"", "metadata after close")
     assert outcome.is_ok()

@@ -84,6 +84,11 @@ public class Probe implements IStorlet {
             case "metadata of raw types":
                 output.setMetadata(rawMetadata());
                 break;
+            case "metadata is emptied":
+                HashMap<String, String> emptied = new HashMap<>(Map.of("a", "b"));
+                output.setMetadata(emptied);
+                target.write(emptied.toString().getBytes());
+                break;
             case "metadata twice":
                 output.setMetadata(Map.of("a", "b"));
                 output.setMetadata(Map.of("a", "b"));

@@ -48,7 +48,8 @@ public class StorletObjectOutputStream extends StorletOutputStream {
 
     /**
      * Sets the metadata of the object, once, before its first byte. The key {@code Content-Type}
-     * sets the content type; any other becomes {@code X-Object-Meta-<key>}.
+     * sets the content type; any other becomes {@code X-Object-Meta-<key>}. Empties the map, unless
+     * it cannot be changed.
      *
      * @throws StorletException when it was set before, comes after data, or is too large
      */
@@ -61,6 +62,16 @@ public class StorletObjectOutputStream extends StorletOutputStream {
             throw failure;
         }
         closeMD();
+        empty(md);
+    }
+
+    /** Removes all entries of a map; one that cannot be changed keeps them. */
+    protected static void empty(Map<?, ?> map) {
+        try {
+            map.clear();
+        } catch (UnsupportedOperationException isConstant) {
+            // Such as Map.of: storlets pass it to save a variable.
+        }
     }
 
     @Override

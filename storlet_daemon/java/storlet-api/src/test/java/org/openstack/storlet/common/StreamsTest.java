@@ -129,6 +129,21 @@ public class StreamsTest {
     }
 
     @Test
+    public void metadataThatWasSetIsRemovedFromItsMap() throws Exception {
+        StorletObjectOutputStream output = new StorletObjectOutputStream(
+                new FileOutputStream(folder.newFile()).getFD(), new HashMap<>(), new FileOutputStream(folder.newFile()).getFD());
+        HashMap<String, String> map = new HashMap<>(Map.of("a", "b"));
+        output.setMetadata(map);
+        assertEquals(Map.of(), map);
+        assertThrows(StorletException.class, () -> {
+            map.put("a", "b");
+            output.setMetadata(map);
+        });
+        assertEquals("metadata that was refused stays", Map.of("a", "b"), map);
+        output.close();
+    }
+
+    @Test
     public void aLogHasALinePerMessageAndNeverFails() throws IOException {
         File file = folder.newFile();
         StorletLogger logger = new StorletLogger(new FileOutputStream(file).getFD());

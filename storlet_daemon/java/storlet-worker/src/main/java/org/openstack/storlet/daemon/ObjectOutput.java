@@ -79,6 +79,7 @@ final class ObjectOutput extends StorletObjectOutputStream {
             raised.initCause(cause);
             throw raised;
         }
+        empty(md);
     }
 
     /**
