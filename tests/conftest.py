@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +18,9 @@ import pytest
 
 from tests.support import brief
 from tests.support.accounts import users_of
-from tests.support.cluster import LOG_LINES, Cluster, attach, bring_up
+from tests.support.cluster import LOG_LINES, Cluster, attach
 from tests.support.http import Client
+from tests.support.own_cluster import own_cluster
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
 
 #: Workers take modules in this order.  Long modules first and short ones last: workers then end
@@ -63,7 +63,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     given = os.environ.get("STORLETS_TEST_HOME")
     if given and is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
-    with _attached(Path(given)) if given else _brought_up("storlets-") as found:
+    with _attached(Path(given)) if given else own_cluster() as found:
         _running.append(found)
         yield found
         _running.remove(found)
@@ -73,7 +73,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def other_cluster() -> Iterator[Cluster]:
     """A second cluster with encryption; tests may change its options with
     :meth:`Cluster.configured`."""
-    with _brought_up("storlets-2-", STORLETS_ENCRYPTION="1") as found:
+    with own_cluster("2-", STORLETS_ENCRYPTION="1") as found:
         yield found
 
 
@@ -81,16 +81,6 @@ def other_cluster() -> Iterator[Cluster]:
 def _attached(home: Path) -> Iterator[Cluster]:
     """A running cluster, which is left running."""
     yield attach(home)
-
-
-@contextmanager
-def _brought_up(prefix: str, **choices: str) -> Iterator[Cluster]:
-    home = Path(tempfile.mkdtemp(prefix=prefix, dir="/var/tmp"))
-    try:
-        yield bring_up(home, **choices)
-    finally:
-        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down", "--purge")
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

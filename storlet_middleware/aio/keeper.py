@@ -100,6 +100,7 @@ def keep(home: Home) -> None:
             time.sleep(LOOK_SECONDS)
     _note(f"{home.real} has been deleted: taking its cluster down")
     _clean_up(home)
+    teardown.release_uids(home)
 
 
 @contextmanager

@@ -46,11 +46,16 @@ def clean_up(home: Home) -> None:
 
 def purge(home: Home) -> None:
     """Delete the data of a cluster that is down, and release its uids for other clusters."""
+    release_uids(home)
+    shutil.rmtree(home.real)
+    shutil.rmtree(home.real_conf, ignore_errors=True)
+
+
+def release_uids(home: Home) -> None:
+    """Let other clusters use the uids of a cluster whose data is deleted."""
     for claim in configs.identities().glob("[0-9]*"):
         if json.loads(claim.read_text("utf-8"))["state_dir"] == str(home.state):
             claim.unlink()
-    shutil.rmtree(home.real)
-    shutil.rmtree(home.real_conf, ignore_errors=True)
 
 
 def interrupt(home: Home) -> None:

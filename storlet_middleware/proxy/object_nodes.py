@@ -106,9 +106,8 @@ class ObjectNodes:
             if not self._reruns:
                 raise error
             self._reruns -= 1
-            # The next attempt is another replica's; the node may have ended, or have stalled.
-            self._avoided.add(_node_of(answer))
-            self._avoided.discard("")
+            if not error.has_ended and (node := _node_of(answer)):
+                self._avoided.add(node)
             self._proxy.logger.warning("storlet rerun id=%s why=%s", self._step.id, error)
             return True
         if isinstance(error, CodeReplaced):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any, Protocol
 
 from swift.common.utils import close_if_possible
@@ -163,7 +164,15 @@ class LocalResult:
 
 
 class BrokenAnswer(BackendFailed):
-    """The object node's answer broke off, so the storlet's outcome is unknown."""
+    """The object node's answer broke off, so the storlet's outcome is unknown.
+
+    ``has_ended``: the connection has ended, probably with the object server, and then Swift queries
+    another at once.  Otherwise the answer has stalled or is nonsense, and the next may be, too.
+    """
+
+    def __init__(self, message: str, *, has_ended: bool = False) -> None:
+        super().__init__(message)
+        self.has_ended = has_ended
 
 
 class RemoteResult:
@@ -222,9 +231,12 @@ class RemoteResult:
             raise
         except (Exception, Timeout) as error:
             # Swift's timeouts are not subclasses of Exception.
-            raise BrokenAnswer(f"the object node's answer broke off: {error!r}"[:300]) from error
+            message = f"the object node's answer broke off: {error!r}"[:300]
+            has_ended = isinstance(error, OSError | HTTPException)
+            raise BrokenAnswer(message, has_ended=has_ended) from error
         if not decoder.is_done:
-            raise BrokenAnswer("the object node's answer ended without its last frame")
+            message = "the object node's answer ended without its last frame"
+            raise BrokenAnswer(message, has_ended=True)
 
     def _process(
         self, decoded: Iterable[tuple[int, bytes | dict[str, Any]]]

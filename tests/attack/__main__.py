@@ -21,7 +21,6 @@ import contextlib
 import html
 import math
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -35,7 +34,8 @@ from tests.attack.arena import Arena, Attacker, arena_on
 from tests.attack.attack import Attack
 from tests.attack.neighbour import Neighbour, Window, load_of, median_ratio, ratio
 from tests.attack.table import TABLE
-from tests.support.cluster import Cluster, bring_up
+from tests.support.cluster import Cluster
+from tests.support.own_cluster import own_cluster
 
 NEIGHBOUR: Final = "test2:tester2"
 STORLET_RATIO: Final = 3.0
@@ -173,12 +173,8 @@ def cluster_of_its_own() -> Iterator[Cluster]:
     if given:
         yield Cluster(Path(given), {**os.environ, "STORLETS_HOME": given})
         return
-    home = Path(tempfile.mkdtemp(prefix="storlets-attack-", dir="/var/tmp"))
-    try:
-        yield bring_up(home)
-    finally:
-        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down")
-        shutil.rmtree(home, ignore_errors=True)
+    with own_cluster("attack-") as cluster:
+        yield cluster
 
 
 def chosen(words: str) -> list[tuple[Attack, str]]:

@@ -9,6 +9,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
 from tests.bench.record import NoWholeRun, figures_of, recorded
 from tests.bench.rows import APART, CLUSTER_SECONDS, NAMES, Row, chosen, estimate
-from tests.bench.site import Site
+from tests.bench.site import Site, own_site
 from tests.support.cluster import CHECKOUT, attach
 
 __all__ = ["APART", "NAMES", "Choice", "record", "report_again", "run"]
@@ -48,7 +49,7 @@ def run(choice: Choice) -> int:
     progress.row("a cluster that is up" if choice.home else "a cluster of its own", CLUSTER_SECONDS)
     faults: list[str] = []
     figures: list[Figure] = []
-    with Site(attach(choice.home)) if choice.home else Site.bring_up() as site:
+    with nullcontext(Site(attach(choice.home))) if choice.home else own_site() as site:
         bench = Bench(site, QUICK if choice.quick else FULL, progress)
         bench.facts |= _machine()
         for row in rows:

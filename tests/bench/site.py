@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from storlet_middleware.aio.java import SAMPLE_JARS
 from tests.bench.http import Address, Connection, Request, Timing, make_request, open_tcp
-from tests.support.cluster import CHECKOUT, Cluster, bring_up
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.own_cluster import own_cluster
 
 SMALL_BYTES: Final = 1024
 LARGE_BYTES: Final = 100 * 1024 * 1024
@@ -143,39 +142,11 @@ class Account:
 
 
 class Site:
-    """A running cluster; ``with`` stops it at the end if this object has started it."""
+    """A running cluster."""
 
-    def __init__(self, cluster: Cluster, *, is_own: bool = False) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._is_own = is_own
         self._main: Account | None = None
-        self._outlived: subprocess.Popen[bytes] | None = None
-
-    @classmethod
-    def bring_up(cls, **choices: str) -> Self:
-        """Start a separate cluster on free ports."""
-        home = Path(tempfile.mkdtemp(prefix="storlets-bench-", dir="/var/tmp"))
-        site = cls(Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}), is_own=True)
-        site._outlived = _delete_at_end(home)
-        try:
-            site.cluster = bring_up(home, **choices)
-        except BaseException:
-            site.take_down()
-            raise
-        return site
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._is_own:
-            self.take_down()
-
-    def take_down(self) -> None:
-        self.cluster.run("down", "--purge")
-        shutil.rmtree(self.cluster.home, ignore_errors=True)
-        if self._outlived is not None:
-            self._outlived.communicate()
 
     @property
     def java_dir(self) -> str:
@@ -228,14 +199,8 @@ class Site:
             self._main.reconnect()
 
 
-def _delete_at_end(home: Path) -> subprocess.Popen[bytes]:
-    """Delete ``home`` when this process ends, even if it is killed: the keeper then stops the
-    cluster."""
-    command = [
-        "sh",
-        "-c",
-        'read -r _; mv "$1" "$1.old" 2>/dev/null; rm -rf "$1.old"',
-        "sh",
-        str(home),
-    ]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+@contextmanager
+def own_site(**choices: str) -> Iterator[Site]:
+    """A separate cluster on free ports for the length of a block."""
+    with own_cluster("bench-", **choices) as cluster:
+        yield Site(cluster)

@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,9 @@ import pytest
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.engine.storlet_version import StorletVersion
 from tests.support.accounts import prepare_account, users_of
-from tests.support.cluster import Cluster, bring_up, wait_for
+from tests.support.cluster import Cluster, wait_for
 from tests.support.http import Answer, Client
+from tests.support.own_cluster import own_cluster
 from tests.support.storlets import SOURCES, Tool, declaration
 
 DOUBLES = Path(__file__).with_name("upgrade_doubles.py")
@@ -36,12 +36,8 @@ OBJECTS = {f"c/{number}": SMALL for number in range(8)} | {"c/large": LARGE}
 @pytest.fixture(scope="module")
 def upgraded() -> Iterator[Cluster]:
     """A cluster whose servers a test may replace by doubles."""
-    home = Path(tempfile.mkdtemp(prefix="storlets-3-", dir="/var/tmp"))
-    try:
-        yield bring_up(home)
-    finally:
-        Cluster(home, {**os.environ, "STORLETS_HOME": str(home)}).run("down", "--purge")
-        shutil.rmtree(home, ignore_errors=True)
+    with own_cluster("3-") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

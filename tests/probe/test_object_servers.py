@@ -3,6 +3,7 @@ the first byte."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,13 +40,17 @@ def kill_its_server(host: Host, worker: Process) -> str:
     return name
 
 
+@pytest.mark.parametrize("seconds", [0, 1])
 def test_an_object_server_killed_before_the_first_byte_causes_no_error(
-    host: Host, tenant: Tenant, background: ThreadPoolExecutor
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor, seconds: int
 ) -> None:
+    """Before the answer's headers, which are sent after 0.25 s, and after them."""
     key = new_key()
     with host.started_again(*SERVERS):
         going = background.submit(tenant.tool().get, tenant.path, "hold", key=key, once="1")
-        kill_its_server(host, host.run_named(key))
+        worker = host.run_named(key)
+        time.sleep(seconds)
+        kill_its_server(host, worker)
         answer = going.result(30)
         assert (answer.status, answer.is_broken) == (200, False), answer
         assert answer.headers["X-Storlet-Ran-On"] == "object"

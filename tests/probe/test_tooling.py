@@ -23,7 +23,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import CHECKOUT, Cluster, wait_for
+from storlet_middleware.aio.configs import identities
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.own_cluster import UNDERTAKER, remove_orphans
+from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,12 @@ def test_up_status_and_down_work_in_a_deep_path_with_a_space(other: Other) -> No
     assert other.command("status").returncode == 1
 
 
+def claims(home: Path) -> list[Path]:
+    """The files that reserve uids for accounts of the cluster in ``home``."""
+    state = f'"{home}/state"'
+    return [one for one in identities().glob("[0-9]*") if state in one.read_text(encoding="utf-8")]
+
+
 def test_down_succeeds_after_an_up_that_was_killed_at_once(other: Other) -> None:
     up = other.begin("up")
     up.send_signal(signal.SIGKILL)
@@ -208,6 +217,36 @@ def test_the_keeper_stops_a_cluster_whose_home_was_deleted(other: Other) -> None
     ) != NOTHING and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == NOTHING
+    wait_for(lambda: claims(other.home) == [], 10, "its uids to be released")
+
+
+SESSION = """
+import signal
+from tests.support.own_cluster import own_cluster
+with own_cluster("killed-") as cluster:
+    print(cluster.home, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("has_undertaker", [True, False])
+def test_a_killed_session_leaves_no_cluster(cluster: Cluster, has_undertaker: bool) -> None:
+    command = [sys.executable, "-c", SESSION]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as session:
+        assert session.stdout
+        home = Path(session.stdout.readline().strip())
+        node_id = json.loads((home / "settings.json").read_text())["node_id"]
+        undertaker = int((home / UNDERTAKER).read_text())
+        assert Traces.of(node_id, cluster.docker_host).processes
+        if not has_undertaker:
+            os.kill(undertaker, signal.SIGKILL)
+        session.kill()
+    if not has_undertaker:
+        assert home.exists()
+        remove_orphans()
+    wait_for(lambda: not home.exists(), 60, "the home to be deleted")
+    assert Traces.of(node_id, cluster.docker_host) == NOTHING
+    assert claims(home) == []
 
 
 def test_one_process_can_be_stopped_and_started(other: Other) -> None:

@@ -23,7 +23,7 @@ from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer
 from tests.bench.node import Node, processes_of
 from tests.bench.rows import scan
-from tests.bench.site import PLAIN, SMALL, Account, Site, Treatment, python_code
+from tests.bench.site import PLAIN, SMALL, Account, Site, Treatment, own_site, python_code
 from tests.bench.storage_nodes import NoNodes, StorageNode, storage_nodes
 
 _COUNTS: Final = (2, 4, 8)
@@ -41,7 +41,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     linear scaling."""
     try:
         with (
-            Site.bring_up() as site,
+            own_site() as site,
             storage_nodes(site, max(_COUNTS), bench.plan.scan_bytes) as nodes,
         ):
             yield from _figures(

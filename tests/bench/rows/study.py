@@ -22,7 +22,7 @@ from tests.bench.crowd import Crowded
 from tests.bench.figures import Figure
 from tests.bench.http import Address, BadAnswer
 from tests.bench.relay import relay
-from tests.bench.site import Account, Site, Treatment, python_code
+from tests.bench.site import Account, Treatment, own_site, python_code
 from tests.bench.storlets.fixity import Hashes
 from tests.bench.study import (
     BACKGROUND,
@@ -165,7 +165,7 @@ def _path(size: int) -> str:
 def _laboratory(bench: Bench) -> Iterator[_Laboratory]:
     sizes = [size for size, _ in bench.plan.study_points]
     with ExitStack() as stack:
-        other = stack.enter_context(Site.bring_up(STORLETS_FILTER="0"))
+        other = stack.enter_context(own_site(STORLETS_FILTER="0"))
         sides = []
         for site, account in ((bench.site, bench.site.main), (other, other.account())):
             _store(account, sizes)

@@ -10,7 +10,7 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer
 from tests.bench.node import Node, processes_of, pss_bytes
-from tests.bench.site import SMALL, Account, Site, python_code
+from tests.bench.site import SMALL, Account, own_site, python_code
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
@@ -21,7 +21,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     wait.
     """
     plan, code = bench.plan, python_code("identity.py", "Identity")
-    with Site.bring_up() as site:
+    with own_site() as site:
         site.configure({"storlet.conf:sandbox": {"max_per_node": plan.sandboxes}})
         run = secrets.token_hex(3)
         accounts = [site.new_account(f"tenant-{run}-{number}") for number in range(plan.tenants)]

@@ -18,7 +18,16 @@ from typing import Final
 from tests.bench.bench import WARM_UP, Bench
 from tests.bench.figures import Figure
 from tests.bench.http import Request
-from tests.bench.site import CONTAINER, LARGE, LARGE_BYTES, SMALL, SMALL_BYTES, Account, Site
+from tests.bench.site import (
+    CONTAINER,
+    LARGE,
+    LARGE_BYTES,
+    SMALL,
+    SMALL_BYTES,
+    Account,
+    Site,
+    own_site,
+)
 
 #: The subject of this row.
 _TO_BE_SEEN: Final = 0.01
@@ -44,7 +53,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for key, title in _KINDS.items()
     }
     swaps = bench.plan.traffic_swaps
-    with Site.bring_up() as first, Site.bring_up(STORLETS_FILTER="0") as second:
+    with own_site() as first, own_site(STORLETS_FILTER="0") as second:
         sides = [_Side(first), _Side(second)]
         for swap in range(swaps):
             if swap:

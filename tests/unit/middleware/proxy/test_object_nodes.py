@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.client import IncompleteRead
 from typing import Any
 
 import pytest
+from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import Response
 
 from storlet_middleware import names
@@ -250,14 +252,32 @@ FAILED = frames.Encoder(65536).message(
 )
 
 
+class Broken:
+    """A body that Swift's proxy server cannot read to its end."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b""
+        raise self._error
+
+
+#: Bodies after which the next answer of the node may be as bad, and those of an ended server.
+USELESS = (Broken(ChunkReadTimeout(None)), b"nonsense")
+ENDED = (frame(), Broken(IncompleteRead(b"")), Broken(ConnectionResetError()))
+
+
 class Nodes:
     """Object nodes by name: each fails before it runs anything, or answers; in order, as replicas.
 
-    A node that the request avoids refuses, and then the next gets the request.
+    A node that the request avoids refuses, and then the next gets the request.  ``next_bodies`` are
+    those of later answers, of any node.
     """
 
-    def __init__(self, swift: FakeSwift, **bodies: bytes) -> None:
+    def __init__(self, swift: FakeSwift, **bodies: bytes | Broken) -> None:
         self.bodies = bodies
+        self.next_bodies: list[bytes] = []
         self.asked: list[tuple[str, str]] = []
         self.status_of_last_refusal = 409
         swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = self._answer
@@ -270,7 +290,10 @@ class Nodes:
             if name not in avoided.split(", "):
                 self.asked.append((name, avoided))
                 headers = {"X-Backend-Storlet-Run": "1", "X-Backend-Storlet-Node": name}
-                return Response(status=200, request=request, headers=headers, body=body)
+                if self.next_bodies:
+                    self.bodies[name] = self.next_bodies.pop(0)
+                content = {"app_iter": body} if isinstance(body, Broken) else {"body": body}
+                return Response(status=200, request=request, headers=headers, **content)
         self.asked.append(("", avoided))
         status = self.status_of_last_refusal
         headers = {names.BACKEND_REFUSAL: "unable"} if status == 409 else {}
@@ -311,14 +334,27 @@ def test_a_503_of_swift_without_avoided_nodes_is_swifts(proxy: Proxy, swift: Fak
     assert proxy.call("GET", "c/o", RUN).status == 503
 
 
-def test_an_answer_that_breaks_is_run_again_by_another_replica(
-    proxy: Proxy, swift: FakeSwift
+@pytest.mark.parametrize("body", USELESS)
+def test_an_answer_that_stalls_or_is_nonsense_is_run_again_by_another_replica(
+    proxy: Proxy, swift: FakeSwift, body: bytes | Broken
 ) -> None:
-    nodes = Nodes(swift, n1=frame(), n2=frame(b"HELLO", done=OK))
+    nodes = Nodes(swift, n1=body, n2=frame(b"HELLO", done=OK))
     for _ in range(2):
         assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
     # A broken answer is no reason to pass over the node later.
     assert nodes.asked == [("n1", ""), ("n2", "n1"), ("n1", ""), ("n2", "n1")]
+
+
+@pytest.mark.parametrize("body", ENDED)
+def test_an_answer_that_ends_is_run_again_by_the_replica_that_swift_selects(
+    proxy: Proxy, swift: FakeSwift, body: bytes | Broken
+) -> None:
+    """A server that has ended gets no request, and the node may have other servers."""
+    nodes = Nodes(swift, n1=body)
+    nodes.next_bodies = [frame(b"HELLO", done=OK)]
+    assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
+    assert nodes.asked == [("n1", ""), ("n1", "")]
+    assert_idle(proxy)
 
 
 def test_a_full_node_is_not_passed_over(proxy: Proxy, swift: FakeSwift) -> None:
