@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +110,21 @@ def toolbox(description: dict[str, Any]) -> Toolbox:
         pytest.skip("no JDK: javac is missing")
     api_jar = Path(description["java_api_jar"])
     return Toolbox(JavaClasses(api_jar, java_libraries(api_jar)))
+
+
+@pytest.fixture
+def services() -> Iterator[Path]:
+    """A folder of the host with a socket that any user may connect to: no sandbox may see one."""
+    with (
+        tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        folder = Path(name)
+        folder.chmod(0o755)
+        listener.bind(f"{folder}/service.sock")
+        (folder / "service.sock").chmod(0o777)
+        listener.listen()
+        yield folder
 
 
 @pytest.fixture(params=PLACEMENTS)

@@ -32,13 +32,17 @@ _NAMESPACE: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
 @dataclass(frozen=True)
-class S3:
+class User:
     """One user of tempauth (``account:user``), whose buckets are the containers of the account;
     ``url`` is the proxy's."""
 
     url: str
     user: str
     key: str
+
+
+class S3(User):
+    """Requests are signed with version 2."""
 
     def request(
         self,
@@ -65,15 +69,10 @@ class S3:
         return Client(self.url, "").request(method, path, sent, query=query, body=body)
 
 
-@dataclass(frozen=True)
-class S3V4:
-    """The same user; requests are signed with version 4, and the signature covers all headers that
-    are given, as SDKs do.
+class S3V4(User):
+    """Requests are signed with version 4, and the signature covers all headers that are given, as
+    SDKs do.
     """
-
-    url: str
-    user: str
-    key: str
 
     def request(
         self,

@@ -25,19 +25,19 @@ from tests.support.storlets import Tool
 
 
 @dataclass(frozen=True)
-class Door:
+class DelegatingProxy:
     """A proxy that has every middleware of Swift that delegates access."""
 
     owner: Client
-    nobody: Client
+    anonymous: Client
 
     def of(self, client: Client) -> Client:
-        url = self.nobody.storage_url.split("/v1/")[0]
+        url = self.anonymous.storage_url.split("/v1/")[0]
         return Client(url + client.version_url.path, client.token, client.user)
 
 
 @pytest.fixture(scope="module")
-def door(cluster: Cluster, owner: Client) -> Iterator[Door]:
+def delegating(cluster: Cluster, owner: Client) -> Iterator[DelegatingProxy]:
     conf = Path(cluster.description["conf_dir"])
     text = (conf / "proxy-server.conf").read_text("utf-8")
     (line,) = (line for line in text.splitlines() if line.startswith("pipeline ="))
@@ -59,7 +59,7 @@ def door(cluster: Cluster, owner: Client) -> Iterator[Door]:
     try:
         with other_proxy(cluster, changes) as proxy:
             url = f"http://127.0.0.1:{proxy.port}{owner.version_url.path}"
-            yield Door(Client(url, owner.token, owner.user), Client(url, ""))
+            yield DelegatingProxy(Client(url, owner.token, owner.user), Client(url, ""))
     finally:
         realms.unlink()
 
@@ -73,9 +73,9 @@ def assert_refused(answer: Answer) -> None:
 
 
 def test_a_tempurl_with_a_prefix_and_an_address_runs_no_storlet(
-    door: Door, any_tool: Tool, plain: str, content: bytes
+    delegating: DelegatingProxy, any_tool: Tool, plain: str, content: bytes
 ) -> None:
-    expires, path = str(int(time.time()) + 600), door.nobody.version_url.path
+    expires, path = str(int(time.time()) + 600), delegating.anonymous.version_url.path
     prefix = plain[:-1]
     text = f"ip=127.0.0.1\nGET\n{expires}\nprefix:{path}/{prefix}"
     query = {
@@ -84,12 +84,14 @@ def test_a_tempurl_with_a_prefix_and_an_address_runs_no_storlet(
         "temp_url_prefix": prefix.partition("/")[2],
         "temp_url_ip_range": "127.0.0.1",
     }
-    assert door.nobody.get(plain, query=query).body == content
-    assert_refused(door.nobody.get(plain, run(any_tool), query=query))
+    assert delegating.anonymous.get(plain, query=query).body == content
+    assert_refused(delegating.anonymous.get(plain, run(any_tool), query=query))
 
 
-def test_a_form_runs_no_storlet(door: Door, any_tool: Tool, container: str) -> None:
-    path, expires = f"{door.nobody.version_url.path}/{container}/", int(time.time()) + 300
+def test_a_form_runs_no_storlet(
+    delegating: DelegatingProxy, any_tool: Tool, container: str
+) -> None:
+    path, expires = f"{delegating.anonymous.version_url.path}/{container}/", int(time.time()) + 300
     text = f"{path}\n\n1000\n1\n{expires}"
     fields = {
         "max_file_size": "1000",
@@ -107,24 +109,26 @@ def test_a_form_runs_no_storlet(door: Door, any_tool: Tool, container: str) -> N
     body = f"{parts}--x\r\n{disposition}\r\n\r\ntext\r\n--x--\r\n".encode()
     kind = {"Content-Type": "multipart/form-data; boundary=x"}
     # formpost drops all headers of its client.
-    stored = door.nobody.request("POST", f"{container}/", kind | run(any_tool), body=body)
+    stored = delegating.anonymous.request("POST", f"{container}/", kind | run(any_tool), body=body)
     assert stored.status == 201, stored
-    assert door.owner.get(f"{container}/o").body == b"text"
+    assert delegating.owner.get(f"{container}/o").body == b"text"
 
 
 def test_container_sync_runs_no_storlet(
-    door: Door, any_tool: Tool, plain: str, content: bytes
+    delegating: DelegatingProxy, any_tool: Tool, plain: str, content: bytes
 ) -> None:
     container = plain.partition("/")[0]
-    assert door.owner.post(container, {"X-Container-Sync-Key": "user"}).status == 204
-    text = f"GET\n{door.nobody.version_url.path}/{plain}\n0\nnonce\nuser"
+    assert delegating.owner.post(container, {"X-Container-Sync-Key": "user"}).status == 204
+    text = f"GET\n{delegating.anonymous.version_url.path}/{plain}\n0\nnonce\nuser"
     signature = hmac.new(b"realm", text.encode(), hashlib.sha1).hexdigest()
     sync = {"X-Container-Sync-Auth": f"REALM nonce {signature}", "X-Timestamp": "0"}
-    assert door.nobody.get(plain, sync).body == content
-    assert_refused(door.nobody.get(plain, sync | run(any_tool)))
+    assert delegating.anonymous.get(plain, sync).body == content
+    assert_refused(delegating.anonymous.get(plain, sync | run(any_tool)))
 
 
-def test_a_post_policy_of_s3_stores_nothing(door: Door, any_tool: Tool, container: str) -> None:
+def test_a_post_policy_of_s3_stores_nothing(
+    delegating: DelegatingProxy, any_tool: Tool, container: str
+) -> None:
     policy = json.dumps({"expiration": "2099-01-01T00:00:00Z", "conditions": []})
     fields = {"key": "o", "policy": policy, "AWSAccessKeyId": "test:tester", "signature": "x"}
     parts = "".join(
@@ -133,32 +137,40 @@ def test_a_post_policy_of_s3_stores_nothing(door: Door, any_tool: Tool, containe
     )
     disposition = 'Content-Disposition: form-data; name="file"; filename="o"'
     body = f"{parts}--x\r\n{disposition}\r\n\r\ntext\r\n--x--\r\n".encode()
-    root = Client(door.nobody.storage_url.split("/v1/")[0], "")
+    root = Client(delegating.anonymous.storage_url.split("/v1/")[0], "")
     kind = {"Content-Type": "multipart/form-data; boundary=x"}
     answer = root.request("POST", container, kind | run(any_tool), body=body)
     assert 400 <= answer.status < 500, answer
-    assert door.owner.head(f"{container}/o").status == 404
+    assert delegating.owner.head(f"{container}/o").status == 404
 
 
 def test_a_service_token_gives_its_user_no_storlet(
-    door: Door, any_tool: Tool, users: dict[str, Client], plain: str, content: bytes
+    delegating: DelegatingProxy,
+    any_tool: Tool,
+    users: dict[str, Client],
+    plain: str,
+    content: bytes,
 ) -> None:
     stranger, service = users["test2:tester2"], {"X-Service-Token": users["test5:tester5"].token}
-    answer = door.of(stranger).on(door.owner.account).get(plain, run(any_tool) | service)
+    answer = (
+        delegating.of(stranger).on(delegating.owner.account).get(plain, run(any_tool) | service)
+    )
     assert answer.status == 403, answer
-    nobody = door.nobody.get(plain, run(any_tool) | {"X-Service-Token": door.owner.token})
-    assert nobody.status == 401, nobody
+    anonymous = delegating.anonymous.get(
+        plain, run(any_tool) | {"X-Service-Token": delegating.owner.token}
+    )
+    assert anonymous.status == 401, anonymous
     mine = {"X-Service-Token": stranger.token}
-    assert door.owner.get(plain, run(any_tool) | mine).body == content.upper()
+    assert delegating.owner.get(plain, run(any_tool) | mine).body == content.upper()
 
 
 def test_a_remapped_domain_gives_no_access(
-    door: Door, any_tool: Tool, plain: str, content: bytes
+    delegating: DelegatingProxy, any_tool: Tool, plain: str, content: bytes
 ) -> None:
     container, _, name = plain.partition("/")
-    host = {"Host": f"{container}.{door.owner.account}.example.com"}
-    url = door.nobody.storage_url.split("/v1/")[0]
-    read = Client(url, door.owner.token).get(name, host | run(any_tool))
+    host = {"Host": f"{container}.{delegating.owner.account}.example.com"}
+    url = delegating.anonymous.storage_url.split("/v1/")[0]
+    read = Client(url, delegating.owner.token).get(name, host | run(any_tool))
     assert (read.status, read.body) == (200, content.upper()), read
     assert Client(url, "").get(name, host | run(any_tool)).status == 401
 

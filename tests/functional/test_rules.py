@@ -305,18 +305,20 @@ def test_archived_versions_are_as_covered_as_the_object(ward: Ward) -> None:
 def test_a_signed_url_gets_the_result_of_the_rule(ward: Ward) -> None:
     assert ward.admin.post("", {"X-Account-Meta-Temp-URL-Key": "key"}).status in (201, 204)
     path, expires = ward.admin.version_url.path + "/patients/a.csv", int(time.time()) + 300
-    nobody = Client(ward.admin.storage_url, "")
+    anonymous = Client(ward.admin.storage_url, "")
     for method in ("GET", "HEAD"):
         signature = hmac.new(
             b"key", f"{method}\n{expires}\n{path}".encode(), hashlib.sha256
         ).hexdigest()
         query = {"temp_url_sig": signature, "temp_url_expires": str(expires)}
-        answer = nobody.request(method, "patients/a.csv", query=query)
+        answer = anonymous.request(method, "patients/a.csv", query=query)
         assert answer.status == 200, answer
         assert "SECRET" not in told(answer)
         if method == "GET":
             assert answer.body == MASKED
-            closed = nobody.request(method, "patients/a.csv", {"Range": "bytes=0-9"}, query=query)
+            closed = anonymous.request(
+                method, "patients/a.csv", {"Range": "bytes=0-9"}, query=query
+            )
             assert_closed(closed)
 
 
@@ -328,14 +330,14 @@ def test_static_pages_are_covered(ward: Ward) -> None:
         ward.admin.put("patients-web/index.html", CONTENT, {"Content-Type": "text/html"}).status
         == 201
     )
-    nobody = Client(ward.admin.storage_url, "")
-    answer = nobody.get("patients-web/")
+    anonymous = Client(ward.admin.storage_url, "")
+    answer = anonymous.get("patients-web/")
     assert answer.status in (401, 403), answer
     assert "SECRET" not in told(answer)
     acl = {"X-Container-Read": f".r:*,{RESEARCHER},{PHYSICIAN}"}
     assert ward.admin.post("storlet", acl).status == 204
     try:
-        answer = nobody.get("patients-web/")
+        answer = anonymous.get("patients-web/")
         assert (answer.status, answer.body) == (200, MASKED), answer
     finally:
         assert (
@@ -510,7 +512,7 @@ def test_rules_can_test_facts_of_the_object(ruled: Callable[[str], Ward]) -> Non
     assert ward.researcher.get(name).body == MASKED
 
 
-def test_explain_answers_callers_who_may_read_the_rules(ward: Ward) -> None:
+def test_explain_answers_callers_with_read_access_to_the_rules(ward: Ward) -> None:
     answer = ward.admin.get("patients/a.csv", {"X-Storlet-Explain": "true"})
     assert answer.status == 200, answer
     assert "no rule matches" in answer.text
@@ -593,9 +595,9 @@ def test_preflights_and_unrequested_explanations_are_unchanged(
     ruled: Callable[[str], Ward],
 ) -> None:
     ward = ruled("  - {name: closed, mandatory: true, deny: never}\n")
-    nobody = Client(ward.admin.storage_url, "")
+    anonymous = Client(ward.admin.storage_url, "")
     headers = {"Origin": "http://a.example", "Access-Control-Request-Method": "GET"}
-    answer = nobody.request("OPTIONS", "patients/a.csv", headers)
+    answer = anonymous.request("OPTIONS", "patients/a.csv", headers)
     assert answer.headers["X-Storlet-Rule"] is None, answer
     assert answer.error is None, answer
     assert ward.physician.get("patients/a.csv", {"X-Storlet-Explain": "false"}).status in (400, 403)

@@ -98,7 +98,7 @@ def chunked(path: str) -> Request:
     return lambda ward: ward.physician.put(path, iter([b"x" * 5000]))
 
 
-def nobody(path: str) -> Request:
+def anonymous(path: str) -> Request:
     return lambda ward: replace(ward.physician, token="").get(path)
 
 
@@ -169,8 +169,8 @@ CASES: list[tuple[str, str, Request, Request]] = [
     ("roles", "method: GET, roles: [test2]", get(who="researcher"), get()),
     ("roles in any case", "method: GET, roles: [TEST2]", get(who="researcher"), get()),
     ("not", f"method: GET, not: {{user: '{PHYSICIAN}'}}", get(who="researcher"), get()),
-    ("not of what is missing", f"method: GET, not: {{user: '{PHYSICIAN}'}}", nobody("cold/a.csv"), get("cold/a.csv")),
-    ("anonymous", "method: GET, anonymous: true", nobody("cold/a.csv"), get("cold/a.csv")),
+    ("not of what is missing", f"method: GET, not: {{user: '{PHYSICIAN}'}}", anonymous("cold/a.csv"), get("cold/a.csv")),
+    ("anonymous", "method: GET, anonymous: true", anonymous("cold/a.csv"), get("cold/a.csv")),
     ("any", f"method: GET, any: [{{user: '{RESEARCHER}'}}, {{query: {{a: b}}}}]", get(query="a=b"), get(query="a=c")),
     ("all", f"all: [{{method: GET}}, {{user: '{RESEARCHER}'}}]", get(who="researcher"), get()),
 ]  # fmt: skip

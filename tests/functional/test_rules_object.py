@@ -185,7 +185,9 @@ def guest(account: Client, users: dict[str, Client]) -> Client:
     return users["test2:tester2"].on(account.account)
 
 
-def test_the_containers_write_acl_decides_who_changes_rules(account: Client, guest: Client) -> None:
+def test_write_access_to_the_container_permits_changes_of_rules(
+    account: Client, guest: Client
+) -> None:
     assert account.put(RULES, denying("no")).status == 201
     version = versions(account)[0]
     assert guest.put(RULES, denying("mine")).status == 403

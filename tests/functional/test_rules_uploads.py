@@ -107,8 +107,8 @@ def send_form(
     ]
     file = f'--x\r\nContent-Disposition: form-data; name="f"; filename="{name}"\r\nContent-Type: text/csv\r\n\r\n'
     body = "".join([*parts, file]).encode() + content + b"\r\n--x--\r\n"
-    nobody = Client(ward.admin.storage_url, "")
-    return nobody.request(
+    anonymous = Client(ward.admin.storage_url, "")
+    return anonymous.request(
         "POST", f"{container}/", {"Content-Type": "multipart/form-data; boundary=x"}, body=body
     )
 
@@ -142,7 +142,7 @@ def test_a_form_that_is_not_signed_learns_nothing_of_the_rules(ward: Ward) -> No
 
 def test_a_container_closed_to_readers_accepts_forms(ward: Ward) -> None:
     """No rule applies to Swift's own look-up of the container's key."""
-    ward.rule(rules("deny: nobody reads here", conditions="method: GET, container: box"))
+    ward.rule(rules("deny: no reads here", conditions="method: GET, container: box"))
     assert ward.admin.put("box", b"", {"X-Container-Meta-Temp-URL-Key": "its own"}).status in (
         201,
         202,
@@ -220,8 +220,8 @@ def sync(ward: Ward, method: str, name: str, content: bytes = b"", key: str = KE
     text = f"{method}\n{path}\n{timestamp}\nnonce\n{key}"
     signature = hmac.new(KEY.encode(), text.encode(), hashlib.sha1).hexdigest()
     headers = {"X-Container-Sync-Auth": f"{REALM} nonce {signature}", "X-Timestamp": timestamp}
-    nobody = Client(ward.admin.storage_url, "")
-    return nobody.request(method, f"patients/{name}", headers, body=content or None)
+    anonymous = Client(ward.admin.storage_url, "")
+    return anonymous.request(method, f"patients/{name}", headers, body=content or None)
 
 
 @pytest.mark.parametrize("more", ["", ", signed: true"])

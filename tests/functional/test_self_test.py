@@ -5,14 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from storlet_daemon import selftest
 from tests.support.accounts import info_of
@@ -33,21 +28,6 @@ def storlet(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
 def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(done.stdout)
     return value
-
-
-@pytest.fixture
-def services() -> Iterator[Path]:
-    """A folder of the host with a socket that every user may connect to."""
-    with (
-        tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name,
-        socket.socket(socket.AF_UNIX) as listener,
-    ):
-        folder = Path(name)
-        folder.chmod(0o755)
-        listener.bind(f"{folder}/service.sock")
-        (folder / "service.sock").chmod(0o777)
-        listener.listen()
-        yield folder
 
 
 def test_both_classes_pass_and_every_test_is_shown(cluster: Cluster) -> None:

@@ -92,7 +92,7 @@ def test_idle_sandboxes_are_evicted_early_and_busy_ones_stay(
         assert first.is_well()
         time.sleep(RECENT_SECONDS)
         assert of(host) == {worker.account, first.account, second.account}, (
-            "they fit in: nobody has to go"
+            "they fit in: none has to go"
         )
         assert newcomer.is_well()
         assert retry_until(lambda: of(host) == {worker.account, newcomer.account}), (

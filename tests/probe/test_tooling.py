@@ -25,7 +25,7 @@ import pytest
 
 from storlet_middleware.aio.configs import identities
 from tests.support.cluster import CHECKOUT, Cluster
-from tests.support.own_cluster import UNDERTAKER, remove_orphans
+from tests.support.own_cluster import CLEANER, remove_orphans
 from tests.support.waiting import wait_for
 
 
@@ -229,19 +229,19 @@ with own_cluster("killed-") as cluster:
 """
 
 
-@pytest.mark.parametrize("has_undertaker", [True, False])
-def test_a_killed_session_leaves_no_cluster(cluster: Cluster, has_undertaker: bool) -> None:
+@pytest.mark.parametrize("has_cleaner", [True, False])
+def test_a_killed_session_leaves_no_cluster(cluster: Cluster, has_cleaner: bool) -> None:
     command = [sys.executable, "-c", SESSION]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as session:
         assert session.stdout
         home = Path(session.stdout.readline().strip())
         node_id = json.loads((home / "settings.json").read_text())["node_id"]
-        undertaker = int((home / UNDERTAKER).read_text())
+        cleaner = int((home / CLEANER).read_text())
         assert Traces.of(node_id, cluster.docker_host).processes
-        if not has_undertaker:
-            os.kill(undertaker, signal.SIGKILL)
+        if not has_cleaner:
+            os.kill(cleaner, signal.SIGKILL)
         session.kill()
-    if not has_undertaker:
+    if not has_cleaner:
         assert home.exists()
         remove_orphans()
     wait_for(lambda: not home.exists(), 60, "the home to be deleted")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -115,21 +113,6 @@ def second(cluster: Cluster, nothing_is_left: None) -> Iterator[SecondNode]:
     node = SecondNode(cluster)
     with node.attached(PATIENCE):
         yield node
-
-
-@pytest.fixture
-def services() -> Iterator[Path]:
-    """A folder of the host with a socket that any user may connect to: no sandbox may see one."""
-    with (
-        tempfile.TemporaryDirectory(prefix="services-", dir="/tmp") as name,
-        socket.socket(socket.AF_UNIX) as listener,
-    ):
-        folder = Path(name)
-        folder.chmod(0o755)
-        listener.bind(f"{folder}/service.sock")
-        (folder / "service.sock").chmod(0o777)
-        listener.listen()
-        yield folder
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name.replace(" ", "-"))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PARENT: Final = Path("/var/tmp")
 PREFIX: Final = "storlets-"
-#: A file of the home: process id of its undertaker.
-UNDERTAKER: Final = "undertaker.pid"
+#: A file of the home: process id of its cleaner.
+CLEANER: Final = "cleaner.pid"
 #: Waits for the end of its standard input, which only the session holds open.
 _SCRIPT: Final = """
 import shutil, subprocess, sys
@@ -34,31 +34,31 @@ sys.exit(done.returncode)
 def own_cluster(name: str = "", **choices: str) -> Iterator[Cluster]:
     """A new cluster for the length of a block; ``choices`` are those of :func:`bring_up`.
 
-    A process of its own, the undertaker, takes the cluster down and deletes its home at the end of
-    the block, or when this process ends.  Homes whose undertaker has ended too, because the machine
+    A process of its own, the cleaner, takes the cluster down and deletes its home at the end of
+    the block, or when this process ends.  Homes whose cleaner has ended too, because the machine
     was switched off, are removed first.
     """
     remove_orphans()
     home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}", dir=PARENT))
-    undertaker = _start_undertaker(home)
+    cleaner = _start_cleaner(home)
     try:
         yield bring_up(home, **choices)
     finally:
-        said, _ = undertaker.communicate()
-        if undertaker.returncode:
+        said, _ = cleaner.communicate()
+        if cleaner.returncode:
             raise AssertionError(f"the cluster in {home} cannot be taken down:\n{said}")
 
 
 def remove_orphans() -> None:
-    """Take down clusters of earlier sessions that have neither a session nor an undertaker."""
-    for file in PARENT.glob(f"{PREFIX}*/{UNDERTAKER}"):
+    """Take down clusters of earlier sessions that have neither a session nor an cleaner."""
+    for file in PARENT.glob(f"{PREFIX}*/{CLEANER}"):
         home = file.parent
-        if not _has_undertaker(home):
-            _start_undertaker(home).communicate()
+        if not _has_cleaner(home):
+            _start_cleaner(home).communicate()
 
 
-def _start_undertaker(home: Path) -> subprocess.Popen[str]:
-    undertaker = subprocess.Popen(
+def _start_cleaner(home: Path) -> subprocess.Popen[str]:
+    cleaner = subprocess.Popen(
         [sys.executable, "-c", _SCRIPT, str(home)],
         cwd=CHECKOUT,
         env={**os.environ, "STORLETS_HOME": str(home)},
@@ -68,13 +68,13 @@ def _start_undertaker(home: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    (home / UNDERTAKER).write_text(str(undertaker.pid), encoding="ascii")
-    return undertaker
+    (home / CLEANER).write_text(str(cleaner.pid), encoding="ascii")
+    return cleaner
 
 
-def _has_undertaker(home: Path) -> bool:
+def _has_cleaner(home: Path) -> bool:
     try:
-        pid = (home / UNDERTAKER).read_text(encoding="ascii")
+        pid = (home / CLEANER).read_text(encoding="ascii")
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         # A home without the file has just been deleted.

@@ -148,7 +148,7 @@ def reversing() -> Compiled:
     )
 
 
-def test_what_undoes_a_rule_is_for_those_who_may(reversing: Compiled) -> None:
+def test_a_reversal_depends_on_the_facts_of_the_request(reversing: Compiled) -> None:
     reader = Facts("GET", "c", "o", Caller(roles=frozenset({"reader"})))
     assert reversing.needs == {Group.STORED}
     assert reversing.reverse("pack", Facts("GET", "c", "o")) is None

@@ -39,7 +39,7 @@ def test_a_template_is_filled(text: str, rendered: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "}", "a}b", "{user", "{nobody}", "{}", "{metadata.}", "{user{object}}", "{header.x}"],
+    ["{", "}", "a}b", "{user", "{unknown}", "{}", "{metadata.}", "{user{object}}", "{header.x}"],
 )
 def test_an_invalid_template_is_refused(text: str) -> None:
     with pytest.raises(template.TemplateError):

@@ -28,6 +28,16 @@ from storlet_daemon.worker_group.worker_process import State, WorkerProcess
 from tests.unit.daemon.loads import load_of
 
 
+class FullMeter:
+    """The meter of a worker that has used too much CPU time."""
+
+    allowed = 0.0
+    is_quiet = False
+
+    def is_over(self, _cpu_seconds: float) -> bool:
+        return True
+
+
 class FakeRuntime:
     """A runtime that starts nothing; ``reason`` is why the image cannot run the storlet."""
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from storlet_daemon import kernel
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.worker_group.cancellation import Cancellation
@@ -21,35 +20,9 @@ from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.group_state import CLEAN_UP_SECONDS, SHORT_SECONDS, GroupState
 from storlet_daemon.worker_group.policing import Policing
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
-from tests.unit.daemon.worker_group.groups import World
+from tests.unit.daemon.worker_group.groups import FullMeter, World
 
 PID = 4711
-
-
-class FullMeter:
-    """The meter of a worker that has used too much CPU time."""
-
-    allowed = 0.0
-    is_quiet = False
-
-    def is_over(self, _cpu_seconds: float) -> bool:
-        return True
-
-
-@pytest.fixture
-def channel() -> Iterator[socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        theirs.setblocking(False)
-        yield ours
-
-
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    pids: list[int] = []
-    monkeypatch.setattr(kernel, "kill", lambda pid, _number: pids.append(pid))
-    monkeypatch.setattr(kernel, "kill_group", lambda _leader: None)
-    return pids
 
 
 def worker(channel: socket.socket, state: State) -> WorkerProcess:
@@ -178,13 +151,17 @@ def test_a_worker_that_stops_by_itself_is_left_alone(world: World) -> None:
     assert (world.signals, calls) == ([], [])
 
 
+def busy_worker(world: World, state: GroupState) -> tuple[WorkerProcess, socket.socket]:
+    one = world.add(state, State.BUSY)
+    world.run(one)
+    assert one.connection is not None
+    return one, one.connection
+
+
 def test_the_end_of_a_run_resets_everything_that_belongs_to_it(world: World) -> None:
     state = world.state()
     made, _ = cancellation(world, state)
-    one = world.add(state, State.BUSY)
-    world.run(one)
-    connection = one.connection
-    assert connection is not None
+    one, connection = busy_worker(world, state)
     one.since = time.monotonic() - 60
     made.run_lasts(one, connection, time.monotonic())
     assert (one.is_long, one.is_watched) == (True, True)
@@ -198,10 +175,7 @@ def test_the_end_of_a_run_resets_everything_that_belongs_to_it(world: World) -> 
 def test_a_run_that_has_just_begun_to_last_is_not_watched_yet(world: World) -> None:
     state = world.state()
     made, _ = cancellation(world, state)
-    one = world.add(state, State.BUSY)
-    world.run(one)
-    connection = one.connection
-    assert connection is not None
+    one, connection = busy_worker(world, state)
     now = time.monotonic()
     one.since = now - SHORT_SECONDS
     made.run_lasts(one, connection, now)

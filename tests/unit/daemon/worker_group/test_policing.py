@@ -5,47 +5,19 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from storlet_daemon import kernel
 from storlet_daemon.protocol import messages
 from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.group_state import GroupState
 from storlet_daemon.worker_group.policing import QUIET_SECONDS, SCRATCH_SECONDS, Policing
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
-from tests.unit.daemon.worker_group.groups import World
+from tests.unit.daemon.worker_group.groups import FullMeter, World
 
 PID = 4711
 MIB = 1 << 20
-
-
-class FullMeter:
-    """The meter of a worker that has used too much CPU time."""
-
-    allowed = 0.0
-    is_quiet = False
-
-    def is_over(self, _cpu_seconds: float) -> bool:
-        return True
-
-
-@pytest.fixture
-def channel() -> Iterator[socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        theirs.setblocking(False)
-        yield ours
-
-
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    pids: list[int] = []
-    monkeypatch.setattr(kernel, "kill", lambda pid, _number: pids.append(pid))
-    monkeypatch.setattr(kernel, "kill_group", lambda _leader: None)
-    return pids
 
 
 def group_of(one: WorkerProcess) -> WorkerGroup:

@@ -127,7 +127,7 @@ def test_a_wait_has_beats(run_dir: Path) -> None:
     assert usage(run_dir) == {"b": (1, 0)}
 
 
-def test_whoever_leaves_gives_up_its_place(run_dir: Path) -> None:
+def test_a_waiter_that_leaves_gives_up_its_place(run_dir: Path) -> None:
     """By closing the generator, by the end of its task, and at the moment when a slot is free."""
     one = new(run_dir, admission__invocations="1")
     slot = take(one)
@@ -250,7 +250,7 @@ def test_all_are_taken_or_none(run_dir: Path) -> None:
     assert (usage(run_dir), one._local.by_key) == ({}, {})
 
 
-def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(
+def test_a_waiter_for_several_slots_holds_none_and_precedes_later_waiters(
     run_dir: Path,
 ) -> None:
     one, order = new(run_dir), []
@@ -279,7 +279,7 @@ def test_who_waits_for_several_holds_none_and_goes_before_those_who_came_later(
     assert (usage(run_dir), one._local.held, one._local.waiting) == ({}, 0, 0)
 
 
-def test_who_leaves_while_waiting_for_several_gives_all_of_them_up(run_dir: Path) -> None:
+def test_a_waiter_for_several_slots_that_leaves_gives_all_of_them_up(run_dir: Path) -> None:
     one = new(run_dir)
     slots = take_together(one, 4)
     waiting, late = spawn(take_together, one, 2), spawn(take_together, one, 2)
@@ -384,7 +384,7 @@ def test_processes_count_together(run_dir: Path, processes: Callable[..., list[P
     assert usage(run_dir) == {"a": (3, 0), "b": (1, 0)}
 
 
-def test_a_slot_goes_to_whoever_waits_longest_in_any_process(
+def test_a_slot_goes_to_the_oldest_waiter_of_all_processes(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
     one, two, three = processes(3, invocations=1)
@@ -418,7 +418,7 @@ def test_what_a_killed_process_held_comes_back(
     assert two.ask("try a") == "taken a"
 
 
-def test_waiters_of_a_stopped_process_hold_up_nobody(
+def test_waiters_of_a_stopped_process_do_not_delay_others(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
     one, two = processes(2, invocations=1)
@@ -436,7 +436,7 @@ def test_waiters_of_a_stopped_process_hold_up_nobody(
     assert one.hear(2) == "taken b"
 
 
-def test_never_more_than_the_bounds_whoever_comes(
+def test_the_bounds_hold_for_any_mix_of_requests(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
     """Three processes take and free slots in a loop; the table never exceeds the capacity."""
@@ -453,7 +453,7 @@ def test_never_more_than_the_bounds_whoever_comes(
     assert usage(run_dir) == {}
 
 
-def test_who_needs_two_at_a_time_gets_them_beside_others_who_need_one(
+def test_a_request_for_two_slots_gets_them_beside_requests_for_one(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
     """Tasks of six accounts in three processes share six slots; two processes take pairs."""

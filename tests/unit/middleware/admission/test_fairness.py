@@ -69,7 +69,7 @@ def test_the_smallest_weight_still_gets_one() -> None:
     assert made.share(name("b")) == 1
 
 
-def test_the_last_eighth_is_for_those_who_have_nothing() -> None:
+def test_the_last_eighth_is_for_accounts_without_running_invocations() -> None:
     """32 and 21 and 3 of 64: what is left of the node no tenant that has some may take."""
     made = load(row("a", 32), row("b", 21), row("c", 3))
     assert made.obstacle(claim("c")) is Obstacle.NODE
@@ -125,7 +125,7 @@ def test_a_group_larger_than_the_node_runs_alone() -> None:
     )
 
 
-def test_who_has_least_for_its_weight_goes_first_then_who_came_first() -> None:
+def test_the_account_with_least_for_its_weight_is_first_then_the_oldest() -> None:
     made = load(
         row("a", 3, 5, oldest=1),
         row("b", 1, 2, oldest=3),
@@ -150,7 +150,7 @@ def test_within_a_tenant_the_oldest_goes_first_whatever_its_group_and_process() 
     assert groups == [b"2", b"g", b"1"]
 
 
-def test_who_cannot_go_holds_up_nobody_else() -> None:
+def test_a_waiter_that_cannot_start_does_not_delay_others() -> None:
     made = load(
         row("a", 32, 5, oldest=1),
         row("b", 0, 1, oldest=9, memory=100 * GIB),
@@ -159,7 +159,7 @@ def test_who_cannot_go_holds_up_nobody_else() -> None:
     assert order(made) == "cc"
 
 
-def test_waiters_that_nobody_looks_after_take_no_turn_but_count() -> None:
+def test_waiters_of_absent_processes_take_no_turn_but_count() -> None:
     made = load(row("b", 0, 1))
     made.count([row("a", 0, 3, oldest=1)], take_turns=False)
     assert order(made) == "b"

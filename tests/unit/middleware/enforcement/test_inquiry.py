@@ -15,7 +15,7 @@ from tests.unit.middleware.ruled_proxy import CONTENT, OBJECT, Ruled, assert_clo
         "method: GET, container: elsewhere",
         "method: GET, object: none",
         "method: PUT, content-type: text/csv",
-        "method: GET, user: nobody",
+        "method: GET, user: stranger",
         "method: GET, header: {x-a: b}, metadata: {study: '7'}",
         "method: GET, container: elsewhere, size: {at-least: 1}",
     ],

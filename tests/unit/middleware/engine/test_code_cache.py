@@ -28,7 +28,7 @@ def test_code_arrives_whole_with_its_mode(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o555
 
 
-def test_whoever_asks_at_the_same_time_waits_for_one_fetch(tmp_path: Path) -> None:
+def test_concurrent_requests_for_the_same_code_share_one_fetch(tmp_path: Path) -> None:
     fetcher, cache = Fetcher(pause=0.1), CodeCache(1000, Logger())
     tasks = [eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(50)]
     for task in tasks:

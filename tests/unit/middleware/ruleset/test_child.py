@@ -14,7 +14,7 @@ from storlet_middleware.ruleset import child
 _BODIES = {
     "busy": "while True: pass",
     "greedy": "try:\n    bytearray(2 << 30)\nexcept MemoryError:\n    sys.exit(child.NO_MEMORY)",
-    "idle": "import time; time.sleep(60)",
+    "idle": "import signal; signal.pause()",
     "polite": "import os; print(os.nice(0), sys.stdin.read())",
 }
 
@@ -52,6 +52,7 @@ def test_a_process_gives_way_and_reads_its_input() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_process_that_waits_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It uses no CPU time, so only the deadline can end it."""
     monkeypatch.setattr(child, "_DEADLINE_FACTOR", 0.5)
     with pytest.raises(WaitExpired):
         child.run("idle", b"", 1)

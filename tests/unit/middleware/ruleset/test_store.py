@@ -147,7 +147,7 @@ def test_rules_that_cannot_be_read_are_none_otherwise(
     assert "are not applied" in proxy.logger.text
 
 
-def test_a_reader_that_fails_fails_alike_for_all_who_wait(
+def test_a_failed_read_fails_for_all_waiting_requests(
     proxy: RulesProxy, swift: AccountSwift
 ) -> None:
     proxy.upload(MANDATORY)

@@ -134,7 +134,7 @@ def test_warnings_are_listed_and_have_to_be_accepted(
     assert proxy.names() == ["a", "b"]
 
 
-def test_nobody_accepts_errors(proxy: RulesProxy) -> None:
+def test_errors_cannot_be_accepted(proxy: RulesProxy) -> None:
     assert proxy.upload(WRONG, ACCEPT).status_int == 400
 
 
@@ -228,7 +228,7 @@ def test_without_the_container_the_answer_is_swifts(proxy: RulesProxy, swift: Ac
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", RULES), ("POST", RULES), ("DELETE", RULES), ("DELETE", "storlet_rules/versions/x")])  # fmt: skip
-def test_who_may_not_write_into_the_container_changes_nothing(
+def test_a_caller_without_write_access_to_the_container_changes_nothing(
     proxy: RulesProxy, swift: AccountSwift, method: str, path: str
 ) -> None:
     proxy.upload(ORDINARY)
@@ -379,7 +379,7 @@ def test_a_copy_that_swift_refuses_changes_no_rules(proxy: RulesProxy) -> None:
     assert proxy.handler(proxy.environ("COPY", "storlet_rules/versions/x", headers)) is None
 
 
-def test_who_may_not_read_a_version_does_not_restore_it(
+def test_a_caller_without_read_access_to_a_version_does_not_restore_it(
     proxy: RulesProxy, swift: AccountSwift, changed: str
 ) -> None:
     swift.containers["storlet_rules"].write = OTHER
@@ -400,7 +400,7 @@ def test_who_may_not_read_a_version_does_not_restore_it(
         ("COPY", RULES, {"Destination": "storlet_rules/versions/x.yaml"}),
     ],
 )
-def test_nobody_but_an_upload_makes_versions(
+def test_only_an_upload_makes_versions(
     proxy: RulesProxy, method: str, path: str, headers: dict[str, str]
 ) -> None:
     with pytest.raises(AccessDenied, match="version"):
@@ -542,7 +542,7 @@ def test_a_change_of_which_swift_says_that_it_failed_is_undone(
     )
 
 
-def test_it_is_said_when_nobody_knows_which_rules_are_in_force(
+def test_an_uncertain_outcome_of_an_upload_is_an_error_that_says_so(
     proxy: RulesProxy, swift: AccountSwift
 ) -> None:
     proxy.upload(ORDINARY)
@@ -554,7 +554,7 @@ def test_it_is_said_when_nobody_knows_which_rules_are_in_force(
 # --- two at a time
 
 
-def test_of_two_who_change_the_rules_at_a_time_one_is_told_to_wait(
+def test_of_two_concurrent_changes_one_is_refused_with_a_retry_time(
     proxy: RulesProxy, swift: AccountSwift, tmp_path: Path
 ) -> None:
     proxy.upload(ORDINARY)
@@ -574,7 +574,7 @@ def test_of_two_who_change_the_rules_at_a_time_one_is_told_to_wait(
     assert other.upload(ORDINARY).status_int == 201
 
 
-def test_without_memcached_nobody_is_kept_waiting(
+def test_without_memcached_no_upload_waits(
     proxy: RulesProxy, swift: AccountSwift, tmp_path: Path
 ) -> None:
     assert proxy.memcache is not None
