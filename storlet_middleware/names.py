@@ -123,6 +123,9 @@ GENERATED_FROM_LAST_MODIFIED: Final = _header(
 GRANTS: Final = _header(
     "X-Storlet-Container-Read", Scope.ANSWER, "list",
     "HEAD and GET of a container by its owner: the grants")
+WARNING: Final = _header(
+    "X-Storlet-Warning", Scope.ANSWER, "text",
+    "POST of a grant: it is stored, and cannot have an effect as it is")
 RULE: Final = _header(
     "X-Storlet-Rule", Scope.ANSWER, "rule name",
     "the rule that decided")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from swift.common.swob import Request, Response
-from swift.common.wsgi import make_subrequest
+from swift.common.wsgi import make_pre_authed_request, make_subrequest
 from swift.proxy.controllers.base import get_container_info
 
 from storlet_middleware import names
-from storlet_middleware.errors import AccessDenied, BadRequest
+from storlet_middleware.config import nearest
+from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest
 from storlet_middleware.wsgi import grants
+from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
+from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
 WSGIApp = Callable[..., Any]
+
+#: A page of 10,000 names of 1,024 bytes.
+_MAX_LISTING_BYTES: Final = 16 << 20
 
 #: Prefixes of the headers that may accompany a grant in a POST of a container.
 _WITH_GRANTS: Final = (
@@ -33,7 +41,7 @@ class GrantChanges:
     """The grants of all containers.
 
     :param app: the rest of the pipeline.
-    :param code_containers: the storlet and dependency containers, which have no grants.
+    :param code_containers: the storlet and the dependency container; they have no grants.
     """
 
     def __init__(
@@ -67,7 +75,40 @@ class GrantChanges:
         for name, value in Request(environ).headers.items():
             if name.startswith(_WITH_GRANTS):
                 post.headers[name] = value
-        return post.get_response(self._app)
+        answer = post.get_response(self._app)
+        if is_given and answer.is_success:
+            warning = "; ".join(self._warnings(environ, (place.version, place.account), grant))
+            if warning:
+                answer.headers[names.WARNING] = wsgi(warning)
+        return answer
+
+    def _warnings(
+        self, environ: dict[str, Any], place: tuple[str, str], grant: grants.Grant
+    ) -> Iterator[str]:
+        """Why a grant cannot have an effect.
+
+        It is stored all the same: a grant may precede the user and the storlet.
+        """
+        user, storlet = grant
+        owner = user_of(environ)
+        # Keystone's names have no account, those of TempAuth have one.
+        if ":" in owner and ":" not in user:
+            yield f"user {user} has no account: users are named like {owner} here"
+        container = self._code_containers[0]
+        if self._read(environ, "HEAD", object_path(*place, container, storlet)) is None:
+            # To the right of listing_formats, listings are in JSON.
+            listing = self._read(environ, "GET", object_path(*place, container)) or "[]"
+            meant = nearest(storlet, [entry["name"] for entry in json.loads(listing)])
+            yield f"there is no storlet {storlet} in container {container}{meant}"
+
+    def _read(self, environ: dict[str, Any], method: str, path: str) -> str | None:
+        """The text of Swift's answer; ``None`` if there is no such object or container."""
+        request = make_pre_authed_request(
+            environ, method=method, path=path, swift_source=names.SWIFT_SOURCE
+        )
+        answer = request.get_response(self._app)
+        body = read_bounded(answer.app_iter, _MAX_LISTING_BYTES, BackendFailed("a long listing"))
+        return None if answer.status_int == 404 else body.decode("utf-8", "replace")
 
     def _require_owner(self, environ: dict[str, Any], path: str) -> None:
         """Require an owner: Swift also allows a POST by callers with an account ACL, and ignores

@@ -208,6 +208,24 @@ def test_malformed_grants_are_refused(
     assert told in answer.text
 
 
+def test_a_grant_without_effect_has_a_warning(any_tool: Tool, owner: Client, guarded: str) -> None:
+    def warning(user: str, storlet: str) -> str | None:
+        headers = {"X-Storlet-Container-Read": user, "X-Storlet-Name": storlet}
+        answer = owner.post(guarded, headers)
+        assert answer.status == 204
+        return answer.headers.get("X-Storlet-Warning")
+
+    assert warning("test:tester3", any_tool.storlet) is None
+    assert warning("tester3", any_tool.storlet) == (
+        f"user tester3 has no account: users are named like {owner.user} here"
+    )
+    assert warning("test:tester3", f"x{any_tool.storlet}") == (
+        f"there is no storlet x{any_tool.storlet} in container storlet;"
+        f" did you mean {any_tool.storlet}?"
+    )
+    assert owner.head(guarded).headers["X-Storlet-Container-Read"].count("=") == 3
+
+
 @pytest.mark.parametrize("container", ["storlet", "dependency"])
 def test_grants_on_the_containers_of_storlets_are_refused(owner: Client, container: str) -> None:
     answer = owner.post(

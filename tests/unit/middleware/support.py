@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import socket
 import threading
@@ -393,6 +394,9 @@ class FakeSwift:
             "X-Container-Write": container.write,
             **container.sysmeta,
         }
+        if request.method == "GET":
+            listing = json.dumps([{"name": name} for name in sorted(container.objects)])
+            return Response(status=200, request=request, headers=headers, body=listing)
         return Response(status=204, request=request, headers=headers)
 
     def _object(self, request: Any, container: Container, name: str) -> Any:

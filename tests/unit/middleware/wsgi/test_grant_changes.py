@@ -52,6 +52,41 @@ def test_malformed_grant_is_refused_with_400(
     assert part in answer.data.decode()
 
 
+@pytest.mark.parametrize(
+    ("user", "storlet", "warnings"),
+    [
+        ("test:bob", "up.py", []),
+        ("bob", "up.py", ["user bob has no account: users are named like test:tester here"]),
+        (
+            "test:bob",
+            "upp.py",
+            ["there is no storlet upp.py in container storlet; did you mean up.py?"],
+        ),
+        ("test:bob", "ü", ["there is no storlet ü in container storlet"]),
+        ("bob", "z", ["user bob has no account", "there is no storlet z"]),
+    ],
+)
+def test_a_grant_without_effect_is_stored_with_a_warning(
+    proxy: Proxy, swift: FakeSwift, user: str, storlet: str, warnings: list[str]
+) -> None:
+    headers = {
+        "X-Storlet-Container-Read": user,
+        "X-Storlet-Name": storlet.encode().decode("latin-1"),
+    }
+    answer = proxy.call("POST", "c", headers, user="test:tester")
+    assert answer.status == 204
+    assert len(swift.containers["c"].sysmeta) == 1
+    warning = answer.headers.get("X-Storlet-Warning", "").encode("latin-1").decode()
+    assert bool(warning) is bool(warnings)
+    assert all(part in warning for part in warnings)
+
+
+def test_a_revoked_grant_has_no_warning(granted: Proxy) -> None:
+    headers = {"X-Remove-Storlet-Container-Read": "bob", "X-Storlet-Name": "none.py"}
+    answer = granted.call("POST", "c", headers)
+    assert (answer.status, "X-Storlet-Warning" in answer.headers) == (204, False)
+
+
 def test_grants_on_storlet_containers_are_refused(proxy: Proxy) -> None:
     headers = {"X-Storlet-Container-Read": "a", "X-Storlet-Name": "x"}
     assert b"cannot be a storlet container" in proxy.call("POST", "storlet", headers).data
