@@ -100,11 +100,9 @@ def errors_page() -> str:
     return _page(
         "Error codes",
         "The code of a failure is in ``X-Storlet-Error``. The legacy statuses, of GET and of other"
-        " methods,"
-        " are those of OpenStack Storlets; an operator may choose them with ``legacy_status``."
-        " *Retry* says"
-        " whether the same request can succeed later; the seconds are the default of"
-        " ``Retry-After``.",
+        " methods, are those of OpenStack Storlets; an operator may choose them with "
+        "``legacy_status``. *Retry* says whether the same request can succeed later; the seconds "
+        "are the default of ``Retry-After``.",
         _table(head, rows),
     )
 
@@ -141,9 +139,8 @@ def metrics_page() -> str:
     ]
     return _page(
         "Metrics",
-        "StatsD metrics. Swift prefixes each name with ``log_name`` of the server. A ``.`` in a"
-        " label is"
-        " written ``-``.",
+        "StatsD metrics. Swift prefixes each name with ``log_name`` of the server. A ``.`` in a "
+        "label is written ``-``.",
         _table(head, rows),
     )
 

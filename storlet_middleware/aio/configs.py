@@ -43,10 +43,8 @@ POLICIES: Final[tuple[dict[str, object], ...]] = (
 
 PROXY_PIPELINE: Final = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
-    "ratelimit s3api tempauth "
-    "staticweb storlets copy container-quotas account-quotas slo dlo versioned_writes symlink "
-    "ENCRYPTION proxy-logging "
-    "proxy-server"
+    "ratelimit s3api tempauth staticweb storlets copy container-quotas account-quotas slo dlo "
+    "versioned_writes symlink ENCRYPTION proxy-logging proxy-server"
 )
 OBJECT_PIPELINE: Final = "healthcheck recon storlets object-server"
 FETCH_PIPELINE: Final = "catch_errors proxy-logging cache slo dlo symlink ENCRYPTION proxy-server"
@@ -54,8 +52,7 @@ FETCH_PIPELINE: Final = "catch_errors proxy-logging cache slo dlo symlink ENCRYP
 # Filter sections that need no option of their own.
 PLAIN_FILTERS: Final = (
     "catch_errors gatekeeper healthcheck listing_formats bulk tempurl ratelimit s3api staticweb "
-    "copy container-quotas "
-    "account-quotas dlo symlink proxy-logging encryption"
+    "copy container-quotas account-quotas dlo symlink proxy-logging encryption"
 )
 
 

@@ -152,9 +152,8 @@ def run_all(client: Client, samples: list[Sample]) -> bool:
         good = good and right
         say(
             f"{sample.name:{width}} {sample.manifest['language']:8} "
-            f"{answer.headers.get('X-Storlet-Ran-On', '-'):7} "
-            f"{sample.input_bytes:8} {len(answer.body):8} {answer.seconds * 1000:6.0f}  "
-            f"{gist(answer)}"
+            f"{answer.headers.get('X-Storlet-Ran-On', '-'):7} {sample.input_bytes:8} "
+            f"{len(answer.body):8} {answer.seconds * 1000:6.0f}  {gist(answer)}"
             f"{'' if right else '   <-- NOT AS EXPECTED'}"
         )
     return good
@@ -195,8 +194,7 @@ def run_put_and_copy(client: Client, samples: Iterable[Sample]) -> bool:
         where = answer.headers.get("X-Storlet-Ran-On", "-")
         say(
             f"{verb:4} through {sample.name}: {answer.status}, ran on {where}, stored "
-            f"{len(stored.body)} bytes"
-            f"{'' if right else '   <-- NOT AS EXPECTED'}"
+            f"{len(stored.body)} bytes{'' if right else '   <-- NOT AS EXPECTED'}"
         )
     return good
 

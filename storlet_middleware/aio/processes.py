@@ -70,9 +70,8 @@ def need_ptrace() -> None:
     )
     if not effective >> CAP_SYS_PTRACE & 1:
         raise AioError(
-            "CAP_SYS_PTRACE is missing, which is needed to find the processes of the cluster: "
-            "run the "
-            "container with --cap-add SYS_PTRACE"
+            "CAP_SYS_PTRACE is missing, which is needed to find the processes of the cluster: run "
+            "the container with --cap-add SYS_PTRACE"
         )
 
 

@@ -100,6 +100,5 @@ def _path(real: Path) -> Path:
 def _unusable(path: Path, reason: str) -> AioError:
     return AioError(
         f"{path}, which identifies the cluster, cannot be used: {reason}. Restore it from a "
-        "backup; "
-        f"or, to start over without the objects stored here, delete {path.parent}"
+        f"backup; or, to start over without the objects stored here, delete {path.parent}"
     )

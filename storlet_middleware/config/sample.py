@@ -18,11 +18,9 @@ def sample() -> str:
     """The text of the file; with its comment signs removed it means the defaults."""
     lines = [
         *_comment(
-            "Options of storlets for OpenStack Swift: /etc/swift/storlet.conf, the same file on"
-            " proxies"
-            " and storage nodes. Every option is shown with its default. Sizes take K, M, G;"
-            " unknown"
-            " names are refused at start."
+            "Options of storlets for OpenStack Swift: /etc/swift/storlet.conf, the same file on "
+            "proxies and storage nodes. Every option is shown with its default. Sizes take K, M, G;"
+            " unknown names are refused at start."
         ),
     ]
     for section, cls in sections.SECTIONS.items():
@@ -32,9 +30,8 @@ def sample() -> str:
     lines += [
         "",
         *_comment(
-            "Trust classes. Every storlet is of class user; the operator lifts single storlets, or"
-            " all"
-            f" storlets of an account, to admin. Each class may lower {lowered}."
+            "Trust classes. Every storlet is of class user; the operator lifts single storlets, or "
+            f"all storlets of an account, to admin. Each class may lower {lowered}."
         ),
     ]
     for name in CLASSES:

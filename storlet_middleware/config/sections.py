@@ -73,9 +73,8 @@ class RulesSection:
         "container of an account that holds its rules, in rules.yaml, and all their versions")
     role: str = option(
         TEXT, "",
-        "role that callers who do not own the account need, besides the container's write ACL, to"
-        " change"
-        " rules; empty = the ACL decides")
+        "role that callers who do not own the account need, besides the container's write ACL, to "
+        "change rules; empty = the ACL decides")
     cache_bytes: int = option(
         BYTES, "4M",
         "text of rules that a proxy process keeps compiled; compiled they take about 30 times as"

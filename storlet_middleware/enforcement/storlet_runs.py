@@ -127,8 +127,7 @@ class StorletRuns:
         if request.extra or request.ranges:
             raise BadRequest(
                 f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's "
-                "storlet"
-                " runs first"
+                "storlet runs first"
             )
         return request
 

@@ -217,8 +217,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="storlet-sandboxd",
         description="Starts, keeps and removes the storlet sandboxes of this node.",
         epilog="Run one per node, as root.  SIGTERM ends it and leaves the sandboxes running; "
-        "the next "
-        "storlet-sandboxd adopts them.",
+        "the next storlet-sandboxd adopts them.",
     )
     parser.add_argument(
         "--conf",

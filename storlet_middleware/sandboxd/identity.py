@@ -108,9 +108,8 @@ class Identities:
         """Raise :class:`IdentityFault` for an unusable range or a uid allocated by two nodes."""
         if self._uids.first < 1 or self._uids.first + self._uids.count > 2**32 - 1:
             raise IdentityFault(
-                f"[sandbox] uid_first = {self._uids.first}, uid_count = {self._uids.count}: not "
-                "a range of uids; "
-                "0 is root and 4294967295 means no user"
+                f"[sandbox] uid_first = {self._uids.first}, uid_count = {self._uids.count}: not a "
+                "range of uids; 0 is root and 4294967295 means no user"
             )
         try:
             with self._locked():
@@ -146,8 +145,7 @@ class Identities:
                 return identity
         raise IdentityFault(
             f"no uid left: of the {self._uids.count} from {self._uids.first}, {len(ours)} belong "
-            "to "
-            "tenants of this node, the others to other nodes or users of this machine; raise "
+            "to tenants of this node, the others to other nodes or users of this machine; raise "
             "[sandbox] uid_count"
         )
 
