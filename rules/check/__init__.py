@@ -1,6 +1,8 @@
 """Consistency checks of a rule set: unreachable rules, evadable mandatory rules, bad pipelines.
 
 ``consistency``   the entry point: ``check(rules, storlets)`` returns findings with examples
+``changes``       requests that a new version of the rules treats in another way
+``outcomes``      all outcomes that requests for an object can have
 ``cost``          limits of what rules cost a server that all accounts share
 ``traps``         single tests that do not mean what they seem to
 ``cycles``        rules on PUT and COPY whose results trigger each other

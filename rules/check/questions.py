@@ -72,9 +72,8 @@ class Questions:
         self._indices = {rule.name: index for index, rule in enumerate(rules.rules)}
         self._negations = [Not(rule.condition) for rule in rules.rules]
         self._outlines = [self._solver.outline(rule.condition) for rule in rules.rules]
-        self._has_times = any(
-            test.fact == "time" for rule in rules.rules for test in _all_tests(rule)
-        )
+        #: Whether a rule tests the time.
+        self.has_times = any(_test_time(_conditions(rule)) for rule in rules.rules)
         self._total = Budget(total_steps)
 
     def budget(self) -> Budget:
@@ -123,8 +122,9 @@ class Questions:
 
         ``refine`` must verify the request with the engine.
         """
+        conditions = tuple(conditions)
         facts = self._solver.solve(conditions, self.budget(), refine)
-        return None if facts is None else self._plain(facts)
+        return None if facts is None else self._plain(facts, conditions)
 
     def may_meet(self, one: int, other: int, but_for: Collection[str] = ()) -> bool:
         """A cheap check: ``False`` if the rules have contradicting requirements on a single fact.
@@ -152,12 +152,14 @@ class Questions:
                 covering = fewer
         return covering
 
-    def _plain(self, facts: Facts) -> Facts:
-        """Without the time if no rule tests it: shorter to read."""
-        return facts if self._has_times else replace(facts, minute_of_week=None)
+    def _plain(self, facts: Facts, conditions: Iterable[Condition]) -> Facts:
+        """Without the time if neither a rule nor ``conditions`` test it: shorter to read."""
+        if self.has_times or _test_time(conditions):
+            return facts
+        return replace(facts, minute_of_week=None)
 
     def _verified(self, facts: Facts, conditions: Sequence[Condition]) -> Answer:
-        facts = self._plain(facts)
+        facts = self._plain(facts, conditions)
         if not all(holds(each, facts) for each in conditions):
             raise UndecidedError
         return Answer(facts, self.decider(facts))
@@ -189,10 +191,14 @@ class _FirstMatch:
         return self._questions.negation(index)
 
 
-def _all_tests(rule: Rule) -> Iterable[Test]:
-    yield from tests_of(rule.condition)
+def _conditions(rule: Rule) -> Iterable[Condition]:
+    yield rule.condition
     if isinstance(rule.action, Run) and rule.action.reverse:
-        yield from tests_of(rule.action.reverse.condition)
+        yield rule.action.reverse.condition
+
+
+def _test_time(conditions: Iterable[Condition]) -> bool:
+    return any(test.fact == "time" for each in conditions for test in tests_of(each))
 
 
 def present(fact: str) -> Test:

@@ -11,10 +11,10 @@ Clauses can be added lazily: :meth:`Solver.solve` passes each request that it fi
 which returns a further condition that the request violates.  So "this rule is the first that
 matches" needs only the negations of those earlier rules that actually match.
 
-**Dependent facts.**  Facts are independent, with exceptions, which :func:`_choose` enforces. No
-*caller is both anonymous and signed. An anonymous caller has no name, project, domain or roles. A
-*signed caller has no name. A request without an object has no facts of a stored object. A request
-*without a container has neither facts of a container nor an object.
+**Dependent facts.**  Facts are independent, with exceptions, which :func:`_choose` enforces.  No
+caller is both anonymous and signed.  An anonymous caller has no name, project, domain or roles.  A
+signed caller has no name.  A request without an object has no facts of a stored object.  A request
+without a container has neither facts of a container nor an object.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
 ``text``       tables and durations for people
 ``sandboxes``  ``storlet sandboxes``
 ``rules``      ``storlet rules check``, ``test`` and ``explain``: offline
+``rules_access`` ``storlet rules who-can`` and ``diff``: offline
+``rules_files``  files of rules and findings, for both
 ``cases``      the file of example requests for ``storlet rules test``
 
 To add a subcommand, write a module with a :class:`~storlet_middleware.cli.command.Command` and name

@@ -1,4 +1,4 @@
-"""``storlet rules``: check, test and explain the rules of an account before an upload.
+"""``storlet rules``: check, test, explain and compare the rules of an account before an upload.
 
 The command works offline, on files, with the library :mod:`rules` that the proxy servers use.
 """
@@ -6,11 +6,8 @@ The command works offline, on files, with the library :mod:`rules` that the prox
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from rules import engine, example, parse
@@ -19,10 +16,18 @@ from rules.facts import Facts
 from rules.faults import suggestion
 from rules.model import Finding, RuleSet, Severity
 from rules.report import Report
-from rules.text import MAX_BYTES
-from storlet_middleware.cli import cases, text
+from storlet_middleware.cli import cases, rules_access, text
 from storlet_middleware.cli.cases import Case, Outcome
-from storlet_middleware.cli.command import DONE, MISUSED, NOT_WELL, CliError, Command, complain, say
+from storlet_middleware.cli.command import DONE, MISUSED, NOT_WELL, Command, complain, say
+from storlet_middleware.cli.rules_files import (
+    RulesFile,
+    count,
+    finding_data,
+    print_json,
+    read,
+    refuse,
+    show,
+)
 
 DESCRIPTION: Final = """Rules determine which requests run storlets, and which are refused.
 
@@ -56,7 +61,7 @@ roles. Facts that are not listed are missing; the method is GET unless given."""
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="check|test|explain")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     check = _verb(verbs, "check", "find problems of rules", _CHECK, _check)
     check.add_argument("--strict", action="store_true", help="fail on warnings as well")
     check.add_argument("file", metavar="FILE", help="the rules")
@@ -72,6 +77,14 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="KEY=VALUE",
         help="facts about the request",
+    )
+    rules_access.declare_who_can(
+        _verb(
+            verbs, "who-can", "show who gets an object", rules_access.WHO_CAN, rules_access.who_can
+        )
+    )
+    rules_access.declare_diff(
+        _verb(verbs, "diff", "compare two versions of rules", rules_access.DIFF, rules_access.diff)
     )
 
 
@@ -94,30 +107,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND: Final = Command(
-    "rules", "rules of an account: check, test, explain (offline)", DESCRIPTION, _declare, _run
+    "rules",
+    "rules of an account: check, test, explain, compare (offline)",
+    DESCRIPTION,
+    _declare,
+    _run,
 )
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A file, with its name for findings."""
-
-    name: str
-    raw: bytes
-
-
-def _read(name: str) -> _Text:
-    """Read at most one byte more than the limit, which is enough to report it."""
-    try:
-        if name == "-":
-            return _Text("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
-        with Path(name).open("rb") as file:
-            return _Text(name, file.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise CliError(f"{text.legible(name)} cannot be read: {error.strerror or error}") from None
+# --- check ----------------------------------------------------------------------------------------
 
 
 def _all_findings(raw: bytes) -> tuple[RuleSet | None, tuple[Finding, ...]]:
@@ -127,75 +125,30 @@ def _all_findings(raw: bytes) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     return rules, consistency.check(rules, storlets=None)
 
 
-# --- findings -------------------------------------------------------------------------------------
-
-
-def _show(source: _Text, finding: Finding) -> str:
-    place = f"{text.legible(source.name)}:{finding.place.line}:{finding.place.column}"
-    lines = [f"{place}: {finding.severity.value} [{finding.code}]: {text.legible(finding.text)}"]
-    details = (("help", finding.help), ("example", finding.example))
-    lines += [f"    {label}: {text.legible(detail)}" for label, detail in details if detail]
-    return "\n".join(lines)
-
-
-def _finding_data(source: _Text, finding: Finding) -> dict[str, Any]:
-    return {
-        "file": source.name,
-        "line": finding.place.line,
-        "column": finding.place.column,
-        "severity": finding.severity.value,
-        "code": finding.code,
-        "text": finding.text,
-        "help": finding.help,
-        "example": finding.example or None,
-    }
-
-
-def _refuse(options: argparse.Namespace, source: _Text, findings: Sequence[Finding]) -> int:
-    """Print the findings that prevent a result."""
-    if options.json:
-        _print_json({"findings": [_finding_data(source, finding) for finding in findings]})
-    else:
-        for finding in findings:
-            say(_show(source, finding))
-    return NOT_WELL
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    say(json.dumps(data, indent=2))
-
-
-# --- check ----------------------------------------------------------------------------------------
-
-
 def _check(options: argparse.Namespace) -> int:
-    source = _read(options.file)
+    source = read(options.file)
     rules, findings = _all_findings(source.raw)
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     warnings = sum(finding.severity is Severity.WARNING for finding in findings)
     if options.json:
-        _print_json(
+        print_json(
             {
                 "file": source.name,
                 "version": rules.version if rules else None,
                 "rules": len(rules.rules) if rules else None,
                 "errors": errors,
                 "warnings": warnings,
-                "findings": [_finding_data(source, finding) for finding in findings],
+                "findings": [finding_data(source, finding) for finding in findings],
             }
         )
     else:
         for finding in findings:
-            say(_show(source, finding))
-        read = f"{_count(len(rules.rules), 'rule')}, " if rules else ""
-        counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+            say(show(source, finding))
+        counted = f"{count(len(rules.rules), 'rule')}, " if rules else ""
+        counts = f"{count(errors, 'error')}, {count(warnings, 'warning')}"
         is_clean = not errors and not warnings
-        say(f"{text.legible(source.name)}: {read}{'no problems found' if is_clean else counts}")
+        say(f"{text.legible(source.name)}: {counted}{'no problems found' if is_clean else counts}")
     return NOT_WELL if errors or (warnings and options.strict) else DONE
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # --- test -----------------------------------------------------------------------------------------
@@ -218,20 +171,20 @@ def _test(options: argparse.Namespace) -> int:
     if options.file == options.cases == "-":
         complain("storlet: only one of FILE and CASES can be standard input")
         return MISUSED
-    source, case_source = _read(options.file), _read(options.cases)
+    source, case_source = read(options.file), read(options.cases)
     rules, findings = parse.parse(source.raw)
     if rules is None:
-        return _refuse(options, source, findings)
-    read, faults = cases.read(case_source.raw)
-    faults = faults or tuple(_unknown_rules(rules, read))
+        return refuse(options, source, findings)
+    examples, faults = cases.read(case_source.raw)
+    faults = faults or tuple(_unknown_rules(rules, examples))
     if faults:
-        return _refuse(options, case_source, faults)
+        return refuse(options, case_source, faults)
     compiled = engine.compile(rules)
-    results = [_try(compiled, case) for case in read]
+    results = [_try(compiled, case) for case in examples]
     reached = {result.outcome.rule for result in results}
     unreached = [rule.name for rule in rules.rules if rule.name not in reached]
     if options.json:
-        _print_json(
+        print_json(
             {"cases": [_result_data(result) for result in results], "rules_without_case": unreached}
         )
     else:
@@ -239,10 +192,10 @@ def _test(options: argparse.Namespace) -> int:
     return DONE if all(result.is_as_expected for result in results) else NOT_WELL
 
 
-def _unknown_rules(rules: RuleSet, read: Sequence[Case]) -> Iterable[Finding]:
+def _unknown_rules(rules: RuleSet, examples: Sequence[Case]) -> Iterable[Finding]:
     """A case that expects an unknown rule can never pass; its name is probably misspelt."""
     known = [rule.name for rule in rules.rules]
-    for case in read:
+    for case in examples:
         wanted = case.expected.get("rule")
         if isinstance(wanted, str) and wanted not in known:
             message = f"the case {case.name!r} expects the unknown rule {wanted!r}"
@@ -263,7 +216,7 @@ def _decide(compiled: engine.Compiled, facts: Facts) -> engine.Decision:
     return decision
 
 
-def _print_results(source: _Text, results: Sequence[_Result], unreached: Sequence[str]) -> None:
+def _print_results(source: RulesFile, results: Sequence[_Result], unreached: Sequence[str]) -> None:
     for result in results:
         if result.is_as_expected:
             say(f"ok    {text.legible(result.case.name)}")
@@ -282,7 +235,7 @@ def _print_results(source: _Text, results: Sequence[_Result], unreached: Sequenc
         say(f"no case is decided by {', '.join(unreached)}")
     failed = sum(not result.is_as_expected for result in results)
     verdict = f"{failed} failed" if failed else "all as expected"
-    say(f"{text.legible(source.name)}: {_count(len(results), 'case')}, {verdict}")
+    say(f"{text.legible(source.name)}: {count(len(results), 'case')}, {verdict}")
 
 
 def _word(value: cases.Wanted) -> str:
@@ -315,14 +268,14 @@ def _explain(options: argparse.Namespace) -> int:
         for fault in error.faults:
             complain(f"storlet: --request: {text.legible(fault)}")
         return MISUSED
-    source = _read(options.file)
+    source = read(options.file)
     rules, findings = parse.parse(source.raw)
     if rules is None:
-        return _refuse(options, source, findings)
+        return refuse(options, source, findings)
     explanation = engine.compile(rules).explain(facts, facts.requests_storlet)
     report = Report.of(facts, explanation, default_on=None)
     if options.json:
-        _print_json(report.mapping())
+        print_json(report.mapping())
     else:
         for line in report.lines():
             say(text.legible(line))

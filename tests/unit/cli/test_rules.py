@@ -9,10 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,8 +18,8 @@ from rules.check import consistency
 from rules.conditions import TABLE
 from rules.model import Finding, Operator, Place, RuleSet, Severity
 from rules.text import MAX_BYTES
-from storlet_middleware.cli import __main__ as command_line
 from storlet_middleware.cli import rules as command
+from tests.unit.cli.commands import Run, Write
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(
@@ -65,51 +62,11 @@ rules:
   - name: operators
     when: {roles: [operator]}
     allow: true
-  - name: nobody
+  - name: closed
     when: {container: secret}
     mandatory: true
     deny: secret
 """
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Answer]
-Write = Callable[[str, str], str]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_(*words: str) -> Answer:
-        try:
-            code = command_line.main(["rules", *words])
-        except SystemExit as ended:  # argparse
-            code = int(str(ended.code))
-        shown = capsys.readouterr()
-        return Answer(code, shown.out, shown.err)
-
-    return run_
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Files in the working directory, so that findings name them as they are given."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_(name: str, content: str) -> str:
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        return name
-
-    return write_
 
 
 # --- the documents --------------------------------------------------------------------------------
@@ -149,7 +106,7 @@ def test_the_output_on_the_page_is_that_of_the_command() -> None:
     shown = re.findall(
         r"\.\. code-block:: text\n\n((?: {3}.*\n|\n)+)", PAGE.read_text(encoding="utf-8")
     )
-    assert len(shown) == 2
+    assert len(shown) == 3
     for block in map(textwrap.dedent, shown):
         line, _, printed = block.replace("\\\n", " ").partition("\n")
         words = line.removeprefix("$ storlet ").split()

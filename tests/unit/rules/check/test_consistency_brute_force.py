@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.check.consistency import check
-from rules.check.pipelines import StorletFacts
 from rules.example import read_words
 from rules.facts import Facts, ObjectFacts
 from rules.model import (
@@ -28,47 +27,15 @@ from rules.model import (
     Deny,
     Finding,
     Operator,
-    Place,
     Rule,
     RuleSet,
     Run,
     Severity,
-    Step,
     Test,
 )
-from rules.rewriting import cautious
 from tests.unit.rules import naive
+from tests.unit.rules.check.drawn_rules import STORLETS, TYPES, asking, rule_sets
 from tests.unit.rules.small_world import LOOKED_UP_WORLD, WORLDS, World
-
-_TYPES = ("text/a", "text/b", "image/a")
-_READERS = Any((Test("anonymous", Operator.IS, operand=True), Test("user", Operator.EXACT, "a")))
-STORLETS = {
-    "a-to-b": StorletFacts("a-to-b", input_types=("text/a",), output_type="text/b"),
-    "b-to-a": StorletFacts("b-to-a", input_types=("text/*",), output_type="text/a"),
-    "to-image": StorletFacts("to-image", output_type="image/a"),
-    "mine": StorletFacts("mine", may_run=_READERS),
-}
-_ACTIONS = [Allow(), Deny("no"), *(Run((Step(name),)) for name in STORLETS)]
-
-
-@st.composite
-def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
-    rules = []
-    for number in range(draw(st.integers(1, most))):
-        action = draw(st.sampled_from(_ACTIONS))
-        is_mandatory = not isinstance(action, Allow) and draw(st.booleans())
-        condition = draw(world.conditions)
-        if not is_mandatory and not isinstance(action, Deny):
-            condition = cautious(condition)  # as the parser does
-        rules.append(
-            Rule(f"r{number}", condition, action, is_mandatory, place=Place(number + 1, 1))
-        )
-    return RuleSet(tuple(rules))
-
-
-def asking(requests: Sequence[Facts]) -> list[Facts]:
-    """Each request as it is, and with a storlet that the client requests."""
-    return [*requests, *(replace(facts, headers={"x-run-storlet": "s"}) for facts in requests)]
 
 
 class Count:
@@ -305,7 +272,7 @@ def _looks_at_type(condition: Condition) -> bool:
 @given(st.data())
 def test_pairs_of_reversing_rules_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD, most=3))
-    types = [Test("content-type", Operator.EXACT, each) for each in _TYPES[:2]]
+    types = [Test("content-type", Operator.EXACT, each) for each in TYPES[:2]]
     rules = RuleSet(  # so that circles are not rare
         tuple(
             replace(rule, condition=Any((rule.condition, data.draw(st.sampled_from(types)))))
