@@ -2,7 +2,7 @@
 PYTHON ?= python3
 AIO := $(PYTHON) -m storlet_middleware.aio
 
-.PHONY: help demo up down clean status test check bench bench-quick box attack
+.PHONY: help demo up down clean status test check matrix bench bench-quick box attack
 
 help:
 	@echo "make demo         start a cluster and run the sample storlets"
@@ -13,6 +13,8 @@ help:
 	@echo "make test         run all tests on a cluster of their own"
 	@echo "make check        run linters, type checks, import rules and unit tests under coverage;"
 	@echo "                  SKIP=coverage: without the tests; ONLY=mypy: only some checkers"
+	@echo "make matrix       run the unit tests with each supported version of Python and of Swift;"
+	@echo "                  PYTHONS=\"/path/python3.13 ..\": interpreters that are not on PATH"
 	@echo "make bench        compare storlets with plain Swift; ROWS=latency,load: only some rows"
 	@echo "                  ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
 	@echo "make bench-quick  the same in three minutes"
@@ -22,7 +24,9 @@ help:
 
 check: ARGUMENTS = $(ONLY) $(SKIP:%=--skip %)
 
-demo up down status test check:
+matrix: ARGUMENTS = $(PYTHONS)
+
+demo up down status test check matrix:
 	@$(AIO) $@ $(ARGUMENTS)
 
 box:

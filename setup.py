@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 def requirements() -> list[str]:
     """The packages that the product itself imports; exact versions of everything are in
     requirements.txt."""
-    return ["swift>=2.38.0", "docker>=7.0", "eventlet>=0.36", "PyYAML>=6.0"]
+    return ["swift>=2.35.0", "docker>=7.0", "eventlet>=0.36", "PyYAML>=6.0"]
 
 
 def readme() -> str:
@@ -53,6 +53,8 @@ setup(
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Typing :: Typed",
     ],
 )

@@ -22,6 +22,7 @@ The parts of a cluster:
 ``java``         the Java parts
 ``image``        the sandbox image: base, Java parts, our daemon
 ``cache``        parts that all clusters of a machine share
+``matrix``       the unit tests with each supported version of Python and Swift
 
 A cluster:
 

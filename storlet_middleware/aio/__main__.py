@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import box, checks, cluster, demo, keeper
+from . import box, checks, cluster, demo, keeper, matrix
 from .home import find_home
 from .progress import AioError, complain
 
@@ -56,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--skip", action="append", default=[], help="leave out this checker")
     test = commands.add_parser("test", help="run all tests, on a cluster of their own")
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for pytest")
+    matrix_ = commands.add_parser(
+        "matrix", help="the unit tests with each supported version of Python and of Swift"
+    )
+    matrix_.add_argument("pythons", nargs="*", metavar="PYTHON", help="those that are not on PATH")
     commands.add_parser(
         "box-image",
         help="build the one-box image of Dockerfile, without a registry if necessary",
@@ -87,6 +91,7 @@ def _run(options: argparse.Namespace) -> int:
         "stop": lambda: cluster.stop(options.name),
         "check": lambda: checks.check(options.only, options.skip),
         "test": lambda: checks.test(options.arguments),
+        "matrix": lambda: matrix.matrix(options.pythons),
         "box": box.live,
         "build": box.build_parts,
         "box-image": box.build_image,

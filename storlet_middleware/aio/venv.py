@@ -58,7 +58,7 @@ def deps(log: Path) -> Path:
 
     def make(place: Path) -> None:
         run([python, "-m", "venv", place], log)
-        _install(place, place, ["-r", CHECKOUT / "requirements.txt"], log)
+        install(place, place, ["-r", CHECKOUT / "requirements.txt"], log)
 
     return cache.made("deps", cache.digest([text, str(python), str(_version_of(python))]), make)
 
@@ -81,7 +81,7 @@ def code(log: Path) -> Path:
         _new_layer(place, below, log)
         source = place / "src"
         copy_sources(source)
-        _install(place, below, ["--no-index", "--no-build-isolation", source], log)
+        install(place, below, ["--no-index", "--no-build-isolation", source], log)
         # The wheel is that of production, without this package; the cluster's processes need it.
         tooling = "storlet_middleware/aio"
         shutil.copytree(source / tooling, _site_packages(place) / tooling)
@@ -112,12 +112,12 @@ def _layer_with(kind: str, requirements: str, log: Path) -> Path:
 
     def make(place: Path) -> None:
         _new_layer(place, below, log)
-        _install(place, below, ["-r", CHECKOUT / requirements], log)
+        install(place, below, ["-r", CHECKOUT / requirements], log)
 
     return cache.made(kind, cache.digest([text, below.name]), make)
 
 
-def _install(place: Path, with_pip: Path, what: list[str | Path], log: Path) -> None:
+def install(place: Path, with_pip: Path, what: list[str | Path], log: Path) -> None:
     """Install ``what`` in the environment ``place`` with the pip of another one, or its own."""
     pip: list[str | Path] = [with_pip / "bin/python", "-m", "pip", "--python", place / "bin/python"]
     run([*pip, "install", "--no-deps", "--no-input", *what], log, env=_pip_env(), cwd=place)

@@ -1,0 +1,143 @@
+"""``make matrix``: the unit tests with each supported version of Python and of Swift.
+
+Each Python runs them with the Swift of ``requirements.txt``, and the oldest Python with each Swift.
+Property tests are left out: they test logic that depends on neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from . import cache, venv
+from .home import CHECKOUT, needs_mount
+from .progress import AioError, run, say
+
+#: The supported versions; a Python that is not on this machine fails the command.
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+#: The last release of each series of Swift.
+SWIFTS: Final = ("2.35.5", "2.36.4", "2.37.4", "2.38.3")
+TESTS: Final = ("-q", "-n", "2", "-m", "not hypothesis", "tests/unit")
+_PIN: Final = re.compile(r"^swift==(.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One run of the tests; ``python`` is a version such as ``3.12``."""
+
+    python: str
+    swift: str
+
+
+def combinations(pinned: str) -> Iterator[Combination]:
+    """Each Python with the Swift of ``requirements.txt``, and the first with the others."""
+    for python in PYTHONS:
+        yield Combination(python, pinned)
+    for swift in SWIFTS:
+        if swift != pinned:
+            yield Combination(PYTHONS[0], swift)
+
+
+def matrix(given: Sequence[str]) -> int:
+    """Run all combinations; the number of those that failed or could not run.
+
+    :param given: paths of interpreters; others are searched on ``PATH``.
+    """
+    log = cache.cache_root() / "matrix.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    pinned = _PIN.findall((CHECKOUT / "requirements.txt").read_text(encoding="utf-8"))[0]
+    found = {_version(path): path for path in _interpreters(given)}
+    failed = 0
+    for each in combinations(pinned):
+        began = time.monotonic()
+        if each.python not in found:
+            result = f'FAILED: no python{each.python} (PYTHONS="/path/python3 ..")'
+        else:
+            place = environment(found[each.python], each.swift, log)
+            result = _test(place)
+        failed += not result.startswith("ok")
+        seconds = time.monotonic() - began
+        say(f"Python {each.python:5} Swift {each.swift:7} {seconds:5.0f} s  {result}")
+    return failed
+
+
+def environment(python: Path, swift: str, log: Path) -> Path:
+    """An environment with everything that the tests need, and this version of Swift."""
+    text = (CHECKOUT / "requirements.txt").read_text(encoding="utf-8")
+    wanted = _PIN.sub(f"swift=={swift}", text)
+    tests = CHECKOUT / "requirements-test.txt"
+    python = _for_all_users(python)
+
+    def make(place: Path) -> None:
+        run([python, "-m", "venv", place], log)
+        file = place / "requirements.txt"
+        file.write_text(wanted, encoding="utf-8")
+        venv.install(place, place, ["-r", file, "-r", tests], log)
+
+    parts = [wanted, tests.read_text(encoding="utf-8"), str(python), _full_version(python)]
+    return cache.made("matrix", cache.digest(parts), make)
+
+
+def _interpreters(given: Sequence[str]) -> Iterator[Path]:
+    for name in (*(f"python{version}" for version in PYTHONS), *given):
+        path = shutil.which(name)
+        # A version manager's stand-in exists for versions that are not selected.
+        if path and not subprocess.run([path, "-V"], capture_output=True, check=False).returncode:
+            yield Path(_ask(path, "sys.executable"))
+        elif name in given:
+            raise AioError(f"{name} is no Python interpreter that runs")
+
+
+def _version(python: Path) -> str:
+    return _full_version(python).rpartition(".")[0]
+
+
+def _full_version(python: Path) -> str:
+    return _ask(python, "'.'.join(map(str, sys.version_info[:3]))")
+
+
+def _ask(python: str | Path, expression: str) -> str:
+    command = [str(python), "-c", f"import sys; print({expression})"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _for_all_users(python: Path) -> Path:
+    """``python``, or a copy of its installation if it is in a folder that other users cannot read:
+    tests start it as another user.
+    """
+    if not needs_mount(python):
+        return python
+    prefix = Path(_ask(python, "sys.base_prefix"))
+
+    def make(place: Path) -> None:
+        shutil.copytree(prefix, place, symlinks=True, dirs_exist_ok=True)
+
+    key = cache.digest([str(prefix), _full_version(python)])
+    return cache.made("python", key, make) / Path(os.path.realpath(python)).relative_to(prefix)
+
+
+def _test(place: Path) -> str:
+    """The last line of pytest, after ``ok`` or ``FAILED``."""
+    command = [str(place / "bin/python"), "-m", "pytest", "-p", "no:cacheprovider", *TESTS]
+    path = f"{place}/bin:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=CHECKOUT,
+        env={**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
+    if done.returncode:
+        for line in lines:
+            if line.startswith(("FAILED", "ERROR")):
+                say(f"    {line}")
+    return f"{'FAILED' if done.returncode else 'ok'}: {lines[-1]}"

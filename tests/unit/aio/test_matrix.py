@@ -1,0 +1,77 @@
+"""The versions of Python and Swift that ``make matrix`` combines, and how it runs them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.aio import cache, matrix
+from storlet_middleware.aio.progress import AioError
+
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_each_python_and_each_swift_is_combined_once() -> None:
+    found = [(each.python, each.swift) for each in matrix.combinations("2.36.4")]
+    assert found == [
+        ("3.11", "2.36.4"),
+        ("3.12", "2.36.4"),
+        ("3.13", "2.36.4"),
+        ("3.11", "2.35.5"),
+        ("3.11", "2.37.4"),
+        ("3.11", "2.38.3"),
+    ]
+
+
+def test_a_missing_python_fails_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path))
+    monkeypatch.setattr(matrix, "_interpreters", lambda _given: iter(()))
+    assert matrix.matrix([]) == len(list(matrix.combinations(_pinned())))
+    assert "no python3.12" in capsys.readouterr().out
+
+
+def test_what_is_no_interpreter_is_refused() -> None:
+    with pytest.raises(AioError, match="/bin/false is no Python interpreter"):
+        matrix.matrix(["/bin/false"])
+
+
+def test_results_are_those_of_pytest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_a(): pass\ndef test_b(): assert False\n")
+    monkeypatch.setattr(matrix, "TESTS", ("-q", f"{tmp_path}/test_it.py"))
+    assert matrix._test(Path(sys.prefix)).startswith("FAILED: 1 failed, 1 passed")
+    assert "test_b" in capsys.readouterr().out
+    monkeypatch.setattr(matrix, "TESTS", ("-q", f"{tmp_path}/test_it.py::test_a"))
+    assert matrix._test(Path(sys.prefix)).startswith("ok: 1 passed")
+
+
+def test_an_installation_that_others_cannot_read_is_copied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    python = prefix / "bin/python3"
+    python.write_text(f'#!/bin/sh\nPYTHONHOME= exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(matrix, "_ask", lambda _python, _expression: str(prefix))
+    monkeypatch.setattr(matrix, "needs_mount", lambda _path: True)
+    copied = matrix._for_all_users(python)
+    assert copied.read_text() == python.read_text()
+    assert cache.cache_root() in copied.parents
+    monkeypatch.setattr(matrix, "needs_mount", lambda _path: False)
+    assert matrix._for_all_users(python) == python
+
+
+def test_the_version_of_an_interpreter_is_its_own() -> None:
+    assert matrix._version(Path(sys.executable)) == OWN
+
+
+def _pinned() -> str:
+    text = (matrix.CHECKOUT / "requirements.txt").read_text(encoding="utf-8")
+    return matrix._PIN.findall(text)[0]
