@@ -14,6 +14,15 @@ _PREFIX = ".cleared-"
 _REMOVE = 'chmod -R u+rwX -- "$1"; exec rm -rf -- "$1"'
 
 
+def has_contents(path: str) -> bool:
+    """Whether ``path`` has entries, except folders that are being removed."""
+    try:
+        with os.scandir(path) as entries:
+            return any(not entry.name.startswith(_PREFIX) for entry in entries)
+    except OSError:
+        return False
+
+
 def begin_to_clear(path: str) -> int:
     """Start a child that removes the contents of ``path``; return its pid.
 

@@ -36,6 +36,8 @@ from storlet_daemon.worker_group.group_state import GroupState, SupervisorHooks
 
 BATCH_SECONDS = 0.005
 """After the begin or end of an invocation, reports are collected this long and read together."""
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the sandbox's own
+"""Emptied while nothing runs: POSIX shared memory needs its name only while it is opened."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -122,8 +124,8 @@ class Supervisor:
             self._sweeper.sweep()
         if self._sample_at <= now:
             self._police_idle(now)
-        if self._is_scratch_full:
-            self._begin_to_clear()
+        if self._is_scratch_full and self._begin_to_clear(WORKING_DIRECTORY):
+            self._is_scratch_full = False
         first = min(self._sweeper.due, self._control.due)
         for group in self._all_groups():
             if group.due <= now:
@@ -272,6 +274,8 @@ class Supervisor:
 
         No sample is scheduled while there are no workers.
         """
+        if os.getpid() == 1 and scratch.has_contents(SHARED_MEMORY):
+            self._begin_to_clear(SHARED_MEMORY)
         groups = [group for group in self._all_groups() if group.workers]
         self._sample_at = now + SAMPLE_SECONDS if groups else math.inf
         pids = [pid for group in groups for pid in group.workers]
@@ -285,13 +289,13 @@ class Supervisor:
         # Outside of a sandbox, /tmp is shared with the whole machine.
         self._is_scratch_full = os.getpid() == 1
 
-    def _begin_to_clear(self) -> None:
-        """Empty the scratch space once nothing runs that may be using it.
+    def _begin_to_clear(self, path: str) -> bool:
+        """Empty ``path``, unless something runs that may be using it; return True if it began.
 
         Files there have no owner among the storlets.
         """
         if self._cleaner or any(group.is_active for group in self._all_groups()):
-            return
-        self._is_scratch_full = False
+            return False
         with contextlib.suppress(OSError):
-            self._cleaner = scratch.begin_to_clear(WORKING_DIRECTORY)
+            self._cleaner = scratch.begin_to_clear(path)
+        return True

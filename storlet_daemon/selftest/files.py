@@ -21,6 +21,7 @@ SPECIAL_MOUNTS = (
     "/sys/fs/cgroup",
 )
 SHARED_MEMORY_BYTES = 1 << 20
+SHARED_MEMORY_INODES = 1024
 WALK_SECONDS = 1.2
 DEVICES = frozenset({"null", "zero", "full", "random", "urandom", "tty", "ptmx"})
 SOCKETS = (
@@ -60,6 +61,7 @@ SECRETS = (
     "/dev/port",
     "/proc/timer_list",
     "/proc/sched_debug",
+    "/proc/config.gz",
     "/etc/shadow",
     "/etc/gshadow",
     "/proc/1/environ",
@@ -71,6 +73,7 @@ SECRET_FOLDERS = (
     "/sys/kernel/tracing",
     "/proc/acpi",
     "/proc/scsi",
+    "/proc/pressure",
     "/var/lib/docker",
     "/srv/node",
     "/etc/swift",
@@ -129,7 +132,11 @@ def _shared_memory(_facts: Facts) -> str:
     except OSError:
         return ""
     size = info.f_frsize * info.f_blocks
-    return "" if size <= SHARED_MEMORY_BYTES else f"/dev/shm has {size} bytes"  # noqa: S108  see above
+    if size > SHARED_MEMORY_BYTES:
+        return f"/dev/shm has {size} bytes"  # noqa: S108  see above
+    if not 0 < info.f_files <= SHARED_MEMORY_INODES:
+        return f"/dev/shm has {info.f_files or 'any number of'} inodes"  # noqa: S108  see above
+    return ""
 
 
 def _walk(skip: tuple[str, ...]) -> Iterator[tuple[os.DirEntry[str], str]]:

@@ -37,8 +37,10 @@ SCRATCH: Final = "/tmp"  # noqa: S108  the sandbox has one of its own
 
 #: Inodes of the scratch: far more than ordinary code needs, and at most 8 MiB of kernel memory.
 SCRATCH_INODES: Final = 8192
-#: Size of ``/dev/shm``, where Python's semaphores are.
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  the sandbox has one of its own
+#: Size and inodes of it: Python's semaphores fit in it.
 SHM_BYTES: Final = 1024 * 1024
+SHM_INODES: Final = 1024
 #: Above that of Swift's processes (0), so that the kernel kills processes of sandboxes first.
 OOM_SCORE_ADJ: Final = 500
 
@@ -62,7 +64,7 @@ MASKED_PATHS: Final = (
     "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
     "/sys/devices/virtual/powercap", "/sys/firmware", "/proc/diskstats", "/proc/interrupts",
     "/proc/key-users", "/proc/locks", "/proc/modules", "/proc/partitions", "/sys/block", "/sys/bus",
-    "/sys/module",
+    "/sys/module", "/proc/pressure", "/proc/config.gz",
 )  # fmt: skip
 
 
@@ -118,7 +120,8 @@ def _scratch(facts: SandboxFacts) -> dict[str, str]:
     # No other user exists inside that could write to it.
     access = "mode=1777" if facts.is_spare else f"mode=0700,uid={facts.uid},gid={facts.gid}"
     options = f"rw,exec,nosuid,nodev,size={facts.scratch_bytes},nr_inodes={SCRATCH_INODES},{access}"
-    return {SCRATCH: options}
+    shared = f"rw,noexec,nosuid,nodev,size={SHM_BYTES},nr_inodes={SHM_INODES},mode=1777"
+    return {SCRATCH: options, SHARED_MEMORY: shared}
 
 
 def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
@@ -175,7 +178,8 @@ TABLE: Final = (
     # exec is allowed on purpose: uploaded code can run further code without executable files (an
     # interpreter and memfd_create suffice), and Java libraries unpack and load native parts here.
     Row("HostConfig.Tmpfs", _scratch,
-        "a filled disk or inode table, device files and setuid files"),
+        "a filled disk or inode table, device files and setuid files, and a second scratch in"
+        " /dev/shm"),
     Row("HostConfig.Mounts", _mounts,
         "writing to code or to the control directory; paths that no operator configured"),
     Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)),
@@ -184,8 +188,6 @@ TABLE: Final = (
         "any network, the cloud's metadata address, abstract sockets of the host"),
     Row("NetworkDisabled", lambda f: not f.has_network, "a network that is attached later"),
     Row("HostConfig.IpcMode", _fixed("private"), "shared memory and message queues of others"),
-    Row("HostConfig.ShmSize", _fixed(SHM_BYTES),
-        "a second scratch beside /tmp; Python's semaphores fit in it"),
     Row("HostConfig.PidMode", _fixed(""), "seeing or signalling processes of the host"),
     Row("HostConfig.UTSMode", _fixed(""), "the host's name"),
     Row("Hostname", _fixed("sandbox"),

@@ -172,14 +172,14 @@ def _tmpfs(path: str, size: int, seen: Seen) -> Iterator[str]:
 
 
 def _scratch(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
-    yield from _tmpfs(hardening.SCRATCH, facts.scratch_bytes, seen)
-    mount = seen.mount(hardening.SCRATCH)
-    inodes = _number(mount.super_options.get("nr_inodes", "")) if mount is not None else None
-    yield from _at_most(f"nr_inodes of {hardening.SCRATCH}", inodes, hardening.SCRATCH_INODES)
-
-
-def _shared_memory(_facts: SandboxFacts, seen: Seen) -> Iterator[str]:
-    yield from _tmpfs("/dev/shm", hardening.SHM_BYTES, seen)  # noqa: S108  the sandbox's own
+    for path, size, inodes in (
+        (hardening.SCRATCH, facts.scratch_bytes, hardening.SCRATCH_INODES),
+        (hardening.SHARED_MEMORY, hardening.SHM_BYTES, hardening.SHM_INODES),
+    ):
+        yield from _tmpfs(path, size, seen)
+        mount = seen.mount(path)
+        found = _number(mount.super_options.get("nr_inodes", "")) if mount is not None else None
+        yield from _at_most(f"nr_inodes of {path}", found, inodes)
 
 
 def _mounts(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
@@ -295,7 +295,6 @@ CHECKS: Final = (
     Check("HostConfig.Mounts", _mounts),
     Check("HostConfig.MaskedPaths", _masks),
     Check("HostConfig.NetworkMode", _interfaces, holds_under_own_kernel=True),
-    Check("HostConfig.ShmSize", _shared_memory),
     Check("HostConfig.PidMode", _processes),
     Check("HostConfig.CgroupnsMode", _control_groups),
     Check("HostConfig.PidsLimit", _pids),

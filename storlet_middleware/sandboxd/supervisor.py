@@ -21,6 +21,8 @@ log = logging.getLogger("storlet.sandboxd")
 
 #: Interval of the checks whether the container still runs, while waiting for the hello.
 CHECK_SECONDS: Final = 0.25
+#: Interval of the log lines about refused connections to the socket.
+REFUSAL_LOG_SECONDS: Final = 10.0
 
 
 class Supervisor:
@@ -38,6 +40,8 @@ class Supervisor:
         self._pid = 0
         self._key = ""
         self._identity: Identity | None = None
+        self._refused = 0
+        self._refusal_log_due = 0.0
 
     @property
     def pid(self) -> int:
@@ -100,13 +104,26 @@ class Supervisor:
         peer = peer_of(connection)
         fault = self._node.check_peer(peer, self._identity)
         if fault:
-            log.warning("stranger refused key=%s reason=%s", self._key, shown(fault))
+            self._log_refusal(fault)
             connection.close()
             return
         self._pid = peer.pid
         self._link = ControlLink(connection, self._link_ended, self._move_worker)
         self._link.hello.add_done_callback(self._greeted)
         self._link.open()
+
+    def _log_refusal(self, fault: str) -> None:
+        """At most a line each :data:`REFUSAL_LOG_SECONDS`: a storlet may connect in a loop."""
+        self._refused += 1
+        now = self._loop.time()
+        if now >= self._refusal_log_due:
+            log.warning(
+                "connection to the supervisor's socket refused key=%s times=%d reason=%s",
+                self._key,
+                self._refused,
+                shown(fault),
+            )
+            self._refused, self._refusal_log_due = 0, now + REFUSAL_LOG_SECONDS
 
     def _greeted(self, hello: asyncio.Future[messages.Hello]) -> None:
         if not hello.cancelled() and hello.exception() is None and not self._hello.done():

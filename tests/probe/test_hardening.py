@@ -312,7 +312,7 @@ def test_a_sandbox_as_configured_starts(private: configuration.Config) -> None:
         ("HostConfig.Tmpfs", put("Tmpfs", {"/tmp": "rw,size=1g,mode=1777"})),
         ("HostConfig.Mounts", lambda body: body["HostConfig"]["Mounts"][1].update(ReadOnly=False)),
         ("HostConfig.MaskedPaths", put("MaskedPaths", [])),
-        ("HostConfig.ShmSize", drop("ShmSize")),
+        ("HostConfig.Tmpfs", lambda body: body["HostConfig"]["Tmpfs"].pop("/dev/shm")),
         ("HostConfig.OomScoreAdj", drop("OomScoreAdj")),
         ("HostConfig.Ulimits", drop("Ulimits")),
         ("HostConfig.CgroupnsMode", put("CgroupnsMode", "host")),

@@ -252,6 +252,21 @@ def test_a_full_scratch_is_an_error_of_the_storlet_only(tenant: Tenant, placemen
     assert tenant.is_well(placement)
 
 
+def test_shared_memory_has_few_inodes_and_is_emptied_while_nothing_runs(tenant: Tenant) -> None:
+    tool = tenant.tool()
+
+    def counts() -> list[int]:
+        answer = tool.get(tenant.path, "fill_shm")
+        assert answer.status == 200, answer
+        return [int(word) for word in answer.body.split()]
+
+    found, made, error = counts()
+    assert (found, error) == (0, 28)
+    assert made < 1024
+    wait_for(lambda: counts()[0] == 0, 30, "the shared memory to be emptied")
+    assert tenant.is_well()
+
+
 def test_a_full_descriptor_table_is_an_error_of_the_storlet(tenant: Tenant, placement: str) -> None:
     answer = tenant.tool(placement).get(tenant.path, "descriptors")
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer

@@ -157,7 +157,14 @@ def with_writable_code(body: Body) -> None:
 
 
 def with_whole_scratch(body: Body) -> None:
-    body["HostConfig"]["Tmpfs"] = {"/tmp": "rw,exec,suid,dev,mode=1777"}
+    body["HostConfig"]["Tmpfs"]["/tmp"] = "rw,exec,suid,dev,mode=1777"
+
+
+def with_shared_memory(options: str) -> Callable[[Body], None]:
+    def weaken(body: Body) -> None:
+        body["HostConfig"]["Tmpfs"]["/dev/shm"] = f"rw,nosuid,nodev,{options}"
+
+    return weaken
 
 
 WEAKNESSES: tuple[tuple[str, Callable[[Body], None], set[str]], ...] = (
@@ -172,7 +179,8 @@ WEAKNESSES: tuple[tuple[str, Callable[[Body], None], set[str]], ...] = (
     ("a writable root", host(ReadonlyRootfs=False), {"root-read-only", "mounts-read-only"}),
     ("writable code", with_writable_code, {"mounts-read-only"}),
     ("an unlimited scratch with devices", with_whole_scratch, {"scratch-options", "limit-scratch"}),
-    ("much shared memory", host(ShmSize=64 << 20), {"scratch-shared-memory"}),
+    ("much shared memory", with_shared_memory("size=64m,nr_inodes=1024"), {"scratch-shared-memory"}),
+    ("many files in shared memory", with_shared_memory("size=1m"), {"scratch-shared-memory"}),
     ("the host's network", with_host_network, {"network-interfaces"}),
     ("the host's processes", host(PidMode="host"), {"processes-of-the-host"}),
     ("a device of the host", host(Devices=[{"PathOnHost": "/dev/kmsg", "PathInContainer": "/dev/kmsg",

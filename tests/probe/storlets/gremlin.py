@@ -198,6 +198,17 @@ class Gremlin:
             path.unlink()
             self.out.write(f"{error.errno} {size}".encode())
 
+    def fill_shm(self) -> None:
+        """The number of files in /dev/shm; then fill it with as many as possible."""
+        folder = pathlib.Path("/dev/shm")
+        found, made = len(list(folder.glob("name-*"))), 0
+        try:
+            while True:
+                (folder / f"name-{os.getpid()}-{made}").touch()
+                made += 1
+        except OSError as error:
+            self.out.write(f"{found} {made} {error.errno}".encode())
+
     def fork_bomb(self) -> None:
         while True:
             os.fork()

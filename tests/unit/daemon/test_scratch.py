@@ -77,3 +77,12 @@ def test_the_scratch_is_emptied_on_a_full_file_system(
     clear(tmp_path)
     assert tries == [2, 1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_that_are_being_removed_are_no_contents(tmp_path: Path) -> None:
+    assert not scratch.has_contents(str(tmp_path))
+    (tmp_path / ".cleared-x").mkdir()
+    assert not scratch.has_contents(str(tmp_path))
+    (tmp_path / "left").touch()
+    assert scratch.has_contents(str(tmp_path))
+    assert not scratch.has_contents(str(tmp_path / "gone"))

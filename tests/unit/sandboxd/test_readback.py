@@ -56,7 +56,7 @@ MOUNTS = """\
 153 152 0:67 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,mode=755
 154 153 0:29 /docker/2fc1 /sys/fs/cgroup/cpu ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,cpu
 163 150 0:62 / /dev/mqueue rw,nosuid,nodev,noexec,relatime - mqueue mqueue rw
-164 150 0:68 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs shm rw,size=1024k
+164 150 0:68 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=1024k,nr_inodes=1024
 165 148 0:69 / /tmp rw,nosuid,nodev,relatime - tmpfs tmpfs rw,size=1024k,nr_inodes=8192,mode=700,uid=200000,gid=200000
 166 148 254:0 /run/storlets/c/k /run/storlets ro,relatime - ext4 /dev/vda rw,discard
 167 148 254:0 /var/lib/storlets/code/t /var/lib/storlets ro,relatime - ext4 /dev/vda rw,discard
@@ -121,7 +121,8 @@ WEAKER = [
     ("/proc/self/mountinfo", "rw,size=1024k,nr_inodes", "rw,nr_inodes", "HostConfig.Tmpfs", "without limit"),
     ("/proc/self/mountinfo", "nr_inodes=8192", "nr_inodes=0k", "HostConfig.Tmpfs", "nr_inodes"),
     ("/proc/self/mountinfo", "/ /tmp rw,nosuid,nodev,relatime - tmpfs", "/x /tmp rw,relatime - ext4", "HostConfig.Tmpfs", "no tmpfs"),
-    ("/proc/self/mountinfo", "shm rw,size=1024k", "shm rw,size=65536k", "HostConfig.ShmSize", "67108864"),
+    ("/proc/self/mountinfo", "size=1024k,nr_inodes=1024", "size=65536k,nr_inodes=1024", "HostConfig.Tmpfs", "67108864"),
+    ("/proc/self/mountinfo", "nr_inodes=1024", "nr_inodes=0k", "HostConfig.Tmpfs", "nr_inodes of /dev/shm"),
     ("/proc/self/mountinfo", "/var/lib/storlets ro,", "/var/lib/storlets rw,", "HostConfig.Mounts", "/var/lib/storlets is writable"),
     ("/proc/self/mountinfo", "/run/storlets ro,", "/run/storlets rw,", "HostConfig.Mounts", "/run/storlets is writable"),
     ("/proc/self/mountinfo", "/etc/hosts ro,", "/etc/hosts rw,", "HostConfig.Mounts", "/etc/hosts is writable"),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
+import pytest
+
+from storlet_middleware.sandboxd.supervisor import Supervisor
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, refused, until
 
 MakeNode = Callable[..., FakeNode]
@@ -29,3 +34,22 @@ def test_a_supervisor_that_breaks_the_protocol_is_removed(make_node: MakeNode) -
     node = make_node(FakeDocker(behaviour="garbage"))
     assert refused(node.load()).code == "sandbox.unavailable"
     until(lambda: not node.docker.containers)
+
+
+def test_refused_connections_are_logged_at_intervals_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def refuse() -> None:
+        node: Any = None
+        supervisor = Supervisor(node, lambda _reason: None)
+        for _ in range(5):
+            supervisor._log_refusal("it is process 7")
+        supervisor._refusal_log_due = 0.0
+        supervisor._log_refusal("it is process 8")
+
+    asyncio.run(refuse())
+    lines = [one.getMessage() for one in caplog.records if "socket refused" in one.getMessage()]
+    assert [line.partition("times=")[2] for line in lines] == [
+        '1 reason="it is process 7"',
+        '5 reason="it is process 8"',
+    ]
