@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -73,7 +72,6 @@ def environment(python: Path, swift: str, log: Path) -> Path:
     text = (CHECKOUT / "requirements.txt").read_text(encoding="utf-8")
     wanted = _PIN.sub(f"swift=={swift}", text)
     tests = CHECKOUT / "requirements-test.txt"
-    python = _for_all_users(python)
 
     def make(place: Path) -> None:
         run([python, "-m", "venv", place], log)
@@ -86,13 +84,32 @@ def environment(python: Path, swift: str, log: Path) -> Path:
 
 
 def _interpreters(given: Sequence[str]) -> Iterator[Path]:
-    for name in (*(f"python{version}" for version in PYTHONS), *given):
-        path = shutil.which(name)
-        # A version manager's stand-in exists for versions that are not selected.
-        if path and not subprocess.run([path, "-V"], capture_output=True, check=False).returncode:
-            yield Path(_ask(path, "sys.executable"))
-        elif name in given:
+    """Interpreters that all users can run: those on ``PATH``, then the given ones."""
+    for directory in reversed(os.get_exec_path()):
+        for version in PYTHONS:
+            path = Path(directory, f"python{version}")
+            if path.exists() and _runs(path) and not needs_mount(_program(path)):
+                yield _program(path)
+    for name in given:
+        path = Path(name)
+        if not path.exists() or not _runs(path):
             raise AioError(f"{name} is no Python interpreter that runs")
+        if needs_mount(_program(path)):
+            raise AioError(
+                f"{name}: tests start it as another user, who cannot read its folder. Install this"
+                " Python in a folder that all users can read"
+            )
+        yield _program(path)
+
+
+def _runs(path: Path) -> bool:
+    """False for a version manager's stand-in for a version that is not selected."""
+    command = [str(path), "-c", "import sys; sys.exit(7)"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 7
+
+
+def _program(path: Path) -> Path:
+    return Path(os.path.realpath(_ask(path, "sys.executable")))
 
 
 def _version(python: Path) -> str:
@@ -106,21 +123,6 @@ def _full_version(python: Path) -> str:
 def _ask(python: str | Path, expression: str) -> str:
     command = [str(python), "-c", f"import sys; print({expression})"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def _for_all_users(python: Path) -> Path:
-    """``python``, or a copy of its installation if it is in a folder that other users cannot read:
-    tests start it as another user.
-    """
-    if not needs_mount(python):
-        return python
-    prefix = Path(_ask(python, "sys.base_prefix"))
-
-    def make(place: Path) -> None:
-        shutil.copytree(prefix, place, symlinks=True, dirs_exist_ok=True)
-
-    key = cache.digest([str(prefix), _full_version(python)])
-    return cache.made("python", key, make) / Path(os.path.realpath(python)).relative_to(prefix)
 
 
 def _test(place: Path) -> str:

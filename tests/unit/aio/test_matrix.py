@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import cache, matrix
+from storlet_middleware.aio import matrix
 from storlet_middleware.aio.progress import AioError
 
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -50,22 +50,12 @@ def test_results_are_those_of_pytest(
     assert matrix._test(Path(sys.prefix)).startswith("ok: 1 passed")
 
 
-def test_an_installation_that_others_cannot_read_is_copied(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_an_interpreter_that_only_root_can_run_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
-    prefix = tmp_path / "prefix"
-    (prefix / "bin").mkdir(parents=True)
-    python = prefix / "bin/python3"
-    python.write_text(f'#!/bin/sh\nPYTHONHOME= exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(matrix, "_ask", lambda _python, _expression: str(prefix))
     monkeypatch.setattr(matrix, "needs_mount", lambda _path: True)
-    copied = matrix._for_all_users(python)
-    assert copied.read_text() == python.read_text()
-    assert cache.cache_root() in copied.parents
-    monkeypatch.setattr(matrix, "needs_mount", lambda _path: False)
-    assert matrix._for_all_users(python) == python
+    with pytest.raises(AioError, match="in a folder that all users can read"):
+        matrix.matrix([sys.executable])
 
 
 def test_the_version_of_an_interpreter_is_its_own() -> None:

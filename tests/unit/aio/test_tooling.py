@@ -44,7 +44,7 @@ def test_the_makefile_has_a_target_for_each_promised_command() -> None:
     targets = (
         next(line for line in text.splitlines() if line.startswith("demo up")).rstrip(":").split()
     )
-    assert targets == ["demo", "up", "down", "status", "test", "check"]
+    assert targets == ["demo", "up", "down", "status", "test", "check", "matrix"]
 
 
 def test_importing_changes_nothing(tmp_path: Path) -> None:
