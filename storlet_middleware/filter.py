@@ -58,7 +58,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import s3_request, storlet_request
+from storlet_middleware.wsgi import s3_headers, s3_request, storlet_request
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
 from storlet_middleware.wsgi.operation import Operation, parse
@@ -97,6 +97,7 @@ class ProxyFilter:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
+        start_response = s3_headers.keeping(environ, start_response)
         run: list[Run] = []
         try:
             answer = self._answer(environ, run)

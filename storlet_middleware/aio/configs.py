@@ -43,7 +43,7 @@ POLICIES: Final[tuple[dict[str, object], ...]] = (
 
 PROXY_PIPELINE: Final = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
-    "ratelimit s3api tempauth "
+    "ratelimit storlets-s3 s3api tempauth "
     "staticweb storlets copy container-quotas account-quotas slo dlo versioned_writes symlink "
     "ENCRYPTION proxy-logging "
     "proxy-server"
@@ -197,6 +197,7 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
     }
     sections["filter:tempauth"] = {"use": "egg:swift#tempauth", **users}
     sections["filter:storlets"] = _storlets(home, "proxy", "proxy")
+    sections["filter:storlets-s3"] = {"use": "egg:swift-storlets#s3_headers"}
     return sections
 
 
@@ -325,7 +326,7 @@ def _pipeline(text: str, choices: Choices) -> str:
     for word in text.split():
         if word == "ENCRYPTION":
             words += ["keymaster", "encryption"] if choices.encryption else []
-        elif word != "storlets" or choices.filter:
+        elif word not in ("storlets", "storlets-s3") or choices.filter:
             words.append(word)
     return " ".join(words)
 
