@@ -20,6 +20,9 @@ from storlet_middleware.engine import limits
 
 #: Versions by language.
 Languages = Mapping[str, tuple[str, ...]]
+#: A content type without parameters, and the same with ``*`` for any subtype or any type.
+_TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
+_TYPES: Final = re.compile(_TYPE.pattern + r"|[\w!#$&^.+-]+/\*|\*/\*", re.ASCII)
 MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
 
 
@@ -42,6 +45,18 @@ class Manifest:
     dependencies: tuple[str, ...] = ()
     language_version: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ContentTypes:
+    """The content types that a storlet declares; a run is not restricted to them.
+
+    :param inputs: accepted types; ``text/*`` is any subtype; empty: not declared.
+    :param output: of the output; ``None``: not declared, or that of the input.
+    """
+
+    inputs: tuple[str, ...] = ()
+    output: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,9 +118,30 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += _dependency_faults(name, dependencies)
     own, more = limits.declared(meta, language)
     faults += more
+    faults += read_types(meta)[1]
     if faults:
         raise ManifestError(faults)
     return Manifest(language, value(names.META_MAIN), dependencies, version, own)
+
+
+def read_types(meta: Mapping[str, str]) -> tuple[ContentTypes, list[str]]:
+    """The content types in a storlet's metadata (header names in any case), and their faults."""
+    values = {key.lower(): value.strip() for key, value in meta.items()}
+    listed = values.get(names.META_INPUT_TYPE.lower(), "").split(",")
+    inputs = tuple(part.strip().lower() for part in listed if part.strip())
+    output = values.get(names.META_OUTPUT_TYPE.lower(), "").lower()
+    faults = [
+        f"{names.META_INPUT_TYPE}: {each!r} is not a content type: want types with commas, such as"
+        " text/csv or image/*, without parameters"
+        for each in inputs
+        if not _TYPES.fullmatch(each)
+    ]
+    if output and not _TYPE.fullmatch(output):
+        faults.append(
+            f"{names.META_OUTPUT_TYPE}: {output!r} is not a content type: want one type, such as"
+            " text/csv, without parameters"
+        )
+    return ContentTypes(inputs, output or None) if not faults else ContentTypes(), faults
 
 
 def _version_faults(row: Language, version: str, supported: tuple[str, ...]) -> list[str]:

@@ -21,6 +21,7 @@ from tests.functional.wards import (
 )
 from tests.support.accounts import unique
 from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
 
 OBJECT = "patients/a.csv"
 
@@ -347,3 +348,24 @@ def test_storlet_headers_without_x_run_storlet_are_refused_by_name_under_a_rule(
     )
     assert (answer.status, answer.error) == (400, "bad_request"), answer
     assert "X-Storlet-Range" in answer.text
+
+
+# --- declared content types -----------------------------------------------------------------------
+
+
+def test_rules_that_undo_one_another_by_declared_types_are_refused(ward: Ward) -> None:
+    pack, unpack = unique("pack"), unique("unpack")
+    for stem, output in ((pack, "application/gzip"), (unpack, "text/csv")):
+        headers = declaration("python", f"{stem}.Multitool", Output_Type=output)
+        source = (SOURCES / "multitool.py").read_bytes()
+        assert ward.admin.put(f"storlet/{stem}.py", source, headers).status == 201
+    when = "when: {{method: PUT, container: patients, content-type: {}}}"
+    rules = (
+        f"version: 1\nrules:\n- name: pack\n  {when.format('text/csv')}\n  run: {pack}.py\n"
+        f"- name: unpack\n  {when.format('application/gzip')}\n  run: {unpack}.py\n"
+    )
+    before = ward.admin.head("storlet_rules/rules.yaml").status
+    answer = ward.admin.put("storlet_rules/rules.yaml", rules.encode())
+    assert (answer.status, answer.error) == (400, "rules.invalid"), answer
+    assert "[rules.undo-one-another]: rules pack and unpack undo each other" in answer.text
+    assert ward.admin.head("storlet_rules/rules.yaml").status == before

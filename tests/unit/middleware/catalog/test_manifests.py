@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlet_middleware.catalog.manifests import (
+    ContentTypes,
     DependencyManifest,
     Manifest,
     ManifestError,
     file_name_faults,
     read_dependency,
     read_storlet,
+    read_types,
 )
 
 LANGUAGES = {"python": ("3.11", "3.12"), "java": ("17",)}
@@ -146,3 +148,39 @@ def test_all_faults_of_a_dependency_are_reported(
     assert len(caught.value.faults) == len(faults)
     for found, part in zip(caught.value.faults, faults, strict=True):
         assert found.startswith(part)
+
+
+META = "X-Object-Meta-Storlet-"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ContentTypes()),
+        ({META + "Input-Type": " ", META + "Output-Type": ""}, ContentTypes()),
+        (
+            {META.lower() + "input-type": "Text/CSV, image/*,", META + "Output-Type": " Image/PNG "},
+            ContentTypes(("text/csv", "image/*"), "image/png"),
+        ),
+        ({META + "Input-Type": "*/*"}, ContentTypes(("*/*",))),
+        ({META + "Output-Type": "application/vnd.a+json"}, ContentTypes((), "application/vnd.a+json")),
+    ],
+)  # fmt: skip
+def test_declared_content_types_are_read(given: dict[str, str], expected: ContentTypes) -> None:
+    assert read_types(given) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wrong"),
+    [
+        ("Input-Type", "text/csv, csv", "'csv'"),
+        ("Input-Type", "text/csv; charset=utf-8", "'text/csv; charset=utf-8'"),
+        ("Input-Type", "*/csv", "'*/csv'"),
+        ("Output-Type", "text/*", "'text/*'"),
+        ("Output-Type", "text/csv, text/plain", "'text/csv, text/plain'"),
+    ],
+)
+def test_a_wrong_content_type_is_named_with_its_key(key: str, value: str, wrong: str) -> None:
+    (fault,) = faults_of("up.py", {**PYTHON, key: value})
+    assert fault.startswith(f"X-Object-Meta-Storlet-{key}: {wrong} is not a content type: want")
+    assert read_types({META + key: value})[0] == ContentTypes()
