@@ -188,7 +188,8 @@ class ProxyFilter:
             and request.target.container in self._proxy.catalog.containers
         ):
             raise BadRequest(
-                f"a storlet cannot write into the container {request.target.container}"
+                f"a storlet cannot write into the container {request.target.container}: choose"
+                " another one"
             )
         return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
@@ -224,7 +225,10 @@ class ProxyFilter:
     def _require_enabled(self, environ: dict[str, Any]) -> None:
         info = get_account_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
         if not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
-            raise BadRequest("Account disabled for storlets")
+            raise BadRequest(
+                "Account disabled for storlets: its owner enables it with POST and"
+                f" X-Account-Meta-{names.ACCOUNT_ENABLED.title()}: true"
+            )
 
 
 def _run(environ: Mapping[str, Any], run: list[Run]) -> tuple[HasHeaders, ...]:

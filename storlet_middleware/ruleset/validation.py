@@ -35,7 +35,6 @@ _CHECKS: Final = 4
 _WAIT_SECONDS: Final = 30.0
 #: Concurrent lookups of storlets.
 _LOOKED_UP: Final = 8
-_LIMITS: Final = "limits: "
 
 
 @dataclass(frozen=True)
@@ -177,8 +176,7 @@ class Checker:
             faults += limits.above_maximum(
                 values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared
             )
-            for fault in faults:
-                message = f"rule {step['rule']}: {fault.replace(names.LIMIT_PREFIX, _LIMITS)}"
+            for message in limits.of_rule(step["rule"], faults):
                 yield _error(step, "limit.bad", message, "write an allowed value, or remove it")
 
     def _disabled(

@@ -186,6 +186,26 @@ def test_invalid_limits_are_refused_at_upload(ward: Ward, limits: str, word: str
     assert word in answer.text
 
 
+def test_limits_that_the_storlet_no_longer_allows_are_named_as_those_of_the_rule(
+    ward: Ward, ruled: Callable[..., Ward]
+) -> None:
+    """The client sent no header that could be wrong."""
+    stem = unique("small")
+    source = (SOURCES / "multitool.py").read_bytes()
+
+    def upload(memory: str) -> None:
+        headers = declaration("python", f"{stem}.Multitool", Memory=memory)
+        assert ward.admin.put(f"storlet/{stem}.py", source, headers).status == 201
+
+    upload("128M")
+    ruled(f"{{storlet: {stem}.py, limits: {{memory: 128M}}}}")
+    upload("64M")
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert answer.text.startswith("rule hide: limits: Memory: 128M is more than 64M"), answer
+    assert answer.headers["X-Storlet-Invocation"], answer
+
+
 def test_limits_of_the_client_do_not_change_those_of_a_rule(ruled: Callable[..., Ward]) -> None:
     ward = ruled("mask.py")
     answer = ward.researcher.get(OBJECT, {"X-Storlet-Limit-Output": "1K"})
