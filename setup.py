@@ -41,7 +41,10 @@ setup(
     ],
     install_requires=requirements(),
     entry_points={
-        "paste.filter_factory": ["storlets = storlet_middleware.filter:filter_factory"],
+        "paste.filter_factory": [
+            "storlets = storlet_middleware.filter:filter_factory",
+            "s3_headers = storlet_middleware.wsgi.s3_headers:filter_factory",
+        ],
         "console_scripts": [
             "storlet = storlet_middleware.cli.__main__:main",
             "storlet-sandboxd = storlet_middleware.sandboxd.__main__:main",

@@ -53,7 +53,7 @@ from rules.model import (
     Run,
 )
 from rules.rewriting import cautious, with_all_reads
-from rules.text import Mapping, Node, Sequence
+from rules.text import Mapping, Node, Scalar, Sequence
 
 VERSION: Final = "1"
 MAX_RULES: Final = 1000
@@ -97,8 +97,9 @@ def _document(root: Node, faults: Faults) -> tuple[Rule, ...]:
                 faults.add("key.missing", root.place, f"{key} is missing", f"add {example}")
     version = known.get("version")
     if version is not None and getattr(version, "text", None) != VERSION:
+        shown = quoted(version.text) if isinstance(version, Scalar) else values.describe(version)
         faults.add(
-            "value.bad", version.place, "this version is unknown", f"write version: {VERSION}"
+            "value.bad", version.place, f"version {shown} is unknown", f"write version: {VERSION}"
         )
     return _rules(known["rules"], faults) if "rules" in known else ()
 

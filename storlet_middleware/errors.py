@@ -58,6 +58,19 @@ REASONS: Final = {
 }
 
 
+#: Characters of a value that a fault quotes.
+_QUOTED: Final = 60
+
+
+def fault(key: str, value: str, text: str) -> str:
+    """The text of a wrong value: where it is, the value itself, and what is wanted.
+
+    :param key: a header, a metadata key or a parameter.
+    """
+    shown = value if len(value) <= _QUOTED else value[: _QUOTED - 3] + "..."
+    return f"{key}: {shown!r}: {text}"
+
+
 class Blame(Enum):
     """The party whose part has to change."""
 

@@ -58,7 +58,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import s3_request, storlet_request
+from storlet_middleware.wsgi import s3_headers, s3_request, storlet_request
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
 from storlet_middleware.wsgi.operation import Operation, parse
@@ -97,6 +97,7 @@ class ProxyFilter:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
+        start_response = s3_headers.keeping(environ, start_response)
         run: list[Run] = []
         try:
             answer = self._answer(environ, run)
@@ -187,7 +188,8 @@ class ProxyFilter:
             and request.target.container in self._proxy.catalog.containers
         ):
             raise BadRequest(
-                f"a storlet cannot write into the container {request.target.container}"
+                f"a storlet cannot write into the container {request.target.container}: choose"
+                " another one"
             )
         return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
@@ -223,7 +225,10 @@ class ProxyFilter:
     def _require_enabled(self, environ: dict[str, Any]) -> None:
         info = get_account_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
         if not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
-            raise BadRequest("Account disabled for storlets")
+            raise BadRequest(
+                "Account disabled for storlets: its owner enables it with POST and"
+                f" X-Account-Meta-{names.ACCOUNT_ENABLED.title()}: true"
+            )
 
 
 def _run(environ: Mapping[str, Any], run: list[Run]) -> tuple[HasHeaders, ...]:

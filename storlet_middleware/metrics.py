@@ -213,6 +213,9 @@ _RULES_DENY = _counter(
 _RULES_ERROR = _counter(
     "storlet.rules.errors", "enforcement",
     "operations that failed because rules or the facts they need were not available")
+_RULE_DECIDED = _counter(
+    "storlet.rules.decided.<action>", "enforcement",
+    "operations that a rule decided, by its action: run, deny or allow; the log has them by rule")
 _RULES_LOAD = _timer(
     "storlet.rules.load.timing", "ruleset", "reading and compiling the rules of an account")
 # fmt: on
@@ -226,6 +229,11 @@ def rules_allowed(logger: Stats) -> None:
 def rules_denied(logger: Stats) -> None:
     """Count an operation that a rule refused."""
     logger.increment(_RULES_DENY.name)
+
+
+def rule_decided(logger: Stats, action: str) -> None:
+    """Count an operation that a rule decided."""
+    logger.increment(_RULE_DECIDED.named(action=action))
 
 
 def rules_failed(logger: Stats) -> None:

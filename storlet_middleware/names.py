@@ -173,6 +173,12 @@ META_MAIN: Final = _header(
 META_DEPENDENCY: Final = _header(
     STORLET_META + "Dependency", Scope.STORLET, "names, with commas",
     "the dependencies of the storlet")
+META_INPUT_TYPE: Final = _header(
+    STORLET_META + "Input-Type", Scope.STORLET, "content types, with commas",
+    "the content types that the storlet accepts; the check of rules uses them")
+META_OUTPUT_TYPE: Final = _header(
+    STORLET_META + "Output-Type", Scope.STORLET, "content type",
+    "the content type of the storlet's output; the check of rules uses it")
 META_DEPENDENCY_VERSION: Final = _header(
     STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
     "mandatory, and not interpreted")

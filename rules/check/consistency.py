@@ -15,11 +15,11 @@ code                       severity meaning
 ``storlet.missing``        error    a storlet does not exist
 ``storlet.access``         both     only callers (error) or some callers (warning) without
                                     permission to run the storlet match
-``pipeline.type``          error    a storlet does not accept the output type of the previous one
-``pipeline.input``         both     only objects (error) or some objects (warning) match that the
-                                    first storlet does not accept
+``pipeline.type``          warning  a storlet does not accept the output type of the previous one
+``pipeline.input``         warning  objects match that the first storlet does not accept
 ``rules.undo-one-another`` warning  each of two rules is triggered by the output type of the other
 ``rules.cycle``            warning  the same for a cycle of more rules (:mod:`rules.check.cycles`)
+                                    (all four: by the content types that the storlets declare)
 ``size.cost``              error    evaluating the rules can take too many comparisons
 ``size.storlets``          error    they name too many storlets (both: :mod:`rules.check.cost`)
 ``check.undecided``        warning  the work budget was exhausted before a check was decided

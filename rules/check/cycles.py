@@ -1,6 +1,7 @@
 """Cycles: rules on PUT and COPY whose results trigger each other.
 
-The result of a rule on a PUT or COPY is stored with the content type of the last storlet's output.
+The result of a rule on a PUT or COPY is stored with the content type of the last storlet's output,
+here the type that the storlet declares; rules whose last storlet declares none are not checked.
 Stored content can be copied or uploaded again, and then rules see the new type.  Rules a, b, ...
 form a cycle if there is a request for which, changing only its content type and its method (PUT or
 COPY),

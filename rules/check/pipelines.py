@@ -1,6 +1,8 @@
 """Checks of a rule's storlets: existence, compatible content types, and the callers' permissions.
 
 :class:`StorletFacts` come from the registration of a storlet.  Unknown properties are not checked.
+Content types are what the storlet's author declares.  A run is not restricted to them, so types
+that do not fit are warnings, never errors.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from rules.rewriting import READING
 class StorletFacts:
     """Known properties of a storlet.
 
-    :param input_types: accepted content types; ``text/*`` is a prefix; empty means any.
-    :param output_type: content type of the output; ``None`` if not known before it runs.
+    :param input_types: declared content types of inputs; ``text/*`` is a prefix; empty means any.
+    :param output_type: declared content type of the output; ``None`` if not declared.
     :param may_run: the callers that may run it, as a condition on ``user``, ``project``,
         ``domain``, ``roles``, ``anonymous`` and ``signed``; ``None`` if not known.
     """
@@ -169,13 +171,16 @@ class PipelineCheck:
             if target is None or accepts(target, source.output_type):
                 continue
             text = (
-                f"rule {self._rule.name}: {step.storlet} outputs {source.output_type}, but the next"
-                f" storlet, {following.storlet}, accepts only {', '.join(target.input_types)}:"
-                " the example request would fail"
+                f"rule {self._rule.name}: {step.storlet} declares the output {source.output_type},"
+                f" but the next storlet, {following.storlet}, declares that it accepts only"
+                f" {', '.join(target.input_types)}: the example request runs both"
             )
-            help_text = "insert a storlet that converts the content type, or change the order"
+            help_text = (
+                "insert a storlet that converts the content type, change the order, or correct what"
+                " the storlets declare"
+            )
             yield self._finding(
-                Severity.ERROR, "pipeline.type", following.place, text, help_text, self._example
+                Severity.WARNING, "pipeline.type", following.place, text, help_text, self._example
             )
 
     def _input(self, step: Step) -> Iterator[Finding]:
@@ -190,12 +195,11 @@ class PipelineCheck:
         which = "some objects" if is_possible else "only objects"
         text = (
             f"rule {self._rule.name} matches {which} that {step.storlet} does not accept"
-            f" (it accepts {', '.join(storlet.input_types)}), as in the example request"
+            f" (it declares {', '.join(storlet.input_types)}), as in the example request"
         )
         help_text = f"restrict `when` to accepted objects: {_as_written(storlet.input_types)}"
-        severity = Severity.WARNING if is_possible else Severity.ERROR
         yield self._finding(
-            severity, "pipeline.input", step.place, text, help_text, describe(wrong.facts)
+            Severity.WARNING, "pipeline.input", step.place, text, help_text, describe(wrong.facts)
         )
 
     def _access(self, step: Step, find: FindRequest) -> Iterator[Finding]:

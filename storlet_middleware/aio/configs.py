@@ -43,8 +43,8 @@ POLICIES: Final[tuple[dict[str, object], ...]] = (
 
 PROXY_PIPELINE: Final = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
-    "ratelimit s3api tempauth staticweb storlets copy container-quotas account-quotas slo dlo "
-    "versioned_writes symlink ENCRYPTION proxy-logging proxy-server"
+    "ratelimit storlets-s3 s3api tempauth staticweb storlets copy container-quotas account-quotas "
+    "slo dlo versioned_writes symlink ENCRYPTION proxy-logging proxy-server"
 )
 OBJECT_PIPELINE: Final = "healthcheck recon storlets object-server"
 FETCH_PIPELINE: Final = "catch_errors proxy-logging cache slo dlo symlink ENCRYPTION proxy-server"
@@ -194,6 +194,7 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
     }
     sections["filter:tempauth"] = {"use": "egg:swift#tempauth", **users}
     sections["filter:storlets"] = _storlets(home, "proxy", "proxy")
+    sections["filter:storlets-s3"] = {"use": "egg:swift-storlets#s3_headers"}
     return sections
 
 
@@ -322,7 +323,7 @@ def _pipeline(text: str, choices: Choices) -> str:
     for word in text.split():
         if word == "ENCRYPTION":
             words += ["keymaster", "encryption"] if choices.encryption else []
-        elif word != "storlets" or choices.filter:
+        elif word not in ("storlets", "storlets-s3") or choices.filter:
             words.append(word)
     return " ".join(words)
 

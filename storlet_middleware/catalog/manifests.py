@@ -17,9 +17,14 @@ from storlet_daemon.runtimes import table
 from storlet_daemon.runtimes.language import Language
 from storlet_middleware import names
 from storlet_middleware.engine import limits
+from storlet_middleware.errors import fault
 
 #: Versions by language.
 Languages = Mapping[str, tuple[str, ...]]
+_SHOWN: Final = 60  # characters of a long name in a fault
+#: A content type without parameters, and the same with ``*`` for any subtype or any type.
+_TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
+_TYPES: Final = re.compile(_TYPE.pattern + r"|[\w!#$&^.+-]+/\*|\*/\*", re.ASCII)
 MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
 
 
@@ -45,6 +50,18 @@ class Manifest:
 
 
 @dataclass(frozen=True)
+class ContentTypes:
+    """The content types that a storlet declares; a run is not restricted to them.
+
+    :param inputs: accepted types; ``text/*`` is any subtype; empty: not declared.
+    :param output: of the output; ``None``: not declared, or that of the input.
+    """
+
+    inputs: tuple[str, ...] = ()
+    output: str | None = None
+
+
+@dataclass(frozen=True)
 class DependencyManifest:
     """A dependency's manifest; ``permissions`` are the owner's bits, such as ``0o700``."""
 
@@ -62,7 +79,9 @@ def file_name_faults(name: str, what: str) -> list[str]:
     if any(ord(char) < 32 or ord(char) == 127 for char in name) or ":" in name or "," in name:
         faults.append(f"{what} name {name!r} has a control character, ':' or ','")
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
-        faults.append(f"{what} name is longer than {MAX_NAME_BYTES} bytes")
+        faults.append(
+            f"{what} name {name[:_SHOWN] + '...'!r} is longer than {MAX_NAME_BYTES} bytes"
+        )
     return faults
 
 
@@ -82,15 +101,12 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         names.META_OBJECT_METADATA,
         names.META_MAIN,
     )
-    faults = [
-        f"Mandatory parameter is missing: {header.removeprefix(names.STORLET_META)}"
-        for header in mandatory
-        if not value(header)
-    ]
+    faults = [_missing(header) for header in mandatory if not value(header)]
     faults += file_name_faults(name, "Storlet")
     language = value(names.META_LANGUAGE).lower()
     if language and language not in languages:
-        faults.append(f"Unsupported Language: {language} (this cluster has {', '.join(languages)})")
+        wanted = f"Unsupported Language: {language}: this cluster has {', '.join(languages)}"
+        faults.append(fault(names.META_LANGUAGE, language, wanted))
     row = table.language(language)
     version = value(names.META_LANGUAGE_VERSION) if row and row.has_version else ""
     if row:
@@ -103,49 +119,90 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += _dependency_faults(name, dependencies)
     own, more = limits.declared(meta, language)
     faults += more
+    faults += read_types(meta)[1]
     if faults:
         raise ManifestError(faults)
     return Manifest(language, value(names.META_MAIN), dependencies, version, own)
+
+
+def read_types(meta: Mapping[str, str]) -> tuple[ContentTypes, list[str]]:
+    """The content types in a storlet's metadata (header names in any case), and their faults."""
+    values = {key.lower(): value.strip() for key, value in meta.items()}
+    listed = values.get(names.META_INPUT_TYPE.lower(), "").split(",")
+    inputs = tuple(part.strip().lower() for part in listed if part.strip())
+    output = values.get(names.META_OUTPUT_TYPE.lower(), "").lower()
+    faults = [
+        fault(
+            names.META_INPUT_TYPE,
+            each,
+            "want content types with commas, such as text/csv or image/*, without parameters",
+        )
+        for each in inputs
+        if not _TYPES.fullmatch(each)
+    ]
+    if output and not _TYPE.fullmatch(output):
+        wanted = "want one content type, such as text/csv, without parameters"
+        faults.append(fault(names.META_OUTPUT_TYPE, output, wanted))
+    return ContentTypes(inputs, output or None) if not faults else ContentTypes(), faults
+
+
+def _missing(header: str) -> str:
+    name = header.removeprefix(names.STORLET_META)
+    return f"Mandatory parameter is missing: {name}: send the header {header}"
 
 
 def _version_faults(row: Language, version: str, supported: tuple[str, ...]) -> list[str]:
     """A major version alone selects any of its supported minor versions."""
     if not version:
         return []
+    key = names.META_LANGUAGE_VERSION
     if not re.fullmatch(r"\d+(\.\d+)?", version):
-        return ["Language-Version is invalid"]
+        wanted = f"Language-Version is invalid: want a number, one of {', '.join(supported)}"
+        return [fault(key, version, wanted)]
     if version not in supported and version not in {each.partition(".")[0] for each in supported}:
         these = ", ".join(supported)
-        return [f"Not supported version specified: this cluster has {row.title} {these}"]
+        wanted = f"Not supported version specified: this cluster has {row.title} {these}"
+        return [fault(key, version, wanted)]
     return []
 
 
 def _file_faults(row: Language, name: str) -> list[str]:
-    return [] if row.file_name.fullmatch(name) else [f"Storlet name is incorrect: {row.file_rule}"]
+    if row.file_name.fullmatch(name):
+        return []
+    return [f"Storlet name is incorrect: {name[:_SHOWN]!r}: {row.file_rule}"]
 
 
 def _main_faults(row: Language, name: str, main: str) -> list[str]:
     if not main:
         return []
+    wanted = ""
     if row.main_is_in_file:
         if not row.file_name.fullmatch(name):
             return []
         module = name.rpartition(".")[0]
         if not main.startswith(module + "."):
-            return [f"Main class should be included in storlet file: want {module}.<class>"]
-        if main.count(".") != 1:
-            return ["Submodule is currently not supported"]
-    return [] if row.main.fullmatch(main) else [f"Main {main!r} is incorrect: want {row.main_rule}"]
+            wanted = f"Main class should be included in storlet file: want {module}.<class>"
+        elif main.count(".") != 1:
+            wanted = f"Submodule is currently not supported: want {module}.<class>"
+    if not wanted and not row.main.fullmatch(main):
+        wanted = f"Main is incorrect: want {row.main_rule}"
+    return [fault(names.META_MAIN, main, wanted)] if wanted else []
 
 
 def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:
+    key = names.META_DEPENDENCY
     faults = []
     if name in dependencies:
-        faults.append("Using the same name for storlet and dependency is not allowed")
-    if len(set(dependencies)) < len(dependencies):
-        faults.append("Duplicated name in dependencies")
-    for dependency in dict.fromkeys(dependencies):
-        faults += file_name_faults(dependency, "Dependency")
+        wanted = "Using the same name for storlet and dependency is not allowed: rename one"
+        faults.append(fault(key, name, wanted))
+    once = dict.fromkeys(dependencies)
+    faults += [
+        fault(key, each, "Duplicated name in dependencies: name it once")
+        for each in once
+        if dependencies.count(each) > 1
+    ]
+    for dependency in once:
+        faults += [f"{key}: {each}" for each in file_name_faults(dependency, "Dependency")]
     return faults
 
 
@@ -155,15 +212,17 @@ def read_dependency(name: str, meta: Mapping[str, str]) -> DependencyManifest:
     faults = file_name_faults(name, "Dependency")
     version = values.get(names.META_DEPENDENCY_VERSION.lower(), "")
     if not version:
-        faults.append("Mandatory parameter is missing: Dependency-Version")
+        faults.append(_missing(names.META_DEPENDENCY_VERSION))
     raw = values.get(names.META_DEPENDENCY_PERMISSIONS.lower()) or "0600"
     permissions = 0o600
     if not re.fullmatch(r"(0o)?[0-7]{1,5}", raw):
-        faults.append("Dependency permission is incorrect: want octal digits such as 0600 or 0700")
+        wanted = "Dependency permission is incorrect: want octal digits such as 0600 or 0700"
+        faults.append(fault(names.META_DEPENDENCY_PERMISSIONS, raw, wanted))
     else:
         permissions = int(raw.removeprefix("0o"), 8) & 0o700
         if permissions & 0o600 != 0o600:
-            faults.append("The owner should have rw permission")
+            wanted = "The owner should have rw permission: want 0600 or 0700"
+            faults.append(fault(names.META_DEPENDENCY_PERMISSIONS, raw, wanted))
     if faults:
         raise ManifestError(faults)
     return DependencyManifest(version, permissions)

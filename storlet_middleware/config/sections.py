@@ -82,6 +82,10 @@ class RulesSection:
         least=1)
     check_seconds: float = option(
         SECONDS, "30", "CPU time for the check of an upload; an upload that needs more is refused")
+    hits_seconds: float = option(
+        SECONDS, "60",
+        "interval at which a proxy process logs how many operations each rule decided",
+        zero="never")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
 ``passing``         checks, pins or filters Swift's answers
 ``explanation``     explains the decisions of the rules
 ``read_guard``      evaluates the rules for every further read that Swift makes for the request
+``rule_hits``       counts the operations that each rule decides
 ``judge``           the rules of all accounts, evaluated for single reads
 ``request_facts``   the facts that rules test, taken from the request
 ``segments``        evaluates the rules for the segments of a static large object

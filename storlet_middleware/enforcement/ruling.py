@@ -30,6 +30,7 @@ from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.enforcement.judge import Judge
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.request_facts import ObjectState
+from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
 from storlet_middleware.errors import BackendFailed, RuleRefused, RulesUnavailable, StorletError
 from storlet_middleware.proxy.plan import Plan
@@ -138,6 +139,7 @@ class Enforcement:
         self._proxy = proxy
         self._logger = logger
         self._require_enabled = require_enabled
+        self._hits = RuleHits(logger, proxy.config.rules.hits_seconds)
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
     def decide(self, environ: dict[str, Any], operation: Operation) -> Ruling:
@@ -211,10 +213,14 @@ class Enforcement:
     def _rule_on(self, inquiry: Inquiry) -> Ruling:
         requirements.require_parsed_copy(inquiry)
         rule, facts = inquiry.decide()
+        if rule is not None:
+            self._hits.count(inquiry.subject.account, rule)
         if _is_plain_read(inquiry, rule):
             requirements.require_no_archived_version(inquiry, None)
             return PassOn(inquiry)
         write_rule, write_facts = inquiry.decide_copy_target(facts)
+        if write_rule is not None and inquiry.copy_target is not None:
+            self._hits.count(inquiry.copy_target.account, write_rule)
         requirements.require_not_denied(inquiry, rule, write_rule)
         requirements.require_no_moves(inquiry)
         requirements.require_no_later_delete(inquiry)

@@ -124,11 +124,14 @@ class StorletRuns:
                 text = f"{names.RUN_STORLET} is not allowed on objects that the rule covers"
                 raise inquiry.refusal(rule.name, text)
         request = parse(inquiry.operation, inquiry.config)
-        if request.extra or request.ranges:
-            raise BadRequest(
-                f"{names.EXTRA_RESOURCES} and {names.RANGE} are not supported where a rule's "
-                "storlet runs first"
-            )
+        given = {names.EXTRA_RESOURCES: request.extra, names.RANGE: request.ranges}
+        faults = [
+            f"{header}: not supported where a rule's storlet runs first: leave it out"
+            for header, value in given.items()
+            if value
+        ]
+        if faults:
+            raise BadRequest("; ".join(faults))
         return request
 
     def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
@@ -138,7 +141,7 @@ class StorletRuns:
             {names.LIMIT_PREFIX + name: value for name, value in step.limits}
         )
         if faults:
-            raise BadRequest("; ".join(faults))
+            raise BadRequest("; ".join(limits.of_rule(rule.name if rule else "", faults)))
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:

@@ -37,6 +37,7 @@ from storlet_middleware import names
 from storlet_middleware.config import OPTIONS, Limit, Option, TrustClass, nearest, option
 from storlet_middleware.config.option import Kind
 from storlet_middleware.engine.task import Deadlines, Limits
+from storlet_middleware.errors import fault
 
 #: Numbers by the name of their row.
 Values = Mapping[str, float]
@@ -47,8 +48,6 @@ _SIZE: Final = re.compile(
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)?", re.IGNORECASE | re.ASCII)
 _CPUS: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
-#: Characters of a value that a fault quotes.
-_QUOTED: Final = 40
 
 
 def read_size(text: str) -> float:
@@ -153,6 +152,8 @@ class Row:
 TABLE: Final = tuple(Row(row, row.limit) for row in OPTIONS if row.limit)
 _ROWS: Final = {row.name.lower(): row for row in TABLE}
 _NAMES: Final = [row.name for row in TABLE]
+#: Where the limits of a rule are.
+_IN_RULES: Final = "limits: "
 #: Other metadata of a storlet that may look like a limit's.
 _NOT_LIMITS: Final = {
     row.name.removeprefix(names.STORLET_META).lower()
@@ -220,6 +221,11 @@ def requested(headers: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
     ]
 
 
+def of_rule(rule: str, faults: Iterable[str]) -> list[str]:
+    """``faults`` of the limits that a rule sets: no client's header is wrong."""
+    return [f"rule {rule}: {each.replace(names.LIMIT_PREFIX, _IN_RULES)}" for each in faults]
+
+
 def _with(prefix: str) -> list[str]:
     return [prefix + name for name in _NAMES]
 
@@ -236,7 +242,7 @@ def _read(
         try:
             values[row.name] = row.form.read(text.strip())
         except ValueError as error:
-            faults.append(f"{prefix}{row.name}: {text.strip()[:_QUOTED]!r}: {error}")
+            faults.append(fault(prefix + row.name, text.strip(), str(error)))
     return values, faults + below_minimum(values, prefix, language)
 
 

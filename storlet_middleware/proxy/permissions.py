@@ -90,7 +90,11 @@ class Permissions:
     def _check_inputs(self, request: StorletRequest) -> None:
         most = self._proxy.config.limits.inputs
         if len(request.extra) + max(1, len(request.ranges)) > most:
-            raise BadRequest(f"Too many extra resources. At most {most} inputs are allowed")
+            raise BadRequest(
+                f"Too many extra resources. At most {most} inputs are allowed:"
+                f" {names.EXTRA_RESOURCES} has {len(request.extra)}, {names.RANGE} has"
+                f" {len(request.ranges)}"
+            )
 
     def _check_storlet(self, step: Step) -> bool:
         """Raise unless the caller may run the storlet; return whether the caller owns it."""
@@ -157,5 +161,8 @@ class Permissions:
         wanted = step.request.limits
         faults = limits.above_maximum(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
         faults += limits.below_minimum(wanted, names.LIMIT_PREFIX, storlet.language)
+        plan = self._plan_of(step)
+        if plan is not None:
+            faults = limits.of_rule(plan.rule, faults)
         if faults:
             raise BadRequest("; ".join(faults))

@@ -9,7 +9,8 @@ UTF-8:
 
     -> {"text": "version: 1 ...", "storlets": null}
     <- {"findings": [...], "is_mandatory": true, "steps": [{"rule": ..., "storlet": ..., ...}, ...]}
-    -> {"text": "version: 1 ...", "storlets": {"thumb.py": {"exists": true, "readers": "all"}}}
+    -> {"text": "version: 1 ...", "storlets": {"thumb.py": {"exists": true, "readers": "all",
+        "input_types": ["image/*"], "output_type": "image/png"}}}
     <- {"findings": [...], ...}
 """
 
@@ -92,7 +93,11 @@ def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict
 
 def _facts(name: str, known: Mapping[str, Any]) -> StorletFacts:
     return StorletFacts(
-        name, exists=known["exists"], may_run=_MAY_RUN.get(known.get("readers") or "")
+        name,
+        exists=known["exists"],
+        input_types=tuple(known.get("input_types") or ()),
+        output_type=known.get("output_type"),
+        may_run=_MAY_RUN.get(known.get("readers") or ""),
     )
 
 

@@ -1,7 +1,8 @@
 """Checks uploaded rules against their account.
 
 A separate process checks the text (:mod:`storlet_middleware.ruleset.check_process`).  This module
-looks up the account's storlets: their existence, the callers that may run them, and their limits.
+looks up the account's storlets: their existence, the callers that may run them, their limits, and
+the content types that they declare.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
 from storlet_middleware import names
+from storlet_middleware.catalog.manifests import ContentTypes, read_types
 from storlet_middleware.concurrency import WaitExpired, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -33,7 +35,6 @@ _CHECKS: Final = 4
 _WAIT_SECONDS: Final = 30.0
 #: Concurrent lookups of storlets.
 _LOOKED_UP: Final = 8
-_LIMITS: Final = "limits: "
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Checked:
 class _Storlet:
     exists: bool
     declared: Mapping[str, float]
+    types: ContentTypes
 
 
 class Checker:
@@ -85,7 +87,12 @@ class Checker:
             storlets = self._look_up(environ, place, sorted({step["storlet"] for step in steps}))
             readers = self._readers(environ, place) if storlets else None
             known = {
-                name: {"exists": storlet.exists, "readers": readers}
+                name: {
+                    "exists": storlet.exists,
+                    "readers": readers,
+                    "input_types": storlet.types.inputs,
+                    "output_type": storlet.types.output,
+                }
                 for name, storlet in storlets.items()
             }
             checked = self._run_check(place[1], text, known)
@@ -169,8 +176,7 @@ class Checker:
             faults += limits.above_maximum(
                 values, names.LIMIT_PREFIX, trust_class, storlets[step["storlet"]].declared
             )
-            for fault in faults:
-                message = f"rule {step['rule']}: {fault.replace(names.LIMIT_PREFIX, _LIMITS)}"
+            for message in limits.of_rule(step["rule"], faults):
                 yield _error(step, "limit.bad", message, "write an allowed value, or remove it")
 
     def _disabled(
@@ -193,12 +199,13 @@ class Checker:
 
 def _storlet(name: str, answer: Any) -> _Storlet:
     if answer.status_int == 404:
-        return _Storlet(exists=False, declared={})
+        return _Storlet(exists=False, declared={}, types=ContentTypes())
     if answer.status_int // 100 != 2:
         raise BackendFailed(
             f"storlet {name} cannot be looked up: Swift returned {answer.status_int}"
         )
-    return _Storlet(exists=True, declared=limits.declared(user_metadata(answer.headers))[0])
+    meta = user_metadata(answer.headers)
+    return _Storlet(exists=True, declared=limits.declared(meta)[0], types=read_types(meta)[0])
 
 
 def _error(step: Mapping[str, Any], code: str, message: str, help_: str) -> Finding:

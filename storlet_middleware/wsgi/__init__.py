@@ -10,6 +10,7 @@
 ``delegation``        requests allowed by a signature, and the extent of the signature
 ``s3_request``        the S3 request behind a Swift request; operations of S3 that run no storlet
 ``s3_errors``         errors as clients of the S3 API understand them
+``s3_headers``        headers of this package on successful answers to clients of the S3 API
 ``authorization``     runs Swift's own authorization for a caller
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants

@@ -26,7 +26,7 @@ def parse_ranges(value: str) -> tuple[ByteRange, ...]:
 def _parse_range(spec: str) -> ByteRange:
     match = _SPEC.fullmatch(spec)
     if not match or not (match[1] or match[2]) or max(len(match[1]), len(match[2])) > _MAX_DIGITS:
-        raise ValueError(f"{spec.strip()!r} is not a range")
+        raise ValueError(f"{spec.strip()!r} is not a range: want a-b, a- or -n")
     first = int(match[1]) if match[1] else None
     last = int(match[2]) if match[2] else None
     if first is not None and last is not None and first > last:

@@ -61,7 +61,9 @@ class GrantChanges:
         environ, place = context.environ, context.require_operation().path
         self._require_enabled(environ)
         if place.container is None or place.container in self._code_containers:
-            raise BadRequest("storlet ACL update cannot be a storlet container")
+            raise BadRequest(
+                f"storlet ACL update cannot be a storlet container: {place.container} has no grants"
+            )
         grant, is_given = grants.parse_change(environ)
         path = object_path(place.version, place.account, place.container)
         self._require_owner(environ, path)
@@ -71,7 +73,10 @@ class GrantChanges:
         )
         info = get_container_info(post.environ, self._app, swift_source=names.SWIFT_SOURCE)
         if is_given and grants.count(info.get("sysmeta", {})) >= grants.MAX_GRANTS:
-            raise BadRequest(f"the container has {grants.MAX_GRANTS} storlet grants already")
+            raise BadRequest(
+                f"the container has {grants.MAX_GRANTS} storlet grants already: remove one with"
+                f" {names.REVOKE_USER}"
+            )
         for name, value in Request(environ).headers.items():
             if name.startswith(_WITH_GRANTS):
                 post.headers[name] = value

@@ -23,7 +23,7 @@ from swift.common.swob import Request
 from swift.proxy.controllers.base import get_container_info
 
 from storlet_middleware import names
-from storlet_middleware.errors import BadRequest
+from storlet_middleware.errors import BadRequest, fault
 from storlet_middleware.wsgi.context import Authorize
 from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.strings import text
@@ -50,7 +50,10 @@ def change_headers(grant: Grant, *, is_given: bool) -> dict[str, str]:
     """The container header that adds or revokes ``grant``."""
     value = _value(grant)
     if len(value) > _MAX_VALUE:
-        raise BadRequest("user and storlet are too long for a grant")
+        wanted = f"too long for a grant: user and storlet have at most {_MAX_VALUE} bytes"
+        keys = (names.GRANT_USER, names.GRANT_STORLET)
+        faults = [fault(key, given, wanted) for key, given in zip(keys, grant, strict=True)]
+        raise BadRequest("; ".join(faults))
     return {names.CONTAINER_GRANT + _key(grant): value if is_given else ""}
 
 
@@ -87,21 +90,39 @@ def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
     taken = environ.get("HTTP_X_REMOVE_STORLET_CONTAINER_READ")
     storlet = environ.get("HTTP_X_STORLET_NAME")
     user = given if given is not None else taken
-    if not user or not storlet:
-        faults.append("storlet ACL update request is missing a mandatory header")
-    elif given is not None and taken is not None:
-        faults.append("storlet ACL update request both gives and takes back")
-    else:
-        try:
-            user, storlet = text(user).strip(), text(storlet).strip()
-        except UnicodeDecodeError:
-            faults.append("storlet ACL update request has invalid values: not UTF-8")
-        else:
-            if _BAD.search(user) or _BAD.search(storlet):
-                faults.append("storlet ACL update request has mulformed storlet or user name")
+    if given is not None and taken is not None:
+        faults.append(
+            f"storlet ACL update request both gives and takes back: send {names.GRANT_USER} or"
+            f" {names.REVOKE_USER}"
+        )
+    header = names.GRANT_USER if given is not None else names.REVOKE_USER
+    values = [
+        _value_of(header if user else f"{names.GRANT_USER} or {names.REVOKE_USER}", user, faults),
+        _value_of(names.GRANT_STORLET, storlet, faults),
+    ]
     if faults:
         raise BadRequest("; ".join(faults))
-    return (str(user), str(storlet)), given is not None
+    return (values[0], values[1]), given is not None
+
+
+def _value_of(header: str, given: str | None, faults: list[str]) -> str:
+    """The value as text; adds a fault if it is missing or cannot be stored."""
+    if not given:
+        faults.append(f"storlet ACL update request is missing a mandatory header: {header}")
+        return ""
+    try:
+        value = text(given).strip()
+    except UnicodeDecodeError:
+        wanted = "storlet ACL update request has invalid values: not UTF-8"
+        faults.append(fault(header, given, wanted))
+        return ""
+    if _BAD.search(value):
+        wanted = (
+            "storlet ACL update request has mulformed storlet or user name: want no spaces, no"
+            " control characters, no ',' and no '/'"
+        )
+        faults.append(fault(header, value, wanted))
+    return value
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ of ours is raised as one of these:
 * the status is that of the error's row, never that of ``legacy_status``, so a failure of a storlet
   is a 4xx and no SDK repeats it;
 * the code is S3's own where S3 has one for the case (:data:`_CODES`), otherwise the error code in
-  S3's spelling: ``storlet.limit.memory`` is ``StorletLimitMemory``;
+  S3's spelling: ``storlet.limit.memory`` is ``StorletLimitMemory``.  ``input.not_found`` of an
+  extra resource is ``InputNotFound``: clients take ``NoSuchKey`` for the object of the request,
+  whose absence is Swift's own answer;
 * the ``X-Storlet-*`` headers stay.
 """
 
@@ -29,7 +31,6 @@ _CODES: Final = {
     errors.RULES_INVALID: "InvalidRequest",
     errors.ACCESS_DENIED: "AccessDenied",
     errors.ACCESS_RULE: "AccessDenied",
-    errors.INPUT_NOT_FOUND: "NoSuchKey",
     errors.TARGET_NOT_FOUND: "NoSuchBucket",
     errors.METHOD_NOT_ALLOWED: "MethodNotAllowed",
     errors.INPUT_TIMEOUT: "RequestTimeout",

@@ -51,6 +51,12 @@ def request_of(environ: Mapping[str, Any]) -> Any:
     return _given(environ) or (environ.get("swift.infocache") or {}).get(_REQUEST)
 
 
+def names_object(environ: Mapping[str, Any]) -> bool:
+    """Whether the S3 request names one object; DeleteObjects and requests of buckets do not."""
+    request = request_of(environ)
+    return request is not None and bool(request.object_name)
+
+
 def _given(environ: Mapping[str, Any]) -> Any:
     details = environ.get("s3api.auth_details") or {}
     checker = getattr(details.get("check_signature"), "__self__", None)

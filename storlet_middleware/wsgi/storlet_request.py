@@ -14,7 +14,13 @@ from urllib.parse import parse_qsl, unquote
 from storlet_middleware import names
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.engine import limits
-from storlet_middleware.errors import AccessDenied, BadRequest, MethodNotAllowed, PreconditionFailed
+from storlet_middleware.errors import (
+    AccessDenied,
+    BadRequest,
+    MethodNotAllowed,
+    PreconditionFailed,
+    fault,
+)
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
@@ -88,9 +94,12 @@ def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
     headers = storlet_headers(environ)
     faults = unknown_header_faults(headers, names.CLIENT_HEADERS, "unknown header")
     known = [
-        header for header in headers if not any(fault.startswith(header + ":") for fault in faults)
+        header for header in headers if not any(each.startswith(header + ":") for each in faults)
     ]
-    faults += [f"{header}: means nothing without {names.RUN_STORLET}" for header in known]
+    faults += [
+        f"{header}: means nothing without {names.RUN_STORLET}: send both, or neither"
+        for header in known
+    ]
     return BadRequest("; ".join(faults))
 
 
@@ -138,7 +147,7 @@ class _Parser:
             self._check_copy()
         if operation.method == "PUT":
             self._faults += [
-                f"{name}: not allowed in the query of a PUT that runs a storlet"
+                f"{name}: not allowed in the query of a PUT that runs a storlet: leave it out"
                 for name in _STORING_QUERIES
                 if name in operation.query
             ]
@@ -169,14 +178,14 @@ class _Parser:
         return self._operation.header(name)
 
     def _storlet(self) -> str:
+        given = self._header(names.RUN_STORLET) or ""
         try:
-            name = text(self._header(names.RUN_STORLET) or "").strip()
+            name = text(given).strip()
         except UnicodeDecodeError:
             name = ""
         if not name or "/" in name or any(ord(char) < 32 or ord(char) == 127 for char in name):
-            self._faults.append(
-                f"{names.RUN_STORLET}: want the name of an object in the storlet container"
-            )
+            wanted = "want the name of an object in the storlet container"
+            self._faults.append(fault(names.RUN_STORLET, given, wanted))
         return name
 
     def _check_copy(self) -> None:
@@ -184,9 +193,9 @@ class _Parser:
         if operation.fault:
             raise PreconditionFailed(operation.fault)
         self._faults += [
-            f"Storlet on copy with {name} is not supported"
+            fault(name, value, f"Storlet on copy with {name} is not supported: leave it out")
             for name in _REFUSED_WITH_COPY
-            if self._header(name) is not None
+            if (value := self._header(name)) is not None
         ]
 
     def _parameters(self) -> dict[str, str]:
@@ -196,59 +205,62 @@ class _Parser:
             try:
                 parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
             except ValueError:
-                self._faults.append("query string: not UTF-8")
+                self._faults.append(fault("query string", query, "want UTF-8, percent-encoded"))
         for header in sorted(
             header for header in self._given if header.startswith(names.PARAMETER_PREFIX)
         ):
+            given = self._header(header) or ""
             try:
-                name, colon, value = unquote(
-                    text(self._header(header) or ""), errors="strict"
-                ).partition(":")
+                name, colon, value = unquote(text(given), errors="strict").partition(":")
             except ValueError:
-                self._faults.append(f"{header}: not UTF-8")
+                self._faults.append(fault(header, given, "want UTF-8, percent-encoded"))
                 continue
             if not colon or not name.strip():
-                self._faults.append(f"{header}: want key:value")
+                self._faults.append(fault(header, given, "want key:value"))
             parameters[name] = value
         self._faults += [
-            f"parameter {name!r}: names that begin with storlet_ are reserved"
+            f"parameter {name!r}: names that begin with storlet_ are reserved: choose another name"
             for name in parameters
             if name.startswith("storlet_")
         ]
         return parameters
 
     def _ranges(self) -> tuple[ByteRange, ...]:
-        if self._header("Range") is not None:
-            self._faults.append(
-                f"Storlet execution with range header is not supported: use {names.RANGE}"
-            )
+        plain = self._header("Range")
+        if plain is not None:
+            wanted = f"Storlet execution with range header is not supported: use {names.RANGE}"
+            self._faults.append(fault("Range", plain, wanted))
         value = self._header(names.RANGE)
         if value is None:
             return ()
         if self._operation.source is None:
-            self._faults.append(f"{names.RANGE}: a PUT has no range to read")
+            wanted = "a PUT has no range to read: leave it out"
+            self._faults.append(fault(names.RANGE, value, wanted))
         try:
             return parse_ranges(value)
         except ValueError as error:
-            self._faults.append(f"{names.RANGE}: {error}")
+            self._faults.append(fault(names.RANGE, value, str(error)))
             return ()
 
     def _extra(self) -> tuple[ObjectPath, ...]:
         value = self._header(names.EXTRA_RESOURCES)
         if not value:
             return ()
-        try:
-            return tuple(parse_object_path(part, needs_slash=True) for part in value.split(","))
-        except ValueError:
-            self._faults.append(
-                "X-Storlet-Extra-Resource must be a csv with/container/object format"
-            )
-            return ()
+        paths = []
+        for part in value.split(","):
+            try:
+                paths.append(parse_object_path(part, needs_slash=True))
+            except ValueError:
+                # The text of OpenStack Storlets.
+                wanted = "X-Storlet-Extra-Resource must be a csv with/container/object format"
+                self._faults.append(fault(names.EXTRA_RESOURCES, part, wanted))
+        return tuple(paths)
 
     def _run_on_proxy(self) -> bool:
         value = self._header(names.RUN_ON_PROXY)
         if value:
-            self._faults.append(f"{names.RUN_ON_PROXY} header should be empty")
+            wanted = f"{names.RUN_ON_PROXY} header should be empty"
+            self._faults.append(fault(names.RUN_ON_PROXY, value, wanted))
         return value is not None
 
     def _limits(self, storlet: str) -> dict[str, float]:
@@ -261,9 +273,10 @@ class _Parser:
         return values
 
     def _flag(self, name: str) -> bool:
-        value = (self._header(name) or "false").strip().lower()
+        given = self._header(name) or "false"
+        value = given.strip().lower()
         if value not in ("true", "1", "yes", "on", "t", "y", "false", "0", "no", "off", "f", "n"):
-            self._faults.append(f"{name}: want true or false")
+            self._faults.append(fault(name, given, "want true or false"))
         return value in ("true", "1", "yes", "on", "t", "y")
 
 

@@ -316,6 +316,7 @@ def test_extra_resources_require_container_and_object(
     answer = any_tool.get(plain, headers={"X-Storlet-Extra-Resources": value})
     assert answer.status == 400
     assert "X-Storlet-Extra-Resource must be a csv with/container/object format" in answer.text
+    assert answer.text.startswith("X-Storlet-Extra-Resources: '"), answer
 
 
 def test_extra_resources_that_are_large_are_streamed(

@@ -53,6 +53,8 @@ PYTHON_FAULTS = [
     ({"Dependency": ".."}, ".."),
     ({"Dependency": "sub/file"}, "sub/file"),
     ({"Main": "{stem}./../x"}, "Submodule"),
+    ({"Input-Type": "text/csv, csv"}, "Storlet-Input-Type: 'csv': want content types"),
+    ({"Output-Type": "text/*"}, "Storlet-Output-Type: 'text/*': want one content type"),
 ]
 
 

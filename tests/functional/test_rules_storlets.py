@@ -21,6 +21,7 @@ from tests.functional.wards import (
 )
 from tests.support.accounts import unique
 from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
 
 OBJECT = "patients/a.csv"
 
@@ -185,6 +186,26 @@ def test_invalid_limits_are_refused_at_upload(ward: Ward, limits: str, word: str
     assert word in answer.text
 
 
+def test_limits_that_the_storlet_no_longer_allows_are_named_as_those_of_the_rule(
+    ward: Ward, ruled: Callable[..., Ward]
+) -> None:
+    """The client sent no header that could be wrong."""
+    stem = unique("small")
+    source = (SOURCES / "multitool.py").read_bytes()
+
+    def upload(memory: str) -> None:
+        headers = declaration("python", f"{stem}.Multitool", Memory=memory)
+        assert ward.admin.put(f"storlet/{stem}.py", source, headers).status == 201
+
+    upload("128M")
+    ruled(f"{{storlet: {stem}.py, limits: {{memory: 128M}}}}")
+    upload("64M")
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert answer.text.startswith("rule hide: limits: Memory: 128M is more than 64M"), answer
+    assert answer.headers["X-Storlet-Invocation"], answer
+
+
 def test_limits_of_the_client_do_not_change_those_of_a_rule(ruled: Callable[..., Ward]) -> None:
     ward = ruled("mask.py")
     answer = ward.researcher.get(OBJECT, {"X-Storlet-Limit-Output": "1K"})
@@ -347,3 +368,24 @@ def test_storlet_headers_without_x_run_storlet_are_refused_by_name_under_a_rule(
     )
     assert (answer.status, answer.error) == (400, "bad_request"), answer
     assert "X-Storlet-Range" in answer.text
+
+
+# --- declared content types -----------------------------------------------------------------------
+
+
+def test_rules_that_undo_one_another_by_declared_types_are_refused(ward: Ward) -> None:
+    pack, unpack = unique("pack"), unique("unpack")
+    for stem, output in ((pack, "application/gzip"), (unpack, "text/csv")):
+        headers = declaration("python", f"{stem}.Multitool", Output_Type=output)
+        source = (SOURCES / "multitool.py").read_bytes()
+        assert ward.admin.put(f"storlet/{stem}.py", source, headers).status == 201
+    when = "when: {{method: PUT, container: patients, content-type: {}}}"
+    rules = (
+        f"version: 1\nrules:\n- name: pack\n  {when.format('text/csv')}\n  run: {pack}.py\n"
+        f"- name: unpack\n  {when.format('application/gzip')}\n  run: {unpack}.py\n"
+    )
+    before = ward.admin.head("storlet_rules/rules.yaml").status
+    answer = ward.admin.put("storlet_rules/rules.yaml", rules.encode())
+    assert (answer.status, answer.error) == (400, "rules.invalid"), answer
+    assert "[rules.undo-one-another]: rules pack and unpack undo each other" in answer.text
+    assert ward.admin.head("storlet_rules/rules.yaml").status == before

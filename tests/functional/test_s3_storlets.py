@@ -61,6 +61,34 @@ def test_get_object_and_put_object_run_a_storlet(
     assert owner.get(f"{bucket}/new").body == b"TEXT"
 
 
+def test_successful_answers_have_the_headers_of_this_package(
+    s3: S3V4, owner: Client, any_tool: Tool, bucket: str
+) -> None:
+    upper, ranged = run(any_tool, "upper"), {"X-Storlet-Range": "bytes=0-3"}
+    answers = [
+        s3.request("GET", f"{bucket}/o", upper),
+        s3.request("GET", f"{bucket}/o", upper | ranged),
+        s3.request("PUT", f"{bucket}/new", upper, body=b"text"),
+    ]
+    assert [answer.status for answer in answers] == [200] * 3, answers
+    for answer in answers:
+        assert answer.headers["X-Storlet-Invocation"].startswith(answer.headers["X-Trans-Id"])
+        assert answer.headers["X-Storlet-Ran-On"], answer
+    assert answers[1].headers["Storlet-Input-Range"] == "bytes 0-3/9", answers[1]
+    assert "in=4;" in answers[2].headers["X-Storlet-Usage"], answers[2]
+    plain = [s3.request("GET", f"{bucket}/o"), owner.get(f"{bucket}/o")]
+    assert not [key for answer in plain for key in answer.headers if "storlet" in key.lower()]
+
+
+def test_a_missing_extra_resource_is_not_the_missing_object(
+    s3: S3V4, any_tool: Tool, bucket: str
+) -> None:
+    headers = run(any_tool, "upper") | {"X-Storlet-Extra-Resources": f"/{bucket}/absent"}
+    answer = s3.request("GET", f"{bucket}/o", headers)
+    assert_s3_error(answer, 404, "InputNotFound", "input.not_found")
+    assert f"/{bucket}/absent" in element(answer, "Message")
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_the_failure_of_a_storlet_is_not_repeated_by_sdks(
     s3: S3V4, owner: Client, any_tool: Tool, bucket: str, method: str
@@ -83,6 +111,7 @@ def test_a_missing_storlet_is_not_a_missing_object(s3: S3V4, bucket: str, method
 def test_a_missing_object_is_no_such_key(s3: S3V4, any_tool: Tool, bucket: str) -> None:
     answer = s3.request("GET", f"{bucket}/absent", run(any_tool, "upper"))
     assert (answer.status, element(answer, "Code")) == (404, "NoSuchKey"), answer
+    assert answer.headers["X-Storlet-Error"] == "input.not_found", answer
 
 
 def test_faults_of_the_request_are_named(s3: S3V4, any_tool: Tool, bucket: str) -> None:

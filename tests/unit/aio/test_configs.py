@@ -14,7 +14,7 @@ from storlet_middleware.aio.home import Home, open_home
 from storlet_middleware.aio.progress import AioError
 
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl ratelimit s3api tempauth staticweb "
+    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl ratelimit storlets-s3 s3api tempauth staticweb "
     "storlets copy container-quotas account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 
@@ -36,10 +36,8 @@ def test_the_proxys_pipeline_is_the_usual_one(place: Home) -> None:
 
 def test_plain_swift_has_no_storlets(place: Home) -> None:
     choices = Choices(filter=False)
-    assert " storlets " not in str(configs.proxy_conf(place, choices)["pipeline:main"]["pipeline"])
-    assert "storlets" not in str(
-        configs.object_conf(place, choices, 1)["pipeline:main"]["pipeline"]
-    )
+    for sections in (configs.proxy_conf(place, choices), configs.object_conf(place, choices, 1)):
+        assert "storlets" not in str(sections["pipeline:main"]["pipeline"])
 
 
 @pytest.mark.parametrize("encryption", [True, False])
@@ -120,6 +118,8 @@ def test_the_sample_files_have_the_sections_that_the_cluster_uses(place: Home) -
         ours = sections["filter:storlets"]
         assert sample["filter:storlets"]["use"] == ours["use"]
         assert sample["filter:storlets"]["role"] == ours["role"] == role
+        if role == "proxy":
+            assert dict(sample["filter:storlets-s3"]) == sections["filter:storlets-s3"]
 
 
 def test_the_sample_of_the_internal_client_is_the_clusters(place: Home) -> None:

@@ -62,6 +62,7 @@ def test_importing_changes_nothing(tmp_path: Path) -> None:
     ("name", "value"),
     [
         ("storlets", "storlet_middleware.filter:filter_factory"),
+        ("s3_headers", "storlet_middleware.wsgi.s3_headers:filter_factory"),
         ("storlet-sandboxd", "storlet_middleware.sandboxd.__main__:main"),
     ],
 )

@@ -95,7 +95,13 @@ def test_headers_that_resemble_storlet_headers_are_ignored(proxy: Proxy) -> None
 def test_an_account_that_is_not_enabled_is_400(proxy: Proxy, swift: FakeSwift) -> None:
     swift.is_enabled = False
     answer = proxy.call("GET", "c/o", RUN)
-    assert (answer.status, answer.data) == (400, b"Account disabled for storlets\n")
+    assert (answer.status, answer.data) == (
+        400,
+        (
+            b"Account disabled for storlets: its owner enables it with POST and"
+            b" X-Account-Meta-Storlet-Enabled: true\n"
+        ),
+    )
 
 
 def test_a_storlet_cannot_write_storlets(proxy: Proxy) -> None:

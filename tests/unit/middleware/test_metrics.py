@@ -42,6 +42,7 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
     ("cache_fetched", (0.5,), {"storlet.cache.fetch.timing"}),
     ("rules_allowed", (), {"storlet.rules.allow"}),
     ("rules_denied", (), {"storlet.rules.deny"}),
+    ("rule_decided", ("run",), {"storlet.rules.decided.<action>"}),
     ("rules_failed", (), {"storlet.rules.errors"}),
     ("rules_loaded", (0.5,), {"storlet.rules.load.timing"}),
     ("sandbox_started", (0.5,), {"storlet.sandbox.starts", "storlet.sandbox.start.timing"}),
@@ -66,7 +67,10 @@ def test_the_table_of_metrics_has_the_names_that_are_sent() -> None:
         logger = Logger()
         getattr(metrics, function)(logger, *arguments)
         patterns = {
-            row: re.escape(row).replace("<verb>", r"[A-Z]+").replace("<code>", r"[a-z_-]+")
+            row: re.escape(row)
+            .replace("<verb>", r"[A-Z]+")
+            .replace("<code>", r"[a-z_-]+")
+            .replace("<action>", "run|deny|allow")
             for row in rows
         }
         assert len(logger.stats) == len(rows)
@@ -100,4 +104,5 @@ def test_a_label_is_one_part_of_the_name() -> None:
 
 
 def test_no_label_holds_a_name_that_a_tenant_chooses() -> None:
-    assert {label for row in metrics.TABLE.values() for label in row.labels} <= {"verb", "code"}
+    labels = {label for row in metrics.TABLE.values() for label in row.labels}
+    assert labels <= {"verb", "code", "action"}

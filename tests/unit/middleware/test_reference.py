@@ -247,11 +247,15 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) ->
         ["cobol", "2014", "PAYROLL"],
         ["cobol", "", "PAYROLL"],
     ]
-    assert report["cobol file"] == ["Storlet name is incorrect: a COBOL storlet is a .cob file"]
-    assert report["cobol main"] == ["Main 'payroll' is incorrect: want the name of a program"]
-    assert report["cobol version"] == [
-        "Not supported version specified: this cluster has COBOL 2014, 2023"
+    assert report["cobol file"] == [
+        "Storlet name is incorrect: 'payroll.py': a COBOL storlet is a .cob file"
     ]
+    assert report["cobol main"] == [
+        "X-Object-Meta-Storlet-Main: 'payroll': Main is incorrect: want the name of a program"
+    ]
+    (version,) = report["cobol version"]
+    assert version.startswith("X-Object-Meta-Storlet-Language-Version: '1968': Not supported")
+    assert version.endswith(": this cluster has COBOL 2014, 2023")
     assert report["cobol limit"] == [
         "X-Object-Meta-Storlet-Memory: 31M is less than 32M, the least for a cobol storlet"
     ]

@@ -6,15 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlet_middleware import names
 from storlet_middleware.catalog.manifests import (
+    ContentTypes,
     DependencyManifest,
     Manifest,
     ManifestError,
     file_name_faults,
     read_dependency,
     read_storlet,
+    read_types,
 )
 
+META = "X-Object-Meta-Storlet-"
 LANGUAGES = {"python": ("3.11", "3.12"), "java": ("17",)}
 COMMON = {"Interface-Version": "1.0", "Object-Metadata": "no"}
 PYTHON = {**COMMON, "Language": "python", "Main": "up.Up"}
@@ -87,12 +91,44 @@ def test_a_fault_is_named(name: str, changes: dict[str, str], fault: str) -> Non
     assert fault in found
 
 
+#: Keys of a storlet's metadata with wrong values.
+WRONG_VALUES = [
+    ("Language", "perl"),
+    ("Language-Version", "3.x"),
+    ("Language-Version", "2.7"),
+    ("Main", "other.Up"),
+    ("Main", "up.sub.Up"),
+    ("Main", "up.1Up"),
+    ("Dependency", "up.py"),
+    ("Dependency", "../a"),
+    ("Input-Type", "csv"),
+    ("Output-Type", "text/*"),
+    ("Memory", "much"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG_VALUES)
+def test_a_fault_names_the_key_and_quotes_its_value(key: str, value: str) -> None:
+    (found,) = faults_of("up.py", {**PYTHON, key: value})
+    assert found.startswith(f"{META}{key}: ")
+    assert repr(value) in found
+
+
+def test_each_key_that_is_interpreted_has_a_wrong_value_here() -> None:
+    known = {row.name for row in names.TABLE if row.scope is names.Scope.STORLET}
+    checked = {META + key for key, _ in WRONG_VALUES}
+    assert known - checked == {names.META_INTERFACE_VERSION, names.META_OBJECT_METADATA}
+
+
 def test_all_faults_are_reported_at_once() -> None:
     faults = faults_of("../up.txt", {"Language": "python", "Language-Version": "x", "Main": ""})
     assert len(faults) == 6
     assert "; ".join(faults) == str(ManifestError(faults))
-    missing = [f.rpartition(" ")[2] for f in faults if f.startswith("Mandatory parameter")]
-    assert missing == ["Interface-Version", "Object-Metadata", "Main"]
+    missing = [f.split(": ")[1:] for f in faults if f.startswith("Mandatory parameter")]
+    assert missing == [
+        [name, f"send the header X-Object-Meta-Storlet-{name}"]
+        for name in ("Interface-Version", "Object-Metadata", "Main")
+    ]
 
 
 @given(st.text(max_size=300))
@@ -145,4 +181,38 @@ def test_all_faults_of_a_dependency_are_reported(
         read_dependency("a.txt", meta)
     assert len(caught.value.faults) == len(faults)
     for found, part in zip(caught.value.faults, faults, strict=True):
-        assert found.startswith(part)
+        assert part in found
+        assert "X-Object-Meta-Storlet-Dependency-" in found
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ContentTypes()),
+        ({META + "Input-Type": " ", META + "Output-Type": ""}, ContentTypes()),
+        (
+            {META.lower() + "input-type": "Text/CSV, image/*,", META + "Output-Type": " Image/PNG "},
+            ContentTypes(("text/csv", "image/*"), "image/png"),
+        ),
+        ({META + "Input-Type": "*/*"}, ContentTypes(("*/*",))),
+        ({META + "Output-Type": "application/vnd.a+json"}, ContentTypes((), "application/vnd.a+json")),
+    ],
+)  # fmt: skip
+def test_declared_content_types_are_read(given: dict[str, str], expected: ContentTypes) -> None:
+    assert read_types(given) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wrong"),
+    [
+        ("Input-Type", "text/csv, csv", "'csv'"),
+        ("Input-Type", "text/csv; charset=utf-8", "'text/csv; charset=utf-8'"),
+        ("Input-Type", "*/csv", "'*/csv'"),
+        ("Output-Type", "text/*", "'text/*'"),
+        ("Output-Type", "text/csv, text/plain", "'text/csv, text/plain'"),
+    ],
+)
+def test_a_wrong_content_type_is_named_with_its_key(key: str, value: str, wrong: str) -> None:
+    (fault,) = faults_of("up.py", {**PYTHON, key: value})
+    assert fault.startswith(f"X-Object-Meta-Storlet-{key}: {wrong}: want")
+    assert read_types({META + key: value})[0] == ContentTypes()

@@ -40,16 +40,19 @@ def test_an_account_without_rules_counts_nothing(swift: AccountSwift, short_dir:
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "counter"),
-    [("c/o", 200, "storlet.rules.allow"), ("a/o", 403, "storlet.rules.deny")],
+    ("path", "status", "counters"),
+    [
+        ("c/o", 200, ["storlet.rules.allow"]),
+        ("a/o", 403, ["storlet.rules.decided.deny", "storlet.rules.deny"]),
+    ],
 )
 def test_each_decision_is_counted_and_rules_are_loaded_once(
-    swift: AccountSwift, short_dir: Path, path: str, status: int, counter: str
+    swift: AccountSwift, short_dir: Path, path: str, status: int, counters: list[str]
 ) -> None:
     swift.bring_into_force(RULES, is_mandatory=True)
     proxy = Proxy(swift, make_config(short_dir))
     assert [proxy.call("GET", path).status for _ in range(2)] == [status] * 2
-    assert counted(proxy) == ["storlet.rules.load.timing", counter, counter]
+    assert counted(proxy) == ["storlet.rules.load.timing", *counters, *counters]
 
 
 def test_an_operation_without_readable_rules_is_counted_as_failed(

@@ -127,3 +127,36 @@ def test_a_note_is_shown_and_refuses_no_upload(proxy: RulesProxy) -> None:
     assert answer.status_int == 201
     assert "the rules are in force; 1 note" in answer.body.decode()
     assert "note [test.by-role]" in answer.body.decode()
+
+
+CONVERTERS = b"""version: 1
+rules:
+- name: pack
+  when: {method: PUT, container: a, content-type: text/csv}
+  run: pack.py
+- name: unpack
+  when: {method: PUT, container: a, content-type: application/gzip}
+  run: unpack.py
+- name: both
+  when: {method: GET, container: b, content-type: {prefix: text/}}
+  run: [pack.py, up.py]
+"""
+
+
+def test_declared_content_types_are_checked(proxy: RulesProxy, swift: AccountSwift) -> None:
+    swift.put_storlet("pack.py", X_Object_Meta_Storlet_Output_Type="application/gzip")
+    swift.put_storlet("unpack.py", X_Object_Meta_Storlet_Output_Type="text/csv")
+    assert proxy.upload(RUNS).status_int == 201
+    swift.put_storlet("up.py", X_Object_Meta_Storlet_Input_Type="text/*, image/*")
+    told = proxy.upload(CONVERTERS).body.decode()
+    assert "[rules.undo-one-another]: rules pack and unpack undo each other" in told
+    assert "[pipeline.type]: rule both: pack.py declares the output application/gzip" in told
+    assert "[pipeline.input]: rule thumb matches some objects" in proxy.upload(RUNS).body.decode()
+
+
+def test_a_declaration_that_is_no_content_type_is_not_checked(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    """It was stored by a way that this filter does not check."""
+    swift.put_storlet("up.py", X_Object_Meta_Storlet_Input_Type="pictures")
+    assert proxy.upload(RUNS).status_int == 201

@@ -46,6 +46,7 @@ def test_every_error_has_a_code_of_s3_and_only_the_operator_s_are_repeated(code:
     [
         (StorletError("x", code=errors.ACCESS_DENIED, status=401), 403, "AccessDenied"),
         (StorletError("x", code=errors.METHOD_NOT_ALLOWED, status=501), 501, "NotImplemented"),
+        (StorletError("x", code=errors.INPUT_NOT_FOUND), 404, "InputNotFound"),
         (StorletError("x", code=errors.LIMIT_MEMORY), 422, "StorletLimitMemory"),
         (StorletError("x", code=errors.INPUT_ETAG_MISMATCH), 400, "BadDigest"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from swift.common.swob import Request
 
+from storlet_middleware import names
 from storlet_middleware.config import parse as parse_config
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi.operation import parse as parse_operation
@@ -53,6 +54,52 @@ def test_a_malformed_request_is_400_and_names_the_fault(
     answer = proxy.call("GET", "c/o", {**RUN, **headers})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert part in answer.data.decode()
+
+
+#: A wrong value of each client header.
+WRONG_VALUES = {
+    names.RUN_ON_PROXY: "yes",
+    names.PARAMETER_PREFIX + "1": "novalue",
+    names.RANGE: "bytes=3-1",
+    names.EXTRA_RESOURCES: "c/o",
+    names.GENERATE_LOG: "maybe",
+    names.LIMIT_PREFIX + "Memory": "much",
+}
+
+
+def test_each_client_header_has_a_wrong_value_here() -> None:
+    known = [key.removesuffix("1").removesuffix("Memory") for key in WRONG_VALUES]
+    assert sorted(known) == sorted(names.CLIENT_HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        *WRONG_VALUES.items(),
+        (names.RUN_STORLET, "a/b"),
+        ("Range", "bytes=0-1"),
+        (names.PARAMETER_PREFIX + "1", "a:%ff"),
+    ],
+)
+def test_a_fault_names_the_header_and_quotes_its_value(header: str, value: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parsed(headers={header: value})
+    assert str(caught.value).startswith(f"{header}: {value!r}: ")
+
+
+def test_the_entry_of_a_list_that_is_wrong_is_named() -> None:
+    with pytest.raises(BadRequest) as caught:
+        parsed(headers={names.EXTRA_RESOURCES: "/d/right,c/wrong,/d/right"})
+    assert "'c/wrong'" in str(caught.value)
+    assert "right'" not in str(caught.value)
+    with pytest.raises(BadRequest, match="'9-1' ends before it begins"):
+        parsed(headers={names.RANGE: "bytes=0-1,9-1"})
+
+
+def test_a_long_value_is_quoted_in_part() -> None:
+    with pytest.raises(BadRequest) as caught:
+        parsed(headers={names.GENERATE_LOG: "x" * 5000})
+    assert len(str(caught.value)) < 150
 
 
 @pytest.mark.parametrize("query", ["multipart-manifest=put", "version-id=1"])
@@ -174,7 +221,7 @@ def test_names_that_no_storlet_has_are_refused(name: str) -> None:
     request = Request.blank(f"/v1/{ACCOUNT}/c/o", environ)
     operation = parse_operation(request.environ)
     assert operation is not None
-    with pytest.raises(BadRequest, match="X-Run-Storlet: want the name of an object"):
+    with pytest.raises(BadRequest, match=r"X-Run-Storlet: .*: want the name of an object"):
         parse(operation, parse_config(""))
 
 

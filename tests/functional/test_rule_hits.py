@@ -1,0 +1,66 @@
+"""The proxies' log of the operations that each rule decided."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.wards import RULES, Ward, make_ward
+from tests.support.cluster import Cluster
+from tests.support.http import Client
+from tests.support.proxies import OtherProxy, other_proxy
+
+_SECONDS = 0.2
+
+
+@pytest.fixture
+def counting(cluster: Cluster) -> Iterator[OtherProxy]:
+    """A proxy that logs hits every ``_SECONDS``."""
+    own = Path(cluster.description["conf_dir"], "storlet.conf").read_text("utf-8")
+    with tempfile.TemporaryDirectory(prefix="storlets-hits-") as directory:
+        file = Path(directory, "storlet.conf")
+        file.write_text(own.replace("[rules]\n", "") + f"\n[rules]\nhits_seconds = {_SECONDS}\n")
+        for path, mode in ((file.parent, 0o755), (file, 0o644)):
+            path.chmod(mode)
+        with other_proxy(cluster, {"filter:storlets": {"storlet_conf_path": str(file)}}) as proxy:
+            yield proxy
+
+
+def test_the_hits_of_each_rule_are_in_the_log(
+    counting: OtherProxy, users: dict[str, Client]
+) -> None:
+    ward = make_ward(users)
+    ward.rule(
+        RULES + "  - name: shut\n    when: {method: DELETE, container: patients}\n    deny: kept\n"
+    )
+    there = _behind(counting, ward)
+    for _ in range(3):
+        assert there.researcher.get("patients/a.csv").status == 200
+    assert there.admin.delete("patients/a.csv").status == 403
+    assert there.physician.get("open/a.csv").status == 200
+    time.sleep(_SECONDS)
+    # The first operation that a rule decides after the interval logs the counts.
+    assert there.researcher.get("patients/a.csv").status == 200
+    text = counting.log.read_text(encoding="utf-8", errors="replace")
+    words = [word for line in text.splitlines() if "rules hits" in line for word in line.split()]
+    assert f"account={there.admin.version_url.path.rpartition('/')[2]}" in words
+    assert _sum(words, "hide") == 3
+    assert _sum(words, "shut") == 1
+
+
+def _behind(proxy: OtherProxy, ward: Ward) -> Ward:
+    url = f"http://127.0.0.1:{proxy.port}"
+    return Ward(
+        *(
+            Client(url + client.version_url.path, client.token, client.user)
+            for client in (ward.admin, ward.researcher, ward.physician)
+        )
+    )
+
+
+def _sum(words: list[str], rule: str) -> int:
+    return sum(int(word.partition("=")[2]) for word in words if word.startswith(f"{rule}="))
