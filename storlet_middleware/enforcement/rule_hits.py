@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
-from rules.model import Allow, Deny, Rule
+from rules.model import Rule
+from rules.report import ACTIONS
 from storlet_middleware import metrics
 from storlet_middleware.concurrency import monotonic
 
@@ -47,11 +48,7 @@ class RuleHits:
 
     def count(self, account: str, rule: Rule) -> None:
         """Count an operation on ``account`` that ``rule`` decided."""
-        action = rule.action
-        kind = (
-            "deny" if isinstance(action, Deny) else "allow" if isinstance(action, Allow) else "run"
-        )
-        metrics.rule_decided(self._logger, kind)
+        metrics.rule_decided(self._logger, ACTIONS[type(rule.action)])
         if not self._seconds:
             return
         now = self._clock()
