@@ -52,7 +52,7 @@ from rules.model import (
     RuleSet,
     Run,
 )
-from rules.rewriting import cautious, with_all_reads
+from rules.rewriting import cautious, with_all_reads, with_segments
 from rules.text import Mapping, Node, Scalar, Sequence
 
 VERSION: Final = "1"
@@ -156,7 +156,7 @@ def _rule(node: Node, faults: Faults) -> Rule:
 def _fail_closed(condition: Condition, action: Action, *, is_mandatory: bool) -> Condition:
     """The condition, rewritten for the kind of rule: see :mod:`rules.rewriting`."""
     if is_mandatory:
-        return with_all_reads(condition)
+        return with_segments(with_all_reads(condition))
     return condition if isinstance(action, Deny) else cautious(condition)
 
 

@@ -65,6 +65,47 @@ def _or_other_reads(test: Test) -> Test:
     return replace(test, operator=Operator.ONE_OF, operand=named | READING)
 
 
+# --- containers of segments -----------------------------------------------------------------------
+
+#: The ends of the names of the containers in which clients store the segments of large objects: of
+#: ``swift upload`` and of Horizon, and of multipart uploads of the S3 API.
+SEGMENT_ENDS: Final = ("_segments", "+segments")
+
+
+def with_segments(condition: Condition) -> Condition:
+    """The condition of a mandatory rule that also holds for the containers of segments.
+
+    The segments of an object in ``docs`` are objects in ``docs_segments``: a caller who may read
+    that container would read them as they are stored.  Below ``not``, a test stays unchanged, which
+    widens the rule; it is also the way to leave out a container of segments.
+    """
+    return _with_segments(condition, below_not=False)
+
+
+def _with_segments(condition: Condition, *, below_not: bool) -> Condition:
+    if isinstance(condition, Not):
+        return Not(_with_segments(condition.part, below_not=not below_not))
+    if isinstance(condition, Test):
+        return condition if below_not else _or_segments(condition)
+    parts = tuple(_with_segments(part, below_not=below_not) for part in condition.parts)
+    return replace(condition, parts=parts)
+
+
+def _or_segments(test: Test) -> Condition:
+    if test.fact != "container":
+        return test
+    match test.operator:
+        case Operator.EXACT | Operator.ONE_OF:
+            operand = test.operand if isinstance(test.operand, frozenset) else (test.operand,)
+            names = {str(name) for name in operand}
+            longer = {f"{name}{end}" for name in names for end in SEGMENT_ENDS}
+            return replace(test, operator=Operator.ONE_OF, operand=frozenset(names | longer))
+        case Operator.SUFFIX | Operator.GLOB if not str(test.operand).endswith("*"):
+            others = (replace(test, operand=f"{test.operand}{end}") for end in SEGMENT_ENDS)
+            return Any((test, *others))
+    return test
+
+
 # --- missing values below `not` -------------------------------------------------------------------
 
 

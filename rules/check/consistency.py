@@ -11,6 +11,8 @@ code                       severity meaning
 ``mandatory.preceded``     warning  an earlier ordinary ``run`` or ``deny`` decides some of them if
                                     the client requests no storlet
 ``mandatory.read-past``    warning  GET of an object is covered, HEAD or COPY of it is not
+``segments.uncovered``     note     a mandatory rule covers objects, and not the segments of large
+                                    ones
 ``rule.only-when-asked``   warning  earlier rules decide every request without ``X-Run-Storlet``
 ``storlet.missing``        error    a storlet does not exist
 ``storlet.access``         both     only callers (error) or some callers (warning) without
@@ -51,7 +53,7 @@ from rules.check.pipelines import READS, PipelineCheck, StorletFacts
 from rules.check.questions import NOT_REQUESTED, Answer, Cover, Questions, parts_of, present
 from rules.engine import gives_way
 from rules.example import describe, show
-from rules.facts import Facts
+from rules.facts import Facts, ObjectFacts
 from rules.model import (
     Action,
     All,
@@ -60,6 +62,7 @@ from rules.model import (
     Deny,
     Finding,
     Not,
+    Operator,
     Place,
     Rule,
     RuleSet,
@@ -67,9 +70,11 @@ from rules.model import (
     Severity,
     Test,
 )
+from rules.rewriting import SEGMENT_ENDS
 
 #: The maximum number of conjuncts that are searched for contradictions.
 _MANY_PARTS: Final = 40
+_GET: Final = Test("method", Operator.EXACT, "GET")
 #: The maximum number of rules named in a finding.
 _NAMED: Final = 5
 
@@ -236,6 +241,7 @@ class _Checker:
         if index not in self._only_requested:
             yield from self._preceded(index)
         yield from self._read_past(index)
+        yield from self._segments_past(index)
 
     def _preceded(self, index: int) -> Iterator[Finding]:
         """Ordinary rules do not let requests evade the rule, but they preempt its action."""
@@ -272,6 +278,37 @@ class _Checker:
                     " intended",
                     describe(replace(facts, method=method)),
                 )
+
+    def _segments_past(self, index: int) -> Iterator[Finding]:
+        """An object that the rule covers, and whose segments no mandatory rule covers.
+
+        It tries one object, so it does not find all of them.
+        """
+        rule = self._rules[index]
+        if self._questions.example(rule.condition, present("object"), _GET) is None:
+            return
+        answer = self._questions.match(index, present("object"), _GET)
+        if answer is None:
+            return
+        segment = replace(
+            answer.facts,
+            container=f"{answer.facts.container}{SEGMENT_ENDS[0]}",
+            object=f"{answer.facts.object}/1",
+            stored=ObjectFacts(exists=True, content_type="application/octet-stream"),
+        )
+        decider = self._questions.decider(segment)
+        if decider is None or not self._rules[decider].is_mandatory:
+            yield Finding(
+                Severity.NOTE,
+                "segments.uncovered",
+                rule.place,
+                f"the mandatory rule {rule.name} covers an object, but not its segments if it is"
+                " large: they are objects with a name, content type and metadata of their own, such"
+                " as the object of the example request",
+                f"add a mandatory deny for containers that end in {' or '.join(SEGMENT_ENDS)},"
+                " or give these callers no access to them",
+                describe(segment),
+            )
 
     def _earlier_deciders(
         self, index: int, kinds: tuple[type[Action], ...]

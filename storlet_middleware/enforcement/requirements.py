@@ -24,6 +24,7 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: Options of Swift's copy that a run does not support.
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
 _EXPIRY: Final = ("HTTP_X_DELETE_AT", "HTTP_X_DELETE_AFTER")
+_QUOTA: Final = "X-Container-Meta-Quota-Bytes"
 _LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
 
 
@@ -200,3 +201,19 @@ def require_no_moves(inquiry: Inquiry) -> None:
         raise inquiry.refusal(
             rule, f"{setting} would make objects of the account readable without the rule"
         )
+
+
+def require_no_quota(inquiry: Inquiry) -> None:
+    """Refuse to set the quota of a container with covered objects.
+
+    Whether Swift then accepts an upload shows the total length of the objects, bit by bit.
+    """
+    subject, loaded = inquiry.subject, inquiry.loaded
+    if subject.container is None or inquiry.is_object or inquiry.method not in ("PUT", "POST"):
+        return
+    if loaded is None or not loaded.has_mandatory or not inquiry.operation.header(_QUOTA):
+        return
+    rule = inquiry.judge.may_cover(subject.account, subject.container, None)
+    if rule is not None:
+        text = f"{_QUOTA} would reveal the length of objects that the rule covers"
+        raise inquiry.refusal(rule, text)

@@ -223,6 +223,7 @@ class Enforcement:
             self._hits.count(inquiry.copy_target.account, write_rule)
         requirements.require_not_denied(inquiry, rule, write_rule)
         requirements.require_no_moves(inquiry)
+        requirements.require_no_quota(inquiry)
         requirements.require_no_later_delete(inquiry)
         requirements.require_no_restore(inquiry)
         return self._apply(inquiry, rule, facts, write_rule, write_facts)

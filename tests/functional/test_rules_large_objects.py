@@ -7,6 +7,7 @@ manifest deletes nothing that a rule protects, and no archived version returns p
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -38,6 +39,13 @@ def ward(users: dict[str, Client]) -> Ward:
     ward = make_ward(users)
     ward.rule(RULES + KEEP, accept=True)
     return ward
+
+
+@pytest.fixture
+def own_rules(ward: Ward) -> Iterator[None]:
+    """The test may replace the rules."""
+    yield
+    ward.rule(RULES + KEEP, accept=True)
 
 
 @pytest.fixture
@@ -91,6 +99,25 @@ def test_a_static_large_object_of_the_owner_runs_the_storlet_over_all_of_it(ward
     manifest = json.dumps([{"path": "/patients/a.csv"}] * 2).encode()
     assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
     assert ward.researcher.get(name).body == MASKED * 2
+
+
+def test_a_rule_for_a_container_covers_the_containers_of_its_segments(
+    ward: Ward, own_rules: None
+) -> None:
+    ward.rule(RULES.replace("{prefix: patients}", "docs"))
+    for container in ("docs", "docs_segments", "docs+segments", "documents"):
+        acl = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
+        assert ward.admin.put(container, b"", acl).status == 201
+    for part in ("docs_segments/1", "docs+segments/2", "documents/3"):
+        assert ward.admin.put(part, CONTENT).status == 201
+    manifest = json.dumps([{"path": "/docs_segments/1"}, {"path": "/docs+segments/2"}]).encode()
+    assert ward.admin.put("docs/large", manifest, query=PUT_MANIFEST).status == 201
+    assert ward.researcher.get("docs/large").body == MASKED * 2
+    for part in ("docs_segments/1", "docs+segments/2"):
+        assert ward.researcher.get(part).body == MASKED
+        assert_reveals_nothing(ward.researcher.head(part))
+        assert ward.admin.get(part).body == CONTENT
+    assert ward.researcher.get("documents/3").body == CONTENT
 
 
 # --- answers about uncovered objects with covered segments ----------------------------------------

@@ -79,6 +79,19 @@ def test_a_large_object_of_links(ward: Ward) -> None:
     assert researcher.get("open/of-links").body == CONTENT
 
 
+def test_a_covered_owner_sets_no_quota_on_covered_objects(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    quota = {"X-Container-Meta-Quota-Bytes": "100000"}
+    assert ward.admin.post("patients", quota).status == 204
+    ward.rule(RULES.replace("any: [", 'any: [{user: "admin:admin"}, '))
+    for method in ("POST", "PUT"):
+        answer = ward.admin.request(method, "patients", quota | {"X-Container-Meta-Color": "red"})
+        assert_closed(answer)
+    assert ward.admin.head("patients").headers["X-Container-Meta-Color"] is None
+    assert ward.admin.post("patients", {"X-Container-Meta-Color": "red"}).status == 204
+    assert ward.admin.post("open", quota).status == 204
+
+
 def test_a_container_of_covered_objects_hides_their_total_size(
     ward: Ward, users: dict[str, Client]
 ) -> None:

@@ -22,7 +22,7 @@ from rules.model import (
     Test,
 )
 from rules.parse import MAX_GLOB_COST, MAX_RULES, parse, version_of
-from rules.rewriting import cautious
+from rules.rewriting import cautious, with_segments
 from tests.unit.rules.texts import HEAD, only_fault, parsed, places_of_faults, rule_of
 
 EVERYTHING = """\
@@ -46,12 +46,13 @@ rules:
 """
 
 
+_SUFFIX = Test("container", Operator.SUFFIX, "x")
+
+
 def test_every_part_of_a_rule() -> None:
     rules = parsed(EVERYTHING)
     methods = Test("method", Operator.ONE_OF, frozenset({"GET", "HEAD", "COPY"}))
-    ends = model.All(
-        (Test("container", Operator.PREFIX, "patients-"), Test("container", Operator.SUFFIX, "x"))
-    )
+    ends = model.All((Test("container", Operator.PREFIX, "patients-"), with_segments(_SUFFIX)))
     step = Step(
         "d-1.0.jar",
         (("k", Template(("v ", "object", ""))),),

@@ -14,8 +14,9 @@ from rules.conditions import METHODS
 from rules.evaluation import holds
 from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import Condition, Operator, Test
-from rules.rewriting import cautious, with_all_reads
+from rules.rewriting import cautious, with_all_reads, with_segments
 from tests.unit.rules import naive, strategies
+from tests.unit.rules.texts import rules_of
 
 ANONYMOUS = Facts("GET", "c", "o", stored=ObjectFacts(), holder=ContainerFacts())
 
@@ -121,3 +122,36 @@ def test_the_negated_test_of_a_missing_value_fails_closed() -> None:
     )
     ann = Facts("GET", "c", "o", Caller(user="ann"))
     assert holds(condition, ann) is holds(cautious(condition), ann) is True
+
+
+@pytest.mark.parametrize(
+    ("written", "is_met"),
+    [
+        ("container: a", {"a", "a_segments", "a+segments"}),
+        ("container: [a, b]", {"a", "a_segments", "a+segments", "b", "b_segments", "b+segments"}),
+        ("container: {prefix: b}", {"b", "ba", "b_segments", "b+segments"}),
+        ("container: {suffix: a}", {"a", "ba", "a_segments", "a+segments"}),
+        (
+            "container: {glob: '?'}",
+            {"a", "b", "a_segments", "a+segments", "b_segments", "b+segments"},
+        ),
+        (
+            "not: {container: [a, ba]}",
+            {"a_segments", "a+segments", "b", "b_segments", "b+segments"},
+        ),
+        ("container: a, not: {container: a+segments}", {"a", "a_segments"}),
+    ],
+)
+def test_a_mandatory_rule_covers_the_containers_of_segments(written: str, is_met: set[str]) -> None:
+    names = ("a", "b", "ba", "a_segments", "a+segments", "b_segments", "b+segments")
+    text = f"when: {{{written}}}"
+    mandatory, ordinary = rules_of(f"{text}, mandatory: true, deny: x", f"{text}, deny: x").rules
+    assert {name for name in names if holds(mandatory.condition, Facts("GET", name))} == is_met
+    plain = {name for name in names if holds(ordinary.condition, Facts("GET", name))}
+    assert plain <= is_met
+
+
+@given(strategies.conditions())
+def test_with_segments_only_adds_requests(condition: Condition) -> None:
+    for facts in REQUESTS:
+        assert holds(with_segments(condition), facts) or not holds(condition, facts), facts

@@ -111,3 +111,13 @@ def test_swift_is_not_set_up_to_move_objects_away_from_mandatory_rules(
         answer = ruled.proxy.call("POST", "elsewhere", {header: "archive"})
         assert answer.status == (403 if mandatory else 404)
         assert answer.headers.get(names.RULE) == ("hide" if mandatory else None)
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_quota_on_covered_objects_is_refused(ruled: Ruled, method: str) -> None:
+    quota = {"X-Container-Meta-Quota-Bytes": "1000"}
+    ruled.rule(rule("hide", "method: GET, container: c", "run: up.py"))
+    assert_closed(ruled.proxy.call(method, "c", quota))
+    assert not ruled.swift.requests(method)
+    assert ruled.proxy.call(method, "elsewhere", quota).headers.get(names.RULE) is None
+    assert ruled.proxy.call(method, "c", {"X-Container-Meta-Color": "red"}).status < 300

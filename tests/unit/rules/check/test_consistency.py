@@ -218,7 +218,8 @@ def test_an_allow_behind_an_ordinary_rule_lets_only_clients_with_a_storlet_past(
 
 def test_a_rule_that_is_also_about_clients_with_a_storlet_may_match_only_these() -> None:
     either = "any: [{header: {x-run-storlet: {present: true}}}, {container: a}]"
-    texts = ["when: {container: a}, deny: x", f"when: {{{either}}}, mandatory: true, deny: y"]
+    first = "when: {container: {prefix: a}}, deny: x"
+    texts = [first, f"when: {{{either}}}, mandatory: true, deny: y"]
     finding = only(*texts)
     assert finding.code == "rule.only-when-asked"
     assert decider(finding, *texts) == "r0"
@@ -287,7 +288,43 @@ def test_a_mandatory_rule_that_no_read_gets_past_is_no_finding(texts: list[str])
     ],
 )
 def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
-    assert found(earlier, _MANDATORY) == []
+    notes = {("segments.uncovered", Severity.NOTE)}
+    assert set(found(earlier, _MANDATORY)) <= notes
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_noted"),
+    [
+        (["when: {container: docs}, mandatory: true, run: a.py"], False),
+        (["when: {container: {prefix: docs}}, mandatory: true, run: a.py"], False),
+        (["when: {container: {suffix: docs}}, mandatory: true, run: a.py"], False),
+        (["when: {container: docs, method: PUT}, mandatory: true, run: a.py"], False),
+        (["when: {container: docs, object: {suffix: .csv}}, mandatory: true, run: a.py"], True),
+        (["when: {content-type: text/csv}, mandatory: true, run: a.py"], True),
+        (
+            [
+                "when: {content-type: text/csv}, mandatory: true, run: a.py",
+                "when: {container: {suffix: _segments}}, mandatory: true, deny: x",
+            ],
+            False,
+        ),
+        (
+            [
+                "when: {container: docs, not: {container: docs_segments}}, mandatory: true, run: a.py"
+            ],
+            True,
+        ),
+    ],
+)
+def test_segments_that_a_mandatory_rule_does_not_cover_are_a_note(
+    texts: list[str], is_noted: bool
+) -> None:
+    noted = [each for each in check(rules_of(*texts), None) if each.code == "segments.uncovered"]
+    assert bool(noted) == is_noted
+    for finding in noted:
+        assert finding.severity is Severity.NOTE
+        assert "_segments" in finding.example
+        assert decider(finding, *texts) != "r0"
 
 
 def test_an_allow_that_others_take_all_requests_from_weakens_nothing() -> None:
