@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import eventlet
 import eventlet.event
+import eventlet.green.http.client
 import eventlet.green.socket
 import eventlet.semaphore
 import eventlet.tpool
@@ -30,6 +31,12 @@ sleep = eventlet.sleep
 Killed: Final[type[BaseException]] = greenlet.GreenletExit
 #: Base of Swift's timeouts such as ``ChunkReadTimeout``; it is no ``Exception``.
 Timeout: Final[type[BaseException]] = eventlet.Timeout
+#: The errors of a connection of Swift's that has ended.  Its HTTP client is eventlet's copy of the
+#: standard library's, with exceptions of its own.
+CONNECTION_ENDED: Final[tuple[type[Exception], ...]] = (
+    OSError,
+    eventlet.green.http.client.HTTPException,
+)
 
 
 class GreenTask(Protocol):

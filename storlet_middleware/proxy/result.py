@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from typing import Any, Protocol
 
 from swift.common.utils import close_if_possible
 
 from storlet_middleware.backend import frames
-from storlet_middleware.concurrency import Timeout
+from storlet_middleware.concurrency import CONNECTION_ENDED, Timeout
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.errors import BackendFailed, StorletError, from_message
 
@@ -232,7 +231,7 @@ class RemoteResult:
         except (Exception, Timeout) as error:
             # Swift's timeouts are not subclasses of Exception.
             message = f"the object node's answer broke off: {error!r}"[:300]
-            has_ended = isinstance(error, OSError | HTTPException)
+            has_ended = isinstance(error, CONNECTION_ENDED)
             raise BrokenAnswer(message, has_ended=has_ended) from error
         if not decoder.is_done:
             message = "the object node's answer ended without its last frame"

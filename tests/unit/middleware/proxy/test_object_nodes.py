@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from http.client import IncompleteRead
 from typing import Any
 
 import pytest
+from eventlet.green.http.client import IncompleteRead
 from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import Response
 
