@@ -74,6 +74,25 @@ class Judge:
         rule = evaluator.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
+    def ends_coverage(self, place: SwiftPath) -> str | None:
+        """The name of the mandatory rule that covers the object for the caller, and would not after
+        the POST of the operation; ``None`` if there is none.
+        """
+        loaded = self._loaded(place.account, place.container)
+        if loaded is None:
+            return None
+        facts = request_facts.of_request(self._environ, "GET", place.container, place.name)
+        evaluator = evaluator_for(self._app, self._environ, place, loaded)
+        rule = evaluator.decide(facts, explicit=True)[0].rule
+        state = evaluator.known_state
+        # A decision that needed no facts of the object does not depend on them.
+        if rule is None or not rule.is_mandatory or state is None:
+            return None
+        changed = request_facts.changed_facts(self._environ, state)
+        facts = dataclasses.replace(facts, stored=changed)
+        after = evaluator.decide(facts, explicit=True)[0].rule
+        return None if after is not None and after.name == rule.name else rule.name
+
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
         """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
         loaded = self._loaded(account, container)

@@ -33,6 +33,10 @@ _OF_THE_MANIFEST: Final = frozenset({"multipart-manifest", "symlink"})
 #: The owner and the grants of an object where ``s3_acl = yes``: ``s3api`` authorizes by a HEAD's
 #: answer and sends none of it to its client.
 _S3_ACL: Final = "x-object-sysmeta-s3api-acl"
+#: Conditions of a client that Swift answers with 412 in a copy.
+_CONDITIONS_OF_412: Final = frozenset(
+    {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH", "HTTP_IF_UNMODIFIED_SINCE"}
+)
 _CHANGED: Final = "the object changed while its rules were being evaluated; retry"
 
 
@@ -95,10 +99,10 @@ def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
     environ, operation = inquiry.environ, inquiry.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
         return checked(inquiry.guard, inquiry.app, environ)
-    wanted = environ.get("HTTP_IF_MATCH")
+    has_own = not _CONDITIONS_OF_412.isdisjoint(environ)
     pin_source(inquiry, source)
     answer = checked(inquiry.guard, inquiry.app, environ)
-    if wanted is None and "HTTP_IF_NONE_MATCH" not in environ and answer.status.startswith("412"):
+    if not has_own and answer.status.startswith("412"):
         close_if_possible(answer.chunks)
         raise BackendFailed(_CHANGED, retry_after=1)
     return answer

@@ -53,7 +53,7 @@ from swift.common.swob import HTTPForbidden, Response
 from swift.common.utils import close_if_possible, config_true_value
 
 from storlet_middleware import names
-from storlet_middleware.enforcement.segments import Manifests, end_of_links
+from storlet_middleware.enforcement.segments import Manifests, look_up
 from storlet_middleware.errors import REASONS, BackendFailed, RuleRefused, StorletError
 from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.bodies import ClosingIterator
@@ -267,7 +267,7 @@ class ReadGuard:
 
     def _end_of_links(self, read: SwiftPath) -> SwiftPath | None:
         """The end of the chain of links at an object; ``None`` if it is no link."""
-        return end_of_links(self._app, self._environ, read)
+        return look_up(self._app, self._environ, read).end
 
     def _require_parts(self, request: Any) -> None:
         """Raise if the answer to ``request`` has facts of covered segments: a large object that is
@@ -288,9 +288,7 @@ class ReadGuard:
         ):
             rule = parts.covering_rule_of_large(read)
         if rule is not None:
-            raise RuleRefused(
-                rule, f"the rule covers a segment of a large object in {read.container}"
-            )
+            raise _covered(rule)
 
     # --- evaluation -------------------------------------------------------------------------------
 
@@ -300,9 +298,7 @@ class ReadGuard:
             rule = covering_rule(self._judge, read)
             if rule is None or self._is_running(rule, read, method):
                 return
-            self._known[read] = RuleRefused(
-                rule, f"the request would read {_described(read)}, which the rule covers"
-            )
+            self._known[read] = _covered(rule)
         raise self._known[read]
 
     def _is_running(self, rule: str, read: SwiftPath, method: str) -> bool:
@@ -359,10 +355,17 @@ class ReadGuard:
             raise BackendFailed("the target of a link is unknown, and rules may cover it")
         # For a POST to a link, no rule was evaluated for the facts that the link shows.
         own = self._operation.path if self._method == "POST" else None
-        for read in (own, target, self._end_of_links(target)):
+        found = look_up(self._app, self._environ, target)
+        for read in (own, target, found.end):
             if read is not None and not self._is_decided(read, self._method):
                 for origin in origins(read):
                     self._require(origin, "HEAD")
+        etag = headers.get("x-symlink-target-etag")
+        is_made_by_client = "x-symlink-target" in headers
+        if is_made_by_client and etag and (found.content is None or found.content.etag != etag):
+            rule = covering_rule(self._judge, target.sibling(None, None))
+            if rule is not None:
+                raise _covered(rule)
 
     def _target(self, headers: Mapping[str, str]) -> SwiftPath | None:
         """The target of a link; versioning shows its own link as one to ``?version-id`` of the
@@ -386,7 +389,7 @@ class ReadGuard:
             manifest, headers.get("x-timestamp")
         )
         if rule is not None:
-            raise RuleRefused(rule, "the rule covers a segment of the object")
+            raise _covered(rule)
 
     def break_if_refused(
         self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]
@@ -421,13 +424,16 @@ def moving_header(operation: Operation) -> str | None:
     return next((name for name in _MOVING_HEADERS if operation.header(name)), None)
 
 
-def _described(read: SwiftPath) -> str:
-    if read.name is not None and read.container is not None:
-        return f"{read.container}/{read.name}"
-    return (
-        f"objects that are or may be in the container {read.container}"
-        if read.container
-        else "a possible old version"
+def _covered(rule: str) -> RuleRefused:
+    """The refusal of a further read, or of an answer.
+
+    All have one text: which of the reads is refused first depends on lengths and hashes (a range
+    selects segments, a condition compares an ETag), and a path would name a segment.
+    """
+    return RuleRefused(
+        rule,
+        "the request would read or describe an object that the rule covers: a segment, the target"
+        " of a link, an old version, or an extra resource",
     )
 
 

@@ -120,6 +120,7 @@ class ObjectState:
     :param etag: without quotes; empty if there is no object.
     :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
         or link read as such is a different object.
+    :param is_dynamic: whether it is a dynamic large object.
     """
 
     facts: ObjectFacts
@@ -127,6 +128,7 @@ class ObjectState:
     reverse: str = ""
     etag: str = ""
     is_plain: bool = True
+    is_dynamic: bool = False
 
 
 def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
@@ -166,6 +168,7 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
         lenient_text(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
         not is_manifest and "Content-Location" not in headers,
+        "X-Object-Manifest" in headers,
     )
 
 
@@ -181,6 +184,19 @@ def incoming_facts(environ: Mapping[str, Any]) -> ObjectFacts:
         exists=True,
         content_type=_incoming_type(environ, lenient_text(environ["PATH_INFO"])),
         size_bytes=int(length) if length.isdecimal() else None,
+        metadata=_incoming_metadata(environ),
+    )
+
+
+def changed_facts(environ: Mapping[str, Any], state: ObjectState) -> ObjectFacts:
+    """Return the facts of an object after a POST, which replaces all user metadata."""
+    given = environ.get("CONTENT_TYPE")
+    # A POST turns a dynamic large object into an empty object if it names no segments.
+    is_emptied = state.is_dynamic and not environ.get("HTTP_X_OBJECT_MANIFEST")
+    return dataclasses.replace(
+        state.facts,
+        content_type=lenient_text(given) if given else state.facts.content_type,
+        size_bytes=0 if is_emptied else state.facts.size_bytes,
         metadata=_incoming_metadata(environ),
     )
 

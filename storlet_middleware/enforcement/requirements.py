@@ -170,6 +170,19 @@ def require_no_links(inquiry: Inquiry) -> None:
         require_own_bytes(inquiry, rule)
 
 
+def require_kept_coverage(inquiry: Inquiry) -> None:
+    """Refuse a POST after which the rule that covers the object for the caller no longer does."""
+    if inquiry.method != "POST" or not inquiry.is_object:
+        return
+    rule = inquiry.judge.ends_coverage(inquiry.subject)
+    if rule is not None:
+        text = (
+            "the rule tests the content type or metadata, and would not cover the object after"
+            " this POST, which replaces all metadata: send the values that the rule tests"
+        )
+        raise inquiry.refusal(rule, text)
+
+
 def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
     """Refuse to read a possible old version of a covered object, whose original container is
     unknown.

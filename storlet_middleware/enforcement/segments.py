@@ -9,8 +9,10 @@ checks each object that they name.
 Most callers are covered by no mandatory rule in the account, and most containers hold no covered
 object.  Then one check suffices for the account, or one for each container.
 
-A manifest describes a link as if it were the link's target.  The listing of the container shows
-which parts are links, so only those need a HEAD each.
+A manifest describes each part as it was when the manifest was stored: hash and length, of a link
+those of the object at its end.  If the part was replaced or deleted since, the described object is
+unknown, and any rule of the account may have covered it.  The listing of the container shows which
+parts are links or have changed; only those need a HEAD each.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
@@ -42,9 +44,9 @@ from storlet_middleware.wsgi.swift_paths import (
 _MAX_MANIFESTS: Final = 128
 _MAX_OBJECTS: Final = 20_000
 _MAX_MANIFEST_BYTES: Final = 16 << 20
-#: Maximum number of parts that may be links; each costs a HEAD.
-_MAX_LINKS: Final = 1000
-#: Pages of a listing that are read to rule out links, and names on each page.
+#: Maximum number of parts that may be links or have changed; each costs a HEAD.
+_MAX_LOOKED_UP: Final = 1000
+#: Pages of a listing that are read to compare the parts with it, and names on each page.
 _MAX_LISTING_PAGES: Final = 8
 _LISTING_PAGE_ENTRIES: Final = 2000
 #: Checks yield to other requests of the process at this interval.
@@ -53,6 +55,35 @@ _YIELD_SECONDS: Final = 0.01
 
 #: Keys that only links have in a container listing.
 _LINK_KEYS: Final = frozenset(("symlink_path", "version_symlink"))
+
+
+class Content(NamedTuple):
+    """The identity of an object's bytes.
+
+    :param etag: without quotes; of a large object, its derived ETag.
+    """
+
+    etag: str
+    size_bytes: int
+
+
+class Found(NamedTuple):
+    """The object at a path, or at the end of its chain of links.
+
+    :param content: ``None`` if there is no object.
+    :param end: the object at the end of the chain of links; ``None`` if the path is no link.
+    """
+
+    content: Content | None
+    end: SwiftPath | None
+
+
+class _Part(NamedTuple):
+    """One entry of a manifest."""
+
+    path: SwiftPath
+    content: Content
+    is_manifest: bool
 
 
 @dataclass(frozen=True)
@@ -80,7 +111,7 @@ class Manifests:
         self._judge = judge
         self._query = query
         self._checked: set[SwiftPath] = set()
-        self._names_by_container: dict[str | None, set[str]] = {}
+        self._parts_by_container: dict[str | None, dict[str, Content | None]] = {}
         self._may_hold_covered: dict[str | None, bool] = {}
         self._next_yield = monotonic() + _YIELD_SECONDS
 
@@ -135,7 +166,8 @@ class Manifests:
     ) -> str | None:
         pending, manifests = [outer], {manifest}
         while pending:
-            for part, is_manifest in _parts(manifest, pending.pop().entries):
+            for part, content, is_manifest in _parts(manifest, pending.pop().entries):
+                self._remember(part, content)
                 rule = self._covering_rule_of_part(part)
                 if rule is not None:
                     return rule
@@ -150,29 +182,39 @@ class Manifests:
                 ):
                     return possible_rule  # the parts are unknown by now, or too many to check
                 pending.append(nested)
-        return self._covering_rule_of_links(manifest, possible_rule)
+        return self._covering_rule_of_unlisted(manifest, possible_rule)
 
-    def _covering_rule_of_links(self, manifest: SwiftPath, possible_rule: str) -> str | None:
-        links = [
-            manifest.sibling(container, name)
-            for container, part_names in self._names_by_container.items()
-            for name in sorted(
-                part_names - self._plain(manifest.sibling(container, None), part_names)
-            )
-        ]
-        if len(links) > _MAX_LINKS:
+    def _remember(self, part: SwiftPath, content: Content) -> None:
+        """Keep a manifest's description of a part; ``None`` for a part with two descriptions."""
+        of_container = self._parts_by_container.setdefault(part.container, {})
+        name = part.name or ""
+        of_container[name] = content if of_container.get(name, content) == content else None
+
+    def _covering_rule_of_unlisted(self, manifest: SwiftPath, possible_rule: str) -> str | None:
+        """The same for the parts that are links, or that the listing shows otherwise."""
+        looked_up = []
+        for container, parts in self._parts_by_container.items():
+            listed = self._as_listed(manifest.sibling(container, None), parts)
+            looked_up += [
+                (manifest.sibling(container, name), content)
+                for name, content in sorted(parts.items())
+                if name not in listed
+            ]
+        if len(looked_up) > _MAX_LOOKED_UP:
             return possible_rule
-        for link in links:
-            end = end_of_links(self._app, self._environ, link)
-            for read in origins(end) if end is not None else ():
+        for path, content in looked_up:
+            found = look_up(self._app, self._environ, path)
+            if content is None or found.content != content:
+                return possible_rule
+            for read in origins(found.end) if found.end is not None else ():
                 rule = covering_rule(self._judge, read)
                 if rule is not None:
                     return rule
         return None
 
-    def _plain(self, container: SwiftPath, part_names: set[str]) -> set[str]:
-        """Return the ``part_names`` that are not links, by the container listing."""
-        first, last, marker, plain = min(part_names), max(part_names), "", set[str]()
+    def _as_listed(self, container: SwiftPath, parts: dict[str, Content | None]) -> set[str]:
+        """The names in ``parts`` that are no links and have the content that is in the listing."""
+        first, last, marker, same = min(parts), max(parts), "", set[str]()
         pairs = enumerate(zip(first, last, strict=False))
         differences = (index for index, pair in pairs if pair[0] != pair[1])
         prefix = first[: next(differences, len(first))]
@@ -180,12 +222,16 @@ class Manifests:
             entries = self._listed(container, prefix, marker)
             if entries is None:
                 break
-            not_links = (entry["name"] for entry in entries if not _LINK_KEYS.intersection(entry))
-            plain |= part_names.intersection(not_links)
+            same |= {
+                entry["name"]
+                for entry in entries
+                if not _LINK_KEYS.intersection(entry)
+                and parts.get(entry["name"]) == _listed_content(entry)
+            }
             if not entries or entries[-1]["name"] >= last:
                 break
             marker = entries[-1]["name"]
-        return plain
+        return same
 
     def _listed(
         self, container: SwiftPath, prefix: str, marker: str
@@ -202,7 +248,6 @@ class Manifests:
         return _entries(answer)
 
     def _covering_rule_of_part(self, part: SwiftPath) -> str | None:
-        self._names_by_container.setdefault(part.container, set()).add(part.name or "")
         for read in origins(part):
             if read in self._checked:
                 continue
@@ -266,15 +311,20 @@ def send_preauthorised(app: Any, environ: dict[str, Any], method: str, path: str
     return request.get_response(app)
 
 
-def end_of_links(app: Any, environ: dict[str, Any], read: SwiftPath) -> SwiftPath | None:
-    """Return the object at the end of the chain of links at ``read``; ``None`` if it is no link."""
+def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:
+    """Look up the object at ``read``, or at the end of its chain of links."""
     answer = send_preauthorised(app, environ, "HEAD", read.path)
     drain_and_close(answer)
     if answer.status_int // 100 == 5:
         raise BackendFailed(
-            f"cannot look up the target of a link for the rules: Swift answered {answer.status_int}"
+            f"cannot look up an object for the rules: Swift answered {answer.status_int}"
         )
-    return parse_url(str(answer.headers.get("Content-Location") or ""))
+    is_found = answer.status_int // 100 == 2
+    etag = str(answer.headers.get("Etag") or "").strip('"')
+    return Found(
+        Content(etag, int(answer.content_length or 0)) if is_found else None,
+        parse_url(str(answer.headers.get("Content-Location") or "")),
+    )
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:
@@ -291,8 +341,8 @@ def _entries(answer: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def _parts(manifest: SwiftPath, entries: list[dict[str, Any]]) -> Iterator[tuple[SwiftPath, bool]]:
-    """Yield each object that a manifest names, and whether that object is a manifest itself.
+def _parts(manifest: SwiftPath, entries: list[dict[str, Any]]) -> Iterator[_Part]:
+    """Yield each object that a manifest names.
 
     The names belong to the account of the client's request.
     """
@@ -300,4 +350,16 @@ def _parts(manifest: SwiftPath, entries: list[dict[str, Any]]) -> Iterator[tuple
         if "data" in entry:
             continue
         container, _, name = str(entry["name"]).lstrip("/").partition("/")
-        yield manifest.sibling(container, name), config_true_value(entry.get("sub_slo") or False)
+        yield _Part(
+            manifest.sibling(container, name),
+            _content(entry.get("hash"), entry.get("bytes")),
+            config_true_value(entry.get("sub_slo") or False),
+        )
+
+
+def _listed_content(entry: dict[str, Any]) -> Content:
+    return _content(entry.get("slo_etag") or entry.get("hash"), entry.get("bytes"))
+
+
+def _content(etag: Any, size_bytes: Any) -> Content:
+    return Content(str(etag).strip('"'), int(size_bytes or 0))

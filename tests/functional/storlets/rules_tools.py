@@ -83,3 +83,15 @@ class Fail:
             out_files[0].set_metadata({"masked": "yes"})
             out_files[0].write(b"begun\n" * 100_000)
         raise ValueError(f"cannot understand {read}")
+
+
+class Keep:
+    """Keeps the lines that begin with ``public``."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        lines = in_files[0].read().splitlines(keepends=True)
+        out_files[0].write(b"".join(line for line in lines if line.startswith(b"public")))
+        out_files[0].close()

@@ -90,4 +90,5 @@ def test_only_the_first_refused_read_of_a_request_is_reported() -> None:
     guard.on_refusal = lambda error: reported.append(str(error))
     for segment in ("1", "2"):
         assert guard(Request.blank(f"/v1/{ACCOUNT}/a/{segment}")).status_int == 403
-    assert reported == ["rule closed: the request would read a/1, which the rule covers"]
+    (text,) = reported
+    assert text.startswith("rule closed: the request would read or describe")

@@ -190,6 +190,24 @@ def test_facts_of_a_copy_combine_source_and_request(
     assert (made.content_type, made.size_bytes, made.metadata) == (content_type, 9, metadata)
 
 
+@pytest.mark.parametrize(
+    ("headers", "is_dynamic", "size_bytes"),
+    [
+        ({}, False, 9),
+        ({}, True, 0),
+        ({"X-Object-Manifest": "c/p"}, True, 9),
+    ],
+)
+def test_facts_after_a_post(headers: dict[str, str], is_dynamic: bool, size_bytes: int) -> None:
+    request = Request.blank("/v1/a/c/o", headers=headers | {"X-Object-Meta-New": "n"})
+    stored = ObjectFacts(exists=True, content_type="text/csv", size_bytes=9, metadata={"old": "o"})
+    state = request_facts.ObjectState(stored, is_dynamic=is_dynamic)
+    expected = ObjectFacts(True, "text/csv", size_bytes, {"new": "n"})
+    assert request_facts.changed_facts(request.environ, state) == expected
+    request.headers["Content-Type"] = "text/plain"
+    assert request_facts.changed_facts(request.environ, state).content_type == "text/plain"
+
+
 def test_object_lookup_is_pre_authorised() -> None:
     swift = FakeSwift()
     swift.put(

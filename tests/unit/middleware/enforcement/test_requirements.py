@@ -121,3 +121,48 @@ def test_a_quota_on_covered_objects_is_refused(ruled: Ruled, method: str) -> Non
     assert not ruled.swift.requests(method)
     assert ruled.proxy.call(method, "elsewhere", quota).headers.get(names.RULE) is None
     assert ruled.proxy.call(method, "c", {"X-Container-Meta-Color": "red"}).status < 300
+
+
+@pytest.mark.parametrize(
+    ("condition", "headers", "is_refused"),
+    [
+        ("metadata: {study: '7'}", {}, True),
+        ("metadata: {study: '7'}", {"X-Object-Meta-Study": "other"}, True),
+        ("metadata: {study: '7'}", {"X-Object-Meta-Study": "7", "X-Object-Meta-A": "b"}, False),
+        ("not: {metadata: {consent: 'yes'}}", {"X-Object-Meta-Consent": "yes"}, True),
+        ("not: {metadata: {consent: 'yes'}}", {"X-Object-Meta-Study": "other"}, False),
+        ("content-type: text/csv", {"Content-Type": "text/plain"}, True),
+        ("content-type: text/csv", {"X-Object-Meta-A": "b"}, False),
+        ("container: c", {"Content-Type": "text/plain"}, False),
+    ],
+)
+def test_a_covered_caller_cannot_end_the_coverage_by_a_post(
+    ruled: Ruled, condition: str, headers: dict[str, str], is_refused: bool
+) -> None:
+    ruled.swift.containers["c"].write = BOB
+    ruled.rule(rule("hide", f"method: GET, user: '{BOB}', {condition}", "run: up.py"))
+    answer = ruled.proxy.call("POST", "c/o", headers, user=BOB)
+    if is_refused:
+        assert_closed(answer)
+        assert "POST c/o" not in ruled.seen()
+    else:
+        assert "POST c/o" in ruled.seen()
+    ruled.proxy.call("POST", "c/o", headers)  # of the owner, whom the rule does not cover
+    assert "POST c/o" in ruled.seen()
+
+
+def test_a_post_where_no_rule_tests_the_object_costs_no_look_up(ruled: Ruled) -> None:
+    ruled.swift.containers["c"].write = BOB
+    ruled.rule(rule("hide", f"method: GET, user: '{BOB}', container: c", "run: up.py"))
+    ruled.proxy.call("POST", "c/o", user=BOB)
+    assert ruled.seen().count("HEAD c/o") == 0
+
+
+def test_a_covered_caller_cannot_exchange_the_rule_by_a_post(ruled: Ruled) -> None:
+    ruled.swift.containers["c"].write = BOB
+    strict, loose = (
+        rule(name, f"method: GET, user: '{BOB}', metadata: {{study: '{study}'}}", "run: up.py")
+        for name, study in (("strict", 7), ("loose", 8))
+    )
+    ruled.rule(strict + loose)
+    assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "8"}, user=BOB), "strict")

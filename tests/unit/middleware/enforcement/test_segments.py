@@ -129,6 +129,40 @@ def test_manifest_replaced_during_the_check_fails_the_request(swift: Pipeline) -
     assert (answer.refusal.code, answer.refusal.retry_after) == ("backend.failed", 1)
 
 
+@pytest.mark.parametrize("has_link", [False, True])
+def test_segment_that_was_replaced_or_deleted_is_refused(swift: Pipeline, has_link: bool) -> None:
+    """The manifest still describes the object that it was made of, which may have been covered."""
+    part = "open/link" if has_link else "open/part"
+    if has_link:
+        swift.request("PUT", part, {"X-Symlink-Target": "closed/o"})
+    else:
+        swift.request("PUT", part, body=b"secret")
+    swift.slo("open/slo", part, "open/o")
+    judge = Judge("AUTH_a/other/o")
+    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    for change in ("link", "plain", "none"):
+        if change == "link":
+            swift.request("PUT", part, {"X-Symlink-Target": "open/o"})
+        elif change == "plain":
+            swift.request("PUT", part, body=b"others")
+        else:
+            swift.request("DELETE", part)
+        assert_refused(swift.guarded(judge, "HEAD", "open/slo"))
+        assert_served(swift.guarded(Judge(), "HEAD", "open/slo"))
+
+
+def test_parts_that_are_as_listed_cost_no_request_each(swift: Pipeline) -> None:
+    for number in range(5):
+        swift.request("PUT", f"open/part{number}", body=f"part {number}".encode())
+    swift.slo("open/slo", *(f"open/part{number}" for number in range(5)))
+    swift.store.done.clear()
+    assert_served(swift.guarded(Judge("AUTH_a/other/o"), "HEAD", "open/slo"))
+    assert [(method, path) for method, path, source in swift.store.done if source == "ST"] == [
+        ("GET", "/v1/AUTH_a/open/slo"),
+        ("GET", "/v1/AUTH_a/open"),
+    ]
+
+
 def test_segment_that_links_to_a_covered_object_is_refused(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     swift.slo("open/slo", "open/link")
