@@ -11,12 +11,13 @@ from typing import Final
 
 from rules.conditions import TABLE, Group
 from rules.facts import UNKNOWN, Facts
-from rules.model import Template
+from rules.model import Rule, Run, Template
 
 #: The names allowed in braces.
 NAMES: Final = ("object", "container", "user", "project", "method", "metadata.<name>")
 _PLAIN: Final = frozenset(name for name in NAMES if "." not in name)
-_METADATA: Final = "metadata."
+#: Prefix of the names of metadata, before the key in lower case.
+METADATA: Final = "metadata."
 #: Keys of metadata; no underscore, because Swift reads it as a hyphen in header names.
 _KEY: Final = re.compile(r"[!-^`-~]{1,128}")
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -55,7 +56,7 @@ def _name(text: str) -> str:
     name = text.strip()
     if name in _PLAIN:
         return name
-    if name.lower().startswith(_METADATA) and _KEY.fullmatch(name[len(_METADATA) :]):
+    if name.lower().startswith(METADATA) and _KEY.fullmatch(name[len(METADATA) :]):
         return name.lower()
     known = ", ".join(f"{{{each}}}" for each in NAMES)
     raise TemplateError(f"{{{text}}} is unknown; use one of {known}")
@@ -64,6 +65,16 @@ def _name(text: str) -> str:
 def names(template: Template) -> tuple[str, ...]:
     """The names in braces, in order."""
     return template.parts[1::2]
+
+
+def names_of_rule(rule: Rule) -> frozenset[str]:
+    """The names in braces in the parameters of all storlets of a rule."""
+    if not isinstance(rule.action, Run):
+        return frozenset()
+    reverse = rule.action.reverse
+    steps = (*rule.action.steps, *(reverse.steps if reverse is not None else ()))
+    texts = (text for step in steps for _, text in step.parameters)
+    return frozenset(name for text in texts for name in names(text))
 
 
 def groups(template: Template) -> frozenset[Group]:

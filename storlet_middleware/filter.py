@@ -41,7 +41,6 @@ from storlet_middleware import names, self_test
 from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog.code_uploads import CodeUploads
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
-from storlet_middleware.enforcement import passing
 from storlet_middleware.enforcement.ruling import (
     Answered,
     Enforcement,
@@ -58,7 +57,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import s3_headers, s3_request, storlet_request
+from storlet_middleware.wsgi import delegation, gate, s3_headers, s3_request, storlet_request
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
 from storlet_middleware.wsgi.operation import Operation, parse
@@ -127,6 +126,9 @@ class ProxyFilter:
         operation = parse(environ)
         if operation is not None:
             s3_request.check_operation(operation)
+            # Swift lets a signed request do anything in the account, but the signature covers one
+            # object only.
+            delegation.require_covered(environ)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (
@@ -199,10 +201,8 @@ class ProxyFilter:
         """
         context: RequestContext | None = environ.get(CONTEXT)
         guard = context.chain.rules if context is not None else None
-        if guard is None:
-            return self._app(environ, start_response)
         try:
-            return passing.stream_checked(guard, self._app, environ, start_response)
+            return gate.stream(self._app, environ, start_response, guard)
         except StorletError as error:
             return self._errors.of(environ, error)(environ, start_response)  # type: ignore[no-any-return]
 

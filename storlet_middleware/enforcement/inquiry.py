@@ -128,7 +128,7 @@ class Inquiry:
             return None, facts
 
         def look_up() -> ObjectState:
-            stored = self._look_up_source()
+            stored = self.source_state()
             copied = request_facts.copied_facts(self.environ, stored.facts, target.name or "")
             return dataclasses.replace(stored, facts=copied)
 
@@ -154,12 +154,14 @@ class Inquiry:
             return (name, reverse.steps, facts) if reverse is not None else ("", (), facts)
         return "", (), facts
 
-    def _look_up_source(self) -> ObjectState:
+    def source_state(self) -> ObjectState:
+        """The stored object that is read; looked up on the first call."""
         if self._evaluator is not None:
             return self._evaluator.object_state()
-        self._source_state = request_facts.look_up_object(
-            self.app, self.environ, self.subject.path + self._version_query()
-        )
+        if self._source_state is None:
+            self._source_state = request_facts.look_up_object(
+                self.app, self.environ, self.subject.path + self._version_query()
+            )
         return self._source_state
 
     # --- refusals ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from rules import template
 from rules.facts import ObjectFacts
 from rules.model import Deny
 from storlet_middleware.enforcement import request_facts
@@ -76,7 +77,7 @@ class Judge:
 
     def ends_coverage(self, place: SwiftPath) -> str | None:
         """The name of the mandatory rule that covers the object for the caller, and would not after
-        the POST of the operation; ``None`` if there is none.
+        the POST of the operation, or with other parameters; ``None`` if there is none.
         """
         loaded = self._loaded(place.account, place.container)
         if loaded is None:
@@ -91,7 +92,11 @@ class Judge:
         changed = request_facts.changed_facts(self._environ, state)
         facts = dataclasses.replace(facts, stored=changed)
         after = evaluator.decide(facts, explicit=True)[0].rule
-        return None if after is not None and after.name == rule.name else rule.name
+        is_kept = after is not None and after.name == rule.name
+        # The values of these keys are parameters of the rule's storlets.
+        keys = (name.removeprefix(template.METADATA) for name in template.names_of_rule(rule))
+        is_same = all(state.facts.metadata.get(key) == changed.metadata.get(key) for key in keys)
+        return None if is_kept and is_same else rule.name
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
         """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""

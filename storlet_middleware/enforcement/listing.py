@@ -30,7 +30,6 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from swift.common.middleware.versioned_writes.object_versioning import DELETE_MARKER_CONTENT_TYPE
-from swift.common.swob import Request
 
 from storlet_middleware.concurrency import Pace
 from storlet_middleware.errors import BackendFailed
@@ -45,6 +44,16 @@ _NEUTRAL_VALUES: Final = {"hash": "", "bytes": 0, "content_type": "application/o
 _BODY_HEADERS: Final = (
     "content-length", "etag", "content-md5", "digest", "repr-digest", "content-digest",
 )  # fmt: skip
+#: Headers that describe the container or account, or any answer.
+_HEADERS: Final = frozenset((
+    "accept-ranges", "allow", "content-length", "content-type", "date", "last-modified",
+    "retry-after", "vary", "www-authenticate", "x-history-location", "x-openstack-request-id",
+    "x-put-timestamp", "x-storage-policy", "x-timestamp", "x-trans-id", "x-versions-enabled",
+    "x-versions-location",
+))  # fmt: skip
+_HEADER_PREFIXES: Final = (
+    "access-control-", "x-account-", "x-backend-", "x-container-", "x-storlet-",
+)  # fmt: skip
 #: A page of 10,000 names of 1,024 bytes, six JSON bytes for each, plus the other keys of an entry.
 _MAX_BODY_BYTES: Final = 96 << 20
 
@@ -53,8 +62,6 @@ _UNKNOWN: Final = frozenset({"metadata"})
 _UNKNOWN_OF_EMPTY: Final = _UNKNOWN | {"size"}
 _UNKNOWN_OF_LINK: Final = _UNKNOWN_OF_EMPTY | {"content-type"}
 _UNKNOWN_OF_UNSEEN_LINK: Final = _UNKNOWN_OF_LINK | {"object", "container"}
-
-WSGIApp = Callable[..., Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +89,14 @@ class Entry:
 IsCovered = Callable[[Entry], bool]
 
 
-def hide_covered(app: WSGIApp, environ: dict[str, Any], is_covered: IsCovered) -> Answer:
-    """Return the answer of ``app`` to a GET or HEAD of a container, with covered entries hidden.
+def hide_covered(answer: Answer, is_covered: IsCovered) -> Answer:
+    """Return Swift's answer to a GET of a container, with covered entries hidden.
 
     :param is_covered: returns whether an entry is covered; its exceptions are passed on.
 
     Raises :class:`BackendFailed` if the listing cannot be parsed.
     """
-    answer = Answer(*Request(environ).call_application(app))
-    if environ["REQUEST_METHOD"] != "GET" or not answer.status.startswith("2"):
+    if not answer.status.startswith("2"):
         return answer
     media_type = _media_type(answer)
     if media_type == "text/plain":
@@ -102,13 +108,19 @@ def hide_covered(app: WSGIApp, environ: dict[str, Any], is_covered: IsCovered) -
     return _with_body(answer, changed)
 
 
-def zero_byte_sums(app: WSGIApp, environ: dict[str, Any]) -> Answer:
-    """Return the answer of ``app`` to a GET or HEAD of a container or account, with zero byte sums.
+def is_of_listing(key: str) -> bool:
+    """Whether the answer for a container with covered objects has the header ``key``, in lower
+    case.
+    """
+    return key in _HEADERS or key.startswith(_HEADER_PREFIXES)
+
+
+def zero_byte_sums(answer: Answer) -> Answer:
+    """Return Swift's answer to a GET or HEAD of a container or account, with zero byte sums.
 
     The sum of a container with one object is the length of that object, and the difference of two
     sums is the length of the objects that were stored in between.
     """
-    answer = Answer(*Request(environ).call_application(app))
     # Many clients require these headers, so they are set to 0 and not removed.
     headers = [
         (key, "0" if key.lower().endswith("-bytes-used") else value)

@@ -1,17 +1,17 @@
-"""Checks and filters Swift's answers for a caller that rules apply to.
+"""Swift's answers for a caller that rules apply to, as the decision wants them.
 
-Each function returns Swift's answer checked, pinned to the object that the rules were evaluated
-for, or reduced.  Every answer of Swift to an operation with rules passes through one of them.
+Each function takes Swift's answer from the :mod:`~storlet_middleware.wsgi.gate`, and returns it
+pinned to the object that the rules were evaluated for, or reduced.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
-from swift.common.swob import Request, Response, reiterate
-from swift.common.utils import close_if_possible, drain_and_close
+from swift.common.swob import HTTPNotFound, Request, Response
+from swift.common.utils import close_if_possible
 
 from rules.facts import UNKNOWN
 from rules.model import Passes, Rule
@@ -21,9 +21,8 @@ from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
 from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.wsgi import s3_request, swift_paths
+from storlet_middleware.wsgi import gate, s3_request, swift_paths
 from storlet_middleware.wsgi.answer import Answer
-from storlet_middleware.wsgi.context import RulesCheck
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 WSGIApp = Callable[..., Any]
@@ -40,82 +39,46 @@ _CONDITIONS_OF_412: Final = frozenset(
 _CHANGED: Final = "the object changed while its rules were being evaluated; retry"
 
 
-def checked(guard: RulesCheck, app: WSGIApp, environ: dict[str, Any]) -> Answer:
-    """The answer of ``app``; raises if the rules of any account refuse it."""
-    return _checked(guard, *Request(environ).call_application(app))
-
-
-def stream_checked(
-    guard: RulesCheck, app: WSGIApp, environ: dict[str, Any], start_response: Callable[..., Any]
-) -> Iterable[bytes]:
-    """The same as a WSGI application; answers without facts of other objects, nearly all, are not
-    delayed.
-    """
-    held: tuple[str, list[tuple[str, str]]] | tuple[()] | None = None
-
-    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-        nonlocal held
-        # An application may call it again with an error; the last call counts.
-        if not guard.must_check(headers):
-            held = ()
-            return start_response(status, headers, *more)
-        held = status, headers
-        return None  # instead of the write function, which Swift does not use
-
-    chunks: Iterable[bytes] = app(environ, start)
-    if held is None:  # the application has not started
-        chunks = reiterate(chunks)
-    if held:
-        return _checked(guard, *held, chunks)(environ, start_response)
-    if guard.refused:  # after the answer had begun
-        close_if_possible(chunks)
-        raise guard.refused[0]
-    return chunks
-
-
-def _checked(
-    guard: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
-) -> Answer:
-    try:
-        guard.check_answer(headers)
-    except BaseException:
-        close_if_possible(chunks)
-        raise
-    return Answer(status, headers, guard.break_if_refused(headers, chunks))
-
-
 # --- the object that the rules were evaluated for -------------------------------------------------
 
 
 def pin_source(inquiry: Inquiry, source: ObjectState) -> None:
     """Make Swift's copy read the object that the rules were evaluated for, or fail."""
     environ = inquiry.environ
-    if "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match:
-        environ["HTTP_IF_MATCH"] = f'"{source.etag or "none"}"'
+    is_wanted = "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match
+    environ["HTTP_IF_MATCH"] = f'"{source.etag if is_wanted and source.etag else "none"}"'
 
 
 def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
     """Swift's copy of the evaluated object, under the client's conditions."""
     environ, operation = inquiry.environ, inquiry.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
-        return checked(inquiry.guard, inquiry.app, environ)
+        return gate.ask(inquiry.app, environ, inquiry.guard)
     has_own = not _CONDITIONS_OF_412.isdisjoint(environ)
     pin_source(inquiry, source)
-    answer = checked(inquiry.guard, inquiry.app, environ)
-    if not has_own and answer.status.startswith("412"):
-        close_if_possible(answer.chunks)
-        raise BackendFailed(_CHANGED, retry_after=1)
+    answer = gate.ask(inquiry.app, environ, inquiry.guard)
+    if answer.status.startswith("412"):
+        if not source.facts.exists:
+            close_if_possible(answer.chunks)
+            raise SwiftRefusal(HTTPNotFound(request=Request(environ)))
+        if not has_own:
+            close_if_possible(answer.chunks)
+            raise BackendFailed(_CHANGED, retry_after=1)
     return answer
 
 
 def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
     """Swift's answer; raises if it is not the object that the rules were evaluated for."""
-    answer = checked(inquiry.guard, inquiry.app, inquiry.environ)
+    answer = gate.ask(inquiry.app, inquiry.environ, inquiry.guard)
     is_other = known_state.timestamp != answer.header("x-timestamp")
     # A link shows no facts of its target, and the rules were evaluated for the target.
     is_link = bool(answer.header("x-symlink-target"))
-    if is_other and not is_link and answer.status.startswith("2"):
+    # Answers to conditions and ranges (304, 412, 416) describe an object, too.
+    describes = answer.status.startswith("2") or bool(answer.header("x-timestamp"))
+    if is_other and not is_link and describes:
         close_if_possible(answer.chunks)
+        if not known_state.facts.exists:
+            raise SwiftRefusal(HTTPNotFound(request=Request(inquiry.environ)))
         raise BackendFailed(_CHANGED, retry_after=1)
     return answer
 
@@ -125,25 +88,30 @@ def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
 
 def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
     """A HEAD of a covered object: the headers that the rule names."""
-    answer = Request(inquiry.environ).get_response(inquiry.app)
-    drain_and_close(answer)
-    if answer.status_int in (401, 403):
-        raise SwiftRefusal(answer)
+    answer = gate.ask(inquiry.app, inquiry.environ, None)
+    close_if_possible(answer.chunks)  # of a HEAD: at most the text of an error
+    if answer.status.startswith(("401", "403")):
+        raise SwiftRefusal(_without_body(inquiry, answer))
     if inquiry.guard.refused:
         raise inquiry.guard.refused[0]
-    response = Response(status=answer.status_int, request=Request(inquiry.environ))
-    response.headers.clear()
+    passes = (rule.passes or Passes()) if answer.status.startswith("2") else Passes()
+    prefix = names.OBJECT_META.lower()
+    is_s3 = s3_request.is_s3(inquiry.environ)
+
+    def allows(key: str) -> bool:
+        if key.startswith(prefix):
+            return passes.allows_metadata(key.removeprefix(prefix))
+        return passes.allows_header(key) or (is_s3 and key == _S3_ACL)
+
+    response = _without_body(inquiry, gate.reduced(answer, allows))
     response.headers[names.RULE] = rule.name
-    if answer.status_int // 100 == 2:
-        passes = rule.passes or Passes()
-        prefix = names.OBJECT_META.lower()
-        for key, value in answer.headers.items():
-            plain = key.lower().removeprefix(prefix)
-            is_metadata = key.lower().startswith(prefix)
-            if key.lower() == _S3_ACL and s3_request.is_s3(inquiry.environ):
-                response.headers[key] = value
-            if passes.allows_metadata(plain) if is_metadata else passes.allows_header(key):
-                response.headers[key] = value
+    return response
+
+
+def _without_body(inquiry: Inquiry, answer: Answer) -> Response:
+    response = Response(status=answer.status, request=Request(inquiry.environ))
+    response.headers.clear()
+    response.headers.update(answer.headers)
     return response
 
 
@@ -157,21 +125,22 @@ def must_filter_listing(inquiry: Inquiry) -> bool:
     )
 
 
-def filter_listing(inquiry: Inquiry, app: WSGIApp) -> WSGIApp:
+def filter_listing(inquiry: Inquiry, app: WSGIApp) -> Answer:
     """The answer of ``app`` with names and dates of covered objects, and without sums that include
     them.
     """
     account, container = inquiry.subject.account, inquiry.subject.container
-    environ, is_get = inquiry.environ, inquiry.method == "GET"
+    answer, is_get = gate.ask(app, inquiry.environ, inquiry.guard), inquiry.method == "GET"
+    if container is None or inquiry.judge.may_cover(account, container, None) is not None:
+        answer = gate.reduced(listing.zero_byte_sums(answer), listing.is_of_listing)
+    if not is_get:
+        return answer
     if container is None:
-        answer = listing.zero_byte_sums(app, environ)
-        return listing.zero_container_bytes(answer) if is_get else answer
-    if inquiry.judge.may_cover(account, container, None) is not None:
-        app = listing.zero_byte_sums(app, environ)
-    return _hide_covered_entries(inquiry, app, container) if is_get else app
+        return listing.zero_container_bytes(answer)
+    return _hide_covered_entries(inquiry, answer, container)
 
 
-def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Answer:
+def _hide_covered_entries(inquiry: Inquiry, answer: Answer, container: str) -> Answer:
     loaded = inquiry.loaded
     if loaded is None:
         raise AssertionError("the account has rules")
@@ -198,4 +167,4 @@ def _hide_covered_entries(inquiry: Inquiry, app: WSGIApp, container: str) -> Ans
         # links.
         return entry.is_large or entry.link_target is not None
 
-    return listing.hide_covered(app, inquiry.environ, is_covered)
+    return listing.hide_covered(answer, is_covered)

@@ -116,6 +116,9 @@ class ReadGuard:
         #: The mandatory rule whose storlet reads; the storlet may also read other objects of the
         #: account that this rule covers.
         self.running_rule: str | None = None
+        #: Whether that storlet may read the target of a link.  Not if its parameters name the
+        #: object: the maker of the link would choose them.
+        self.follows_links = True
         self._known: dict[SwiftPath, StorletError] = {}
         self._operation = operation
         self._judge_of = judge_of
@@ -145,8 +148,9 @@ class ReadGuard:
         try:
             if self._method == "DELETE":
                 return self._refusal_of_deletion(request)
+            may_run = self.follows_links or environ.get("swift.source") != _OF_LINKS
             for read in self._paths_to_check(request):
-                self._require(read, request.method)
+                self._require(read, request.method, may_run=may_run)
             self._require_parts(request)
             return self._check_links_of_version(request)
         except StorletError as error:
@@ -292,11 +296,14 @@ class ReadGuard:
 
     # --- evaluation -------------------------------------------------------------------------------
 
-    def _require(self, read: SwiftPath, method: str) -> None:
-        """Raise if a mandatory rule covers ``read``."""
+    def _require(self, read: SwiftPath, method: str, *, may_run: bool = True) -> None:
+        """Raise if a mandatory rule covers ``read``.
+
+        :param may_run: whether the rule's own storlet may read it.
+        """
         if read not in self._known:
             rule = covering_rule(self._judge, read)
-            if rule is None or self._is_running(rule, read, method):
+            if rule is None or (may_run and self._is_running(rule, read, method)):
                 return
             self._known[read] = _covered(rule)
         raise self._known[read]

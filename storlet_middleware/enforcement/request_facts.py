@@ -36,6 +36,9 @@ _SIGNATURE_PARAMETERS: Final = frozenset(
     ("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature")
 )
 _MINUTES_PER_DAY: Final = 24 * 60
+_OTHER_LENGTHS: Final = (
+    "HTTP_TRANSFER_ENCODING", "HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET",
+)  # fmt: skip
 
 
 class _Headers(Mapping[str, str]):
@@ -121,6 +124,7 @@ class ObjectState:
     :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
         or link read as such is a different object.
     :param is_dynamic: whether it is a dynamic large object.
+    :param expires: whether it has a time of expiry, which Swift's copy keeps.
     """
 
     facts: ObjectFacts
@@ -129,6 +133,7 @@ class ObjectState:
     etag: str = ""
     is_plain: bool = True
     is_dynamic: bool = False
+    expires: bool = False
 
 
 def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
@@ -169,6 +174,7 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
         str(headers.get("Etag") or "").strip('"'),
         not is_manifest and "Content-Location" not in headers,
         "X-Object-Manifest" in headers,
+        "X-Delete-At" in headers,
     )
 
 
@@ -180,11 +186,21 @@ def listed_facts(content_type: str, size_bytes: int) -> ObjectFacts:
 def incoming_facts(environ: Mapping[str, Any]) -> ObjectFacts:
     """Return the facts of the object that Swift stores for a PUT if no storlet changes it."""
     length = str(environ.get("CONTENT_LENGTH") or "")
+    is_known = length.isdecimal() and not _is_length_other(environ)
     return ObjectFacts(
         exists=True,
         content_type=_incoming_type(environ, lenient_text(environ["PATH_INFO"])),
-        size_bytes=int(length) if length.isdecimal() else None,
+        size_bytes=int(length) if is_known else None,
         metadata=_incoming_metadata(environ),
+    )
+
+
+def _is_length_other(environ: Mapping[str, Any]) -> bool:
+    """Whether the stored object may have another length than ``Content-Length``: a chunked body, of
+    which Swift ignores the header; a manifest; a link.
+    """
+    return any(environ.get(key) for key in _OTHER_LENGTHS) or "multipart-manifest" in (
+        environ.get("QUERY_STRING") or ""
     )
 
 

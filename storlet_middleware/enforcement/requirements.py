@@ -111,6 +111,20 @@ def require_no_later_delete(inquiry: Inquiry) -> None:
         raise inquiry.refusal(rule, f"an expiry deletes the object: {message}")
 
 
+def require_no_expiring_copy(inquiry: Inquiry) -> None:
+    """Refuse Swift's copy of an object that expires over one whose deletion a rule denies: the copy
+    expires at the same time.
+    """
+    target = inquiry.copy_target
+    if target is None or inquiry.operation.runs_storlet:
+        return
+    denial = inquiry.judge.denial("DELETE", target)
+    if denial is not None and inquiry.source_state().expires:
+        rule, message = denial
+        text = f"the source expires, and so would its copy: {message}"
+        raise inquiry.refusal(rule, text)
+
+
 def require_no_restore(inquiry: Inquiry) -> None:
     """Refuse a DELETE with which Swift would restore an archived version past a rule.
 
@@ -120,13 +134,18 @@ def require_no_restore(inquiry: Inquiry) -> None:
     subject, loaded = inquiry.subject, inquiry.loaded
     if inquiry.method != "DELETE" or subject.name is None or subject.container is None:
         return
-    if loaded is None or not loaded.has_mandatory:
+    if loaded is None or not (loaded.has_mandatory or loaded.has_denials):
         return
     archive = request_facts.archive_of(
         inquiry.app, inquiry.environ, subject.version, subject.account, subject.container
     )
     if archive is None:
         return
+    denial = inquiry.judge.denial("PUT", subject)
+    if denial is not None:
+        raise inquiry.refusal(
+            denial[0], f"DELETE would restore a version from {archive}: {denial[1]}"
+        )
     rule = inquiry.judge.may_cover(subject.account, None, subject.name)
     rule = rule or inquiry.judge.may_require_run(subject)
     if rule is not None:
@@ -143,6 +162,7 @@ def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
     is_restored = inquiry.method == "PUT" and "version-id" in query
     if (
         is_restored
+        or (inquiry.copy_target is not None and "symlink" in query)
         or any(key in inquiry.environ for key in _LINKS)
         or "multipart-manifest" in query
     ):
@@ -171,14 +191,17 @@ def require_no_links(inquiry: Inquiry) -> None:
 
 
 def require_kept_coverage(inquiry: Inquiry) -> None:
-    """Refuse a POST after which the rule that covers the object for the caller no longer does."""
+    """Refuse a POST after which the rule that covers the object for the caller no longer does, or
+    has other parameters.
+    """
     if inquiry.method != "POST" or not inquiry.is_object:
         return
     rule = inquiry.judge.ends_coverage(inquiry.subject)
     if rule is not None:
         text = (
-            "the rule tests the content type or metadata, and would not cover the object after"
-            " this POST, which replaces all metadata: send the values that the rule tests"
+            "the rule uses the content type or metadata, and would not apply to the object in the"
+            " same way after this POST, which replaces all metadata: send the values that the rule"
+            " uses"
         )
         raise inquiry.refusal(rule, text)
 

@@ -112,7 +112,7 @@ class Filtered:
 
     inquiry: Inquiry
 
-    def apply(self, app: WSGIApp) -> WSGIApp:
+    def apply(self, app: WSGIApp) -> Answer:
         return passing.filter_listing(self.inquiry, app)
 
 
@@ -262,6 +262,7 @@ class Enforcement:
         reversed_rule, steps, facts = inquiry.decide_reverse(facts)
         decisions = RuleDecisions(reading, facts, writing, write_facts, reversed_rule, steps)
         if decisions.is_empty:
+            requirements.require_no_expiring_copy(inquiry)
             return PassOn(inquiry)
         requests, plan = StorletRuns(inquiry, self._require_enabled).build(decisions)
         return RunStorlets(requests, plan, PassOn(inquiry).source_timestamp)

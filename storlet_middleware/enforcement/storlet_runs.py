@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rules import template
 from rules.facts import Facts
@@ -17,6 +17,9 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, parse
+
+#: Names in parameters that the maker of a link to an object would choose.
+_NAMES_OF_OBJECT: Final = frozenset({"container", "object"})
 
 
 def runs_storlets(rule: Rule | None) -> bool:
@@ -94,6 +97,9 @@ class StorletRuns:
             is_reversing=bool(wanted.reversed_rule),
         )
         inquiry.guard.running_rule = mandatory.name if mandatory is not None else None
+        inquiry.guard.follows_links = mandatory is None or _NAMES_OF_OBJECT.isdisjoint(
+            template.names_of_rule(mandatory)
+        )
         return requests, plan
 
     def _require_runnable(self, wanted: RuleDecisions) -> None:

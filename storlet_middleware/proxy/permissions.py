@@ -11,7 +11,6 @@ from storlet_middleware import errors, names
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
-    AccessDenied,
     BadRequest,
     RuleRefused,
     StorletDenied,
@@ -49,13 +48,6 @@ class Permissions:
 
         :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
         """
-        is_explicit = self._plan is None or self._plan.explicit_last
-        if is_explicit and not delegation.covers_storlet(self._environ):
-            # Swift lets a signed request do anything in the account, but the signature covers one
-            # object only.
-            raise AccessDenied(
-                "the request's signature does not cover running a storlet", status=401
-            )
         for step in self._steps:
             self._check_inputs(step.request)
         # No short circuit: every storlet is checked, also after one that the caller does not own.

@@ -18,5 +18,6 @@
 ``bodies``            inputs that come through Swift: a client's body, an object's assembled stream
 ``disconnect``        detects clients that disconnected, and breaks a connection
 ``answer``            an answer that is sent unchanged
+``gate``              requests data from Swift in a caller's name, and checks the answers by rules
 ``subrequest``        sub-requests to Swift
 """

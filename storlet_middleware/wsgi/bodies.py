@@ -78,7 +78,9 @@ class ClientBody:
         self._environ = environ
         self._input = environ["wsgi.input"]
         self._timeout_seconds = timeout_seconds
-        length = environ.get("CONTENT_LENGTH")
+        # eventlet and Swift ignore the Content-Length of a chunked body.
+        is_chunked = "HTTP_TRANSFER_ENCODING" in environ
+        length = None if is_chunked else environ.get("CONTENT_LENGTH")
         self._length = int(length) if length else None
         self._etag = (environ.get("HTTP_ETAG") or "").strip('" ').lower()
 

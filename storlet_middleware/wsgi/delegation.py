@@ -1,9 +1,9 @@
 """Requests that a signature allows, instead of a login or in addition, and the extent of the
 signature.
 
-A header that a signature does not cover must not change what the signed request means.
-``X-Run-Storlet`` names code, further inputs and a target; so a request whose signature does not
-cover it cannot name a storlet.  The storlets of a rule run for every reader of an object, these
+No header of ours that a signature does not cover may have an effect: ``X-Run-Storlet`` names code,
+further inputs and a target, others change grants or show rules.  A request with such a header is
+refused (:func:`require_covered`).  The storlets of a rule run for every reader of an object, these
 requests included.  ``SECURITY.rst`` lists all kinds of delegated access, also those that change
 nothing here, each with its test.
 
@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storlet_middleware.errors import AccessDenied
 from storlet_middleware.wsgi import s3_request
 
 #: The user of requests that Swift's middlewares make for themselves, and that formpost makes to
@@ -35,7 +36,7 @@ from storlet_middleware.wsgi import s3_request
 PRE_AUTHORISED: Final = ".wsgi.pre_authed"
 _FORMPOST: Final = "FP"
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
-_OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_")
+_OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_REMOVE_STORLET_")
 
 
 def is_signed(environ: Mapping[str, Any]) -> bool:
@@ -60,8 +61,30 @@ def covers_storlet(environ: Mapping[str, Any]) -> bool:
     # With s3_acl = yes, s3api has removed its state and replaced Swift's authorization.
     request = s3_request.request_of(environ) if "s3api.auth_details" in environ else None
     signed = getattr(request, "_signed_headers", None) or frozenset()
-    given = {key[5:].replace("_", "-").lower() for key in environ if key.startswith(_OURS)}
-    return given <= set(signed)
+    return {name.lower() for name in _given(environ)} <= set(signed)
+
+
+def require_covered(environ: Mapping[str, Any]) -> None:
+    """Refuse a request with headers of ours that its signature does not cover.
+
+    These name code and further inputs, add and revoke grants, and show rules: all with the rights
+    of the signature's owner.
+    """
+    if covers_storlet(environ):
+        return
+    given = _given(environ)
+    if given:
+        raise AccessDenied(
+            f"the request's signature does not cover {', '.join(given)}: leave these headers out,"
+            " or send the request with a token",
+            status=401,
+        )
+
+
+def _given(environ: Mapping[str, Any]) -> list[str]:
+    """The names of the headers of ours in a request."""
+    keys = sorted(key for key in environ if key.startswith(_OURS))
+    return [key.removeprefix("HTTP_").replace("_", "-").title() for key in keys]
 
 
 def _is_query_signed(request: Any) -> bool:

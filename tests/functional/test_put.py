@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from tests.support.accounts import unique
-from tests.support.http import Client, pieces_of
+from tests.support.http import Client, pieces_of, raw_connection
 from tests.support.storlets import INVOCATION_ID, Tool, seen
 
 
@@ -159,3 +159,16 @@ def test_the_declaration_of_storlets_is_not_stored_with_results(
     headers = {"X-Object-Meta-Storlet-Main": "x.Y", "X-Object-Meta-Kept": "1"}
     assert any_tool.put(f"{container}/o", b"x", "identity", headers).status == 201
     assert owner.head(f"{container}/o").meta("Storlet-Main") is None
+
+
+def test_a_chunked_body_is_whole_also_with_a_content_length(any_tool: Tool, container: str) -> None:
+    """Swift ignores the length of a chunked body."""
+    data = b"x" * 300_000
+    for run in ({}, {"X-Run-Storlet": any_tool.storlet, "X-Storlet-Parameter-1": "do:upper"}):
+        path = f"{container}/chunked"
+        headers = {"Content-Length": "5", "Transfer-Encoding": "chunked", "Connection": "close"}
+        with raw_connection(any_tool.client) as connection:
+            connection.send_head("PUT", path, headers | run)
+            connection.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
+            assert connection.read_head()[0] == 201
+        assert any_tool.client.get(path).body == (data.upper() if run else data)

@@ -31,18 +31,24 @@ class Signer:
         self._client = Client(cluster.auth_url.rsplit("/auth", 1)[0], "")
         self.host = f"{self._client.version_url.host}:{self._client.version_url.port}"
 
-    def v2_query(self, path: str, headers: Mapping[str, str]) -> Answer:
-        """A presigned URL of version 2; ``headers`` are added by its user."""
+    def v2_query(
+        self, path: str, headers: Mapping[str, str], method: str = "GET", signed: str = ""
+    ) -> Answer:
+        """A presigned URL of version 2; ``headers`` are added by its user.
+
+        :param signed: lines of the ``x-amz-*`` headers, then the sub-resource.
+        """
         expires = str(int(time.time()) + 600)
-        digest = hmac.digest(
-            self._key.encode(), f"GET\n\n\n{expires}\n/{quote(path)}".encode(), "sha1"
-        )
+        amz, _, resource = signed.rpartition("\n")
+        text = f"{method}\n\n\n{expires}\n{amz and amz + chr(10)}/{quote(path)}{resource}"
+        digest = hmac.digest(self._key.encode(), text.encode(), "sha1")
         query = {
             "AWSAccessKeyId": self._user,
             "Expires": expires,
             "Signature": base64.b64encode(digest).decode(),
         }
-        return self._client.get(path, headers, query=query)
+        own = {resource.removeprefix("?"): ""} if resource else {}
+        return self._client.request(method, path, headers, query=own | query)
 
     def v4_query(self, path: str, headers: Mapping[str, str]) -> Answer:
         """A presigned URL of version 4."""
@@ -137,6 +143,22 @@ def test_an_uncovered_header_runs_no_storlet(
     answer = send(signed_for, headers)
     assert 400 <= answer.status < 500, answer
     assert SECRET not in answer.body
+
+
+@pytest.mark.parametrize("header", ["X-Storlet-Container-Read", "X-Remove-Storlet-Container-Read"])
+def test_an_uncovered_header_changes_no_grant(
+    signer: Signer, owner: Client, bucket: str, header: str
+) -> None:
+    acl = {"x-amz-acl": "private"}
+    signed = "x-amz-acl:private\n?acl"
+    assert signer.v2_query(bucket, acl, "PUT", signed).status == 200
+    grant = {"X-Storlet-Container-Read": "test:kept", "X-Storlet-Name": "own.py"}
+    assert owner.post(bucket, grant).status == 204
+    before = owner.head(bucket).headers["X-Storlet-Container-Read"]
+    changes = {header: "test2:tester2" if "Remove" not in header else "test:kept"}
+    answer = signer.v2_query(bucket, acl | changes | {"X-Storlet-Name": "own.py"}, "PUT", signed)
+    assert 400 <= answer.status < 500, answer
+    assert owner.head(bucket).headers["X-Storlet-Container-Read"] == before
 
 
 def test_headers_that_the_signature_covers_run_the_storlet(

@@ -53,3 +53,9 @@ def test_a_signed_url_uploads_no_unchecked_storlet(signing: Client, owner: Clien
     answer = signing.put(path, b"x", query=signature(signing, "PUT", path))
     assert answer.status == 400
     assert owner.head(path).status == 404
+
+
+def test_a_signed_url_shows_no_rules(signing: Client, plain: str) -> None:
+    query = signature(signing, "GET", plain)
+    answer = signing.get(plain, {"X-Storlet-Explain": "true"}, query=query)
+    assert (answer.status, answer.error) == (401, "access.denied")

@@ -150,6 +150,9 @@ class ClosingRules:
         if self.refused:
             raise self.refused[0]
 
+    def break_if_refused(self, headers: Any, chunks: Any) -> Any:
+        return chunks
+
 
 def step_number(worker: WorkerRun) -> int:
     """The number of the pipeline step that the worker runs."""

@@ -323,6 +323,7 @@ class Guarded:
         headers: dict[str, str],
         *,
         under: str | None = None,
+        follows_links: bool = True,
         authorize: Any = allows_all,
         decided: tuple[str, str | None, str | None] | None = None,
         **more: Any,
@@ -345,6 +346,7 @@ class Guarded:
             operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules"
         )
         self.guard.running_rule = under
+        self.guard.follows_links = follows_links
         environ["swift.authorize"] = AuthorizationChain(authorize, rules=self.guard)
         status, self.headers, chunks = request.call_application(pipeline.app)
         self.status = int(status.split()[0])

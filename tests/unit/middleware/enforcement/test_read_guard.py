@@ -98,6 +98,21 @@ def test_read_by_a_storlet_of_the_same_rule_is_allowed(swift: Pipeline) -> None:
     )
 
 
+def test_storlet_with_the_objects_name_in_its_parameters_reads_no_target_of_a_link(
+    swift: Pipeline,
+) -> None:
+    """The maker of the link would choose the parameters."""
+    swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
+    for follows_links in (False, True):
+        answer = swift.guarded(
+            Judge(COVERED), "GET", "open/link", under="hide", follows_links=follows_links
+        )
+        if follows_links:
+            assert_served(answer, SECRET)
+        else:
+            assert_refused(answer)
+
+
 def test_rule_of_the_same_name_in_another_account_still_refuses(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}

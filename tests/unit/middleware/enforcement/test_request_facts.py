@@ -191,6 +191,23 @@ def test_facts_of_a_copy_combine_source_and_request(
 
 
 @pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        # Swift ignores the length of a chunked body.
+        ({"Transfer-Encoding": "chunked", "Content-Length": "5"}, ""),
+        ({"X-Object-Manifest": "c/parts", "Content-Length": "0"}, ""),
+        ({"X-Symlink-Target": "c/o", "Content-Length": "0"}, ""),
+        ({"Content-Length": "49"}, "multipart-manifest=put"),
+    ],
+)
+def test_an_upload_whose_object_has_another_length_has_no_size(
+    headers: dict[str, str], query: str
+) -> None:
+    request = Request.blank(f"/v1/a/c/o?{query}", headers=headers)
+    assert request_facts.incoming_facts(request.environ).size_bytes is None
+
+
+@pytest.mark.parametrize(
     ("headers", "is_dynamic", "size_bytes"),
     [
         ({}, False, 9),

@@ -166,3 +166,40 @@ def test_a_covered_caller_cannot_exchange_the_rule_by_a_post(ruled: Ruled) -> No
     )
     ruled.rule(strict + loose)
     assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "8"}, user=BOB), "strict")
+
+
+def test_a_covered_caller_cannot_change_a_parameter_of_the_rule_by_a_post(ruled: Ruled) -> None:
+    ruled.swift.containers["c"].write = BOB
+    run = "run: {storlet: up.py, parameters: {word: '{metadata.study}'}}"
+    ruled.rule(rule("hide", f"method: GET, user: '{BOB}', container: c", run))
+    assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "8"}, user=BOB))
+    ruled.seen()
+    ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "7"}, user=BOB)
+    assert "POST c/o" in ruled.seen()
+
+
+@pytest.mark.parametrize("is_expiring", [False, True])
+def test_a_copy_brings_no_expiry_where_a_rule_denies_delete(
+    ruled: Ruled, is_expiring: bool
+) -> None:
+    ruled.rule(rule("keep", "method: DELETE, container: kept", "deny: it is kept", False))
+    if is_expiring:
+        ruled.swift.containers["c"].objects["o"].headers["X-Delete-At"] = "4000000000"
+    for method, path, headers in (
+        ("COPY", "c/o", {"Destination": "kept/x"}),
+        ("PUT", "kept/x", {"X-Copy-From": "c/o", "Content-Length": "0"}),
+    ):
+        ruled.seen()
+        answer = ruled.proxy.call(method, path, headers)
+        if is_expiring:
+            assert_closed(answer, "keep")
+        assert (f"{method} {path}" in ruled.seen()) is not is_expiring
+    ruled.seen()
+    ruled.proxy.call("COPY", "c/o", {"Destination": "other/x"})
+    assert ruled.seen() == ["COPY c/o"]
+
+
+def test_a_link_itself_is_not_copied_where_a_rule_wants_bytes(ruled: Ruled) -> None:
+    ruled.rule(rule("scrub", "method: PUT, container: d", "run: up.py"))
+    answer = ruled.proxy.call("COPY", "c/o?symlink=get", {"Destination": "d/x"})
+    assert_closed(answer, "scrub")

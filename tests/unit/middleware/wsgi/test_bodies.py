@@ -1,13 +1,14 @@
-"""bodies.py: bodies that are always closed.  The inputs are tested with what reads them
+"""Bodies that are always closed.  The inputs are tested with their readers
 (``proxy/test_run.py``)."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import pytest
 
-from storlet_middleware.wsgi.bodies import ClosingIterator
+from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
 from tests.unit.middleware.support import Body
 
 
@@ -110,3 +111,14 @@ def test_on_close_may_be_given_for_chunks_without_close() -> None:
     assert list(body) == [b"a", b"b"]
     body.close()
     assert len(calls) == 1
+
+
+def test_the_length_of_a_chunked_body_is_ignored() -> None:
+    """eventlet and Swift ignore it, so the storlet must not get a part only."""
+    data = b"x" * 300_000
+    environ = {
+        "wsgi.input": io.BytesIO(data),
+        "CONTENT_LENGTH": "5",
+        "HTTP_TRANSFER_ENCODING": "chunked",
+    }
+    assert b"".join(ClientBody(environ, 1.0)) == data

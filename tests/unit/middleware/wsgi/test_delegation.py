@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -19,7 +19,7 @@ from storlet_middleware.wsgi.caller import caller_of, is_from_swift
 from storlet_middleware.wsgi.delegation import covers_storlet
 from storlet_middleware.wsgi.delegation import is_signed as is_signed_request
 from tests.unit.middleware.auth_pipeline import PATH, SIGNED, RecordingApp, send
-from tests.unit.middleware.support import ACCOUNT, RUN, Node, Proxy
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Node, Proxy
 
 
 def test_signed_url_cannot_run_a_storlet(proxy: Proxy, node: Node) -> None:
@@ -190,6 +190,29 @@ def test_an_s3_signature_must_cover_all_headers_of_storlets(
 def test_a_signed_s3_query_cannot_run_a_storlet() -> None:
     environ = s3_environ("", RUN, in_query=True)
     assert (is_signed_request(environ), covers_storlet(environ)) == (True, False)
+
+
+OF_STORLETS: Final = (
+    "X-Run-Storlet", "X-Storlet-Explain", "X-Storlet-Container-Read",
+    "X-Remove-Storlet-Container-Read", "X-Storlet-Anything",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", OF_STORLETS)
+@pytest.mark.parametrize("user", [".wsgi.tempurl", ".wsgi.formpost"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "c/o"), ("PUT", "c/n"), ("POST", "c"), ("HEAD", ""), ("COPY", "c/o")],
+)
+def test_no_header_of_storlets_has_an_effect_in_a_signed_request(
+    proxy: Proxy, swift: FakeSwift, header: str, user: str, method: str, path: str
+) -> None:
+    answer = proxy.call(
+        method, path, {header: "x"}, user=user, environ={"swift.authorize": lambda _: None}
+    )
+    assert (answer.status, answer.error) == (401, "access.denied")
+    assert method == "HEAD" or header in answer.data.decode()
+    assert swift.seen == []
 
 
 @pytest.mark.parametrize(

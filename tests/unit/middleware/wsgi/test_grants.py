@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -26,10 +27,17 @@ def test_grant_opens_the_container_through_its_storlet_only(
     assert "X-Object-Meta-Secret" not in answer.headers
 
 
-def test_refusal_reveals_nothing_of_the_object_to_a_grantee(granted: Proxy) -> None:
-    answer = granted.call("GET", "c/o", {**RUN, "If-None-Match": "*"}, user="test:bob")
-    assert answer.status == 304
-    assert not {"Etag", "Last-Modified"} & set(answer.headers)
+@pytest.mark.parametrize("condition", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+def test_a_grantee_cannot_guess_the_hash_of_the_object(granted: Proxy, condition: str) -> None:
+    etag = hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
+    answers = [
+        granted.call("GET", "c/o", {**RUN, condition: value}, user="test:bob")
+        for value in (f'"{etag}"', '"other"', "*")
+    ]
+    for answer in answers:
+        assert (answer.status, answer.error) == (403, "access.denied")
+        assert not {"Etag", "Last-Modified"} & set(answer.headers)
+    assert len({answer.data for answer in answers}) == 1
 
 
 def test_grant_allows_neither_writes_nor_other_containers(granted: Proxy, swift: FakeSwift) -> None:
