@@ -51,7 +51,8 @@ class Decision:
 class Compiled:
     """A compiled rule set.
 
-    ``needs`` are the groups, besides the request, that its rules can depend on.
+    ``needs`` are the groups, besides the request, that its rules can depend on.  ``audit`` decides
+    as if the audited rules were enforced; it is ``None`` if no rule is audited.
     """
 
     def __init__(self, rules: RuleSet) -> None:
@@ -68,6 +69,7 @@ class Compiled:
         self._index: Final = Index([rule.condition for rule in rules.rules], compiler.slot_of)
         self._readers: Final = compiler.readers
         self._slots: Final = tuple(compiler.slots)
+        self.audit: Final = Compiled(rules.as_enforced) if rules.with_audited else None
 
     def decide(self, facts: Facts, explicit: bool = False) -> Decision | Needs:
         """Decide a request.

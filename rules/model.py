@@ -226,6 +226,7 @@ class Rule:
     :param name: unique in its rule set; clients see it.
     :param passes: ``None`` means nothing for a mandatory rule, and the default of a requested
         storlet for an ordinary rule.
+    :param is_audited: evaluated and counted, but not enforced.
     """
 
     name: str
@@ -234,6 +235,7 @@ class Rule:
     is_mandatory: bool = False
     explicit: Explicit = Explicit.REFUSE
     passes: Passes | None = None
+    is_audited: bool = False
     place: Place = field(default=Place(), compare=False)
 
 
@@ -241,11 +243,32 @@ class Rule:
 class RuleSet:
     """The rules of a rules object, in order: the first rule that matches decides.
 
+    Audited rules are not in ``rules``, so that no enforcing code can mistake them for others.
+
     :param version: the ruleset version: SHA-256 of the text, hexadecimal.
+    :param with_audited: all rules, with the audited ones at their positions; empty if no rule is
+        audited.
     """
 
     rules: tuple[Rule, ...]
     version: str = ""
+    with_audited: tuple[Rule, ...] = ()
+
+    @classmethod
+    def of(cls, rules: tuple[Rule, ...], version: str = "") -> RuleSet:
+        """The rule set of a text with ``rules``."""
+        enforced = tuple(rule for rule in rules if not rule.is_audited)
+        return cls(enforced, version, rules if len(enforced) < len(rules) else ())
+
+    @property
+    def written(self) -> tuple[Rule, ...]:
+        """All rules of the text."""
+        return self.with_audited or self.rules
+
+    @property
+    def as_enforced(self) -> RuleSet:
+        """The rules as they would be if the audited ones were enforced."""
+        return RuleSet(self.written, self.version)
 
 
 # --- findings -------------------------------------------------------------------------------------

@@ -64,7 +64,10 @@ MAX_RULES: Final = 1000
 MAX_GLOB_COST: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ACTIONS: Final = ("run", "deny", "allow")
-_KEYS: Final = ("name", "when", "mandatory", "explicit", *_ACTIONS, "and-reverse-on-read", "pass")
+_MODES: Final = ("enforce", "audit")
+_KEYS: Final = (
+    "name", "when", "mandatory", "mode", "explicit", *_ACTIONS, "and-reverse-on-read", "pass",
+)  # fmt: skip
 
 
 def parse(text_: bytes | str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
@@ -80,7 +83,7 @@ def parse(text_: bytes | str) -> tuple[RuleSet | None, tuple[Finding, ...]]:
         _limit_globs(rules, faults)
     if faults:
         return None, faults.findings()
-    return RuleSet(rules, version_of(text_)), ()
+    return RuleSet.of(rules, version_of(text_)), ()
 
 
 def version_of(text_: bytes | str) -> str:
@@ -149,6 +152,7 @@ def _rule(node: Node, faults: Faults) -> Rule:
         is_mandatory=is_mandatory,
         explicit=_explicit(known.get("explicit"), faults),
         passes=_passes(known.get("pass"), faults),
+        is_audited=_is_audited(known.get("mode"), faults),
         place=node.place,
     )
 
@@ -208,6 +212,10 @@ def _explicit(node: Node | None, faults: Faults) -> Explicit:
     names = [explicit.value for explicit in Explicit]
     name = values.choice(node, "explicit", names, faults) if node is not None else None
     return Explicit(name) if name in names else Explicit.REFUSE
+
+
+def _is_audited(node: Node | None, faults: Faults) -> bool:
+    return node is not None and values.choice(node, "mode", _MODES, faults) == "audit"
 
 
 def _passes(node: Node | None, faults: Faults) -> Passes | None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from rules import example, template
 from rules.conditions import TABLE, Group
-from rules.engine import Compiled
+from rules.engine import Compiled, Decision
 from rules.explanation import Explanation
 from rules.facts import RUN_HEADER, UNKNOWN, Facts
 from rules.model import Allow, Deny, Explicit, Passes, Rule, Run, Step, Template
@@ -119,12 +119,14 @@ class Report:
 
     :param steps: the storlets to run, in order: those of the rule, or of a reverse on read.
     :param shows_stored: whether the object's content type, size and metadata are shown.
+    :param audited: the audited rule that would decide if the audited rules were enforced.
     """
 
     facts: Facts
     explanation: Explanation
     steps: tuple[Planned, ...] = ()
     shows_stored: bool = True
+    audited: Rule | None = None
 
     @classmethod
     def of(
@@ -161,7 +163,11 @@ class Report:
 
     def lines(self) -> tuple[str, ...]:
         """The report as text."""
-        return (*self.explanation.reasons(self._hidden_facts), *self._decision())
+        return (
+            *self.explanation.reasons(self._hidden_facts),
+            *self._decision(),
+            *_audited_lines(self.audited),
+        )
 
     def mapping(self) -> dict[str, Anything]:
         """The report as plain values, for JSON."""
@@ -189,6 +195,7 @@ class Report:
                 for one in self.explanation.considered
             ],
             "not_considered": self.explanation.left,
+            "audited": _audited(self.audited),
         }
 
     @property
@@ -244,6 +251,43 @@ def _heading(rule: Rule | None) -> str:
     if rule is None:
         return "no rule matches"
     return f"decision: {'mandatory rule' if rule.is_mandatory else 'rule'} {rule.name}"
+
+
+def audited_rule(compiled: Compiled, facts: Facts) -> Rule | None:
+    """The audited rule that would decide if the audited rules were enforced; all facts that the
+    decision needs must be known.
+    """
+    if compiled.audit is None:
+        return None
+    decision = compiled.audit.decide(facts, facts.requests_storlet)
+    if not isinstance(decision, Decision):
+        raise TypeError(f"unknown facts: {sorted(group.value for group in decision.groups)}")
+    rule = decision.rule
+    return rule if rule is not None and rule.is_audited else None
+
+
+def _audited(rule: Rule | None) -> dict[str, Anything] | None:
+    if rule is None:
+        return None
+    return {
+        "rule": rule.name,
+        "line": rule.place.line,
+        "action": ACTIONS[type(rule.action)],
+        "message": rule.action.message if isinstance(rule.action, Deny) else None,
+        "storlets": [step.storlet for step in steps_of(rule)],
+    }
+
+
+def _audited_lines(rule: Rule | None) -> Iterable[str]:
+    if rule is None:
+        return
+    heading = f"audited {'mandatory rule' if rule.is_mandatory else 'rule'} {rule.name}"
+    if isinstance(rule.action, Deny):
+        yield f"{heading} would deny: {rule.action.message}"
+    elif isinstance(rule.action, Allow):
+        yield f"{heading} would allow the request, as without rules"
+    else:
+        yield f"{heading} would run {' | '.join(step.storlet for step in steps_of(rule))}"
 
 
 def _passes(passes: Passes | None) -> dict[str, list[str]] | None:

@@ -216,6 +216,9 @@ _RULES_ERROR = _counter(
 _RULE_DECIDED = _counter(
     "storlet.rules.decided.<action>", "enforcement",
     "operations that a rule decided, by its action: run, deny or allow; the log has them by rule")
+_RULE_AUDITED = _counter(
+    "storlet.rules.audited.<action>", "enforcement",
+    "operations that an audited rule would have decided, by its action")
 _RULES_LOAD = _timer(
     "storlet.rules.load.timing", "ruleset", "reading and compiling the rules of an account")
 # fmt: on
@@ -234,6 +237,11 @@ def rules_denied(logger: Stats) -> None:
 def rule_decided(logger: Stats, action: str) -> None:
     """Count an operation that a rule decided."""
     logger.increment(_RULE_DECIDED.named(action=action))
+
+
+def rule_audited(logger: Stats, action: str) -> None:
+    """Count an operation that an audited rule would have decided."""
+    logger.increment(_RULE_AUDITED.named(action=action))
 
 
 def rules_failed(logger: Stats) -> None:

@@ -89,8 +89,27 @@ def check(rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> tuple[
         return limits
     checker = _Checker(rules, storlets)
     checker.run()
-    findings = (*checker.findings, *traps.find(rules))
+    findings = (*checker.findings, *_of_audited(rules, storlets, checker), *traps.find(rules))
     return tuple(sorted(findings, key=lambda each: (each.place.line, each.place.column)))
+
+
+def _of_audited(
+    rules: RuleSet, storlets: Mapping[str, StorletFacts] | None, enforced: _Checker
+) -> Iterator[Finding]:
+    """Problems that the rules would have if the audited ones were enforced, and do not have now.
+
+    They are less severe, because an audited rule can be meant to replace an enforced one.
+    """
+    if not rules.with_audited:
+        return
+    checker = _Checker(rules.as_enforced, storlets)
+    checker.run()
+    for finding in checker.findings:
+        if finding not in enforced.findings:
+            is_error = finding.severity is Severity.ERROR
+            severity = Severity.WARNING if is_error else Severity.NOTE
+            text = f"if the audited rules were enforced: {finding.text}"
+            yield replace(finding, severity=severity, text=text)
 
 
 class _Checker:

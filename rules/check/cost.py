@@ -60,7 +60,7 @@ def _of_test(test: Test) -> int:
 
 
 def _too_expensive(rules: RuleSet) -> Iterator[Finding]:
-    costs = [(of(rule), rule) for rule in rules.rules]
+    costs = [(of(rule), rule) for rule in rules.written]
     total = sum(cost for cost, _ in costs)
     if total <= MAX_COST:
         return
@@ -78,7 +78,7 @@ def _too_expensive(rules: RuleSet) -> Iterator[Finding]:
 
 def _too_many_storlets(rules: RuleSet) -> Iterator[Finding]:
     named: set[str] = set()
-    for rule in rules.rules:
+    for rule in rules.written:
         named |= _storlets(rule)
         if len(named) > MAX_STORLETS:
             yield Finding(

@@ -8,9 +8,10 @@ code                     the test
 ``test.hidden-header``   reads a header that rules never see, because it is a secret
 ``test.hidden-role``     reads a role that no caller has
 ``test.by-role``         a note: a mandatory rule requires a role, which not all callers have
+``rule.audited``         the rule is audited; a note, and a warning if it is mandatory
 ======================== ==========================================================================
 
-Such a rule never matches, or matches too much below ``not``.  These checks look at one test at a
+Such a test never holds, or always below ``not``.  These checks look at one test at a
 time; :mod:`rules.check.consistency` compares rules.
 """
 
@@ -46,14 +47,30 @@ def find(rules: RuleSet) -> tuple[Finding, ...]:
     """All warnings and notes about ``rules``, in the order of the text."""
     found = [
         finding
-        for rule in rules.rules
+        for rule in rules.written
         for condition in _conditions(rule.condition, rule.action)
         for test in _tests(condition)
         for check in _CHECKS
         for finding in check(rule.name, test)
     ]
-    found += [note for rule in rules.rules if rule.is_mandatory for note in _by_role(rule)]
+    found += [note for rule in rules.written if rule.is_mandatory for note in _by_role(rule)]
+    found += [_audited(rule) for rule in rules.with_audited if rule.is_audited]
     return tuple(sorted(found, key=lambda each: (each.place.line, each.place.column)))
+
+
+def _audited(rule: Rule) -> Finding:
+    """A rule without effect is intended, unless something depends on its protection."""
+    is_trap = rule.is_mandatory
+    what, effect = ("mandatory rule", "protects nothing") if is_trap else ("rule", "has no effect")
+    help_ = "remove mode: audit to enforce the rule"
+    return Finding(
+        Severity.WARNING if is_trap else Severity.NOTE,
+        "rule.audited",
+        rule.place,
+        f"{what} {rule.name} is audited: it {effect}, and the requests that it would decide are"
+        " counted",
+        f"{help_}, or accept this warning if it is intended" if is_trap else help_,
+    )
 
 
 def _by_role(rule: Rule) -> Iterator[Finding]:

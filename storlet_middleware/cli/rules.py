@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rules import engine, example, parse
@@ -15,7 +15,7 @@ from rules.check import consistency
 from rules.facts import Facts
 from rules.faults import suggestion
 from rules.model import Finding, RuleSet, Severity
-from rules.report import Report
+from rules.report import Report, audited_rule
 from storlet_middleware.cli import cases, rules_access, text
 from storlet_middleware.cli.cases import Case, Outcome
 from storlet_middleware.cli.command import DONE, MISUSED, NOT_WELL, Command, complain, say
@@ -135,7 +135,7 @@ def _check(options: argparse.Namespace) -> int:
             {
                 "file": source.name,
                 "version": rules.version if rules else None,
-                "rules": len(rules.rules) if rules else None,
+                "rules": len(rules.written) if rules else None,
                 "errors": errors,
                 "warnings": warnings,
                 "findings": [finding_data(source, finding) for finding in findings],
@@ -144,7 +144,7 @@ def _check(options: argparse.Namespace) -> int:
     else:
         for finding in findings:
             say(show(source, finding))
-        counted = f"{count(len(rules.rules), 'rule')}, " if rules else ""
+        counted = f"{count(len(rules.written), 'rule')}, " if rules else ""
         counts = f"{count(errors, 'error')}, {count(warnings, 'warning')}"
         is_clean = not errors and not warnings
         say(f"{text.legible(source.name)}: {counted}{'no problems found' if is_clean else counts}")
@@ -198,7 +198,9 @@ def _unknown_rules(rules: RuleSet, examples: Sequence[Case]) -> Iterable[Finding
     for case in examples:
         wanted = case.expected.get("rule")
         if isinstance(wanted, str) and wanted not in known:
-            message = f"the case {case.name!r} expects the unknown rule {wanted!r}"
+            is_audited = any(rule.name == wanted for rule in rules.written)
+            what = "audited rule {!r}, which decides nothing" if is_audited else "unknown rule {!r}"
+            message = f"the case {case.name!r} expects the {what.format(wanted)}"
             help_ = suggestion(wanted, known) if known else "there are no rules"
             yield Finding(Severity.ERROR, "case.rule", case.place, message, help_)
 
@@ -272,8 +274,11 @@ def _explain(options: argparse.Namespace) -> int:
     rules, findings = parse.parse(source.raw)
     if rules is None:
         return refuse(options, source, findings)
-    explanation = engine.compile(rules).explain(facts, facts.requests_storlet)
-    report = Report.of(facts, explanation, default_on=None)
+    compiled = engine.compile(rules)
+    explanation = compiled.explain(facts, facts.requests_storlet)
+    report = replace(
+        Report.of(facts, explanation, default_on=None), audited=audited_rule(compiled, facts)
+    )
     if options.json:
         print_json(report.mapping())
     else:

@@ -78,11 +78,15 @@ def who_can(options: argparse.Namespace) -> int:
     if rules is None:
         return refuse(options, source, findings)
     found = outcomes(rules, requests_for(method, container, name or None))
+    audited = [rule.name for rule in rules.written if rule.is_audited]
     if options.json:
-        print_json({"outcomes": [_outcome_data(each, method) for each in found]})
+        listed = [_outcome_data(each, method) for each in found]
+        print_json({"outcomes": listed, "audited": audited})
     else:
         for each in sorted(found, key=lambda outcome: -outcome.effect):
             _print_outcome(each, method)
+        if audited:
+            say(f"audited, and so without effect: {text.legible(', '.join(audited))}")
     return NOT_WELL if any(each.example is None for each in found) else DONE
 
 

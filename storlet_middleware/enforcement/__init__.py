@@ -7,6 +7,7 @@
 ``passing``         checks, pins or filters Swift's answers
 ``explanation``     explains the decisions of the rules
 ``read_guard``      evaluates the rules for every further read that Swift makes for the request
+``audit``           audited rules: the decisions that they would make, recorded and not applied
 ``rule_hits``       counts the operations that each rule decides
 ``judge``           the rules of all accounts, evaluated for single reads
 ``request_facts``   the facts that rules test, taken from the request

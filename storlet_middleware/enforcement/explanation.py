@@ -11,8 +11,10 @@ from typing import Any
 from swift.common.swob import Request, Response
 
 from rules.facts import Facts
+from rules.model import Rule
 from rules.report import Planned, Report
 from storlet_middleware import names
+from storlet_middleware.enforcement import audit
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
@@ -32,10 +34,11 @@ def explain(inquiry: Inquiry) -> Response:
     if target is not None:
         loaded = inquiry.store.of(inquiry.environ, target.version, target.account)
         subjects.append(("what is written: ", target, loaded, inquiry.decide_copy_target(facts)[1]))
+    audited = {path: rule for path, rule, _ in audit.would_decide(inquiry)}
     lines: list[str] = []
     mappings: list[dict[str, Any]] = []
     for prefix, place, loaded, known in subjects:
-        text, mapping = _explained(inquiry, place, loaded, known)
+        text, mapping = _explained(inquiry, place, loaded, known, audited.get(place))
         lines += [prefix + line for line in text]
         mappings.append(mapping)
     response = Response(status=200, request=Request(inquiry.environ))
@@ -53,7 +56,7 @@ def explain(inquiry: Inquiry) -> Response:
 
 
 def _explained(
-    inquiry: Inquiry, place: SwiftPath, loaded: Loaded | None, facts: Facts
+    inquiry: Inquiry, place: SwiftPath, loaded: Loaded | None, facts: Facts, audited: Rule | None
 ) -> tuple[list[str], dict[str, Any]]:
     container = inquiry.config.rules.container
     inquiry.require_allowed("GET", SwiftPath(place.version, place.account, container, RULES))
@@ -61,7 +64,7 @@ def _explained(
         return ["no rules are in force"], {"version": None}
     if place.container == container:
         return ["no rules apply to the rules' own container"], {"version": None}
-    report = _report(inquiry, loaded, facts)
+    report = dataclasses.replace(_report(inquiry, loaded, facts), audited=audited)
     lines = [f"rules of version {loaded.version[:12]}", *report.lines()]
     return lines, {"version": loaded.version, **report.mapping()}
 

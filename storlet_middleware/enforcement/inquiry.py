@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.swob import Request
 
-from rules.engine import Needs
+from rules.engine import Compiled, Needs
 from rules.facts import Facts
 from rules.model import Rule, Step
 from storlet_middleware.config import Config
@@ -64,7 +65,9 @@ class Inquiry:
         self.method: str = COPY if self.copy_target is not None else operation.sent_method
         self._source_state: ObjectState | None = None
         self._evaluator = (
-            evaluator_for(self.app, self.environ, self.subject, loaded, self._version_query())
+            evaluator_for(
+                self.app, self.environ, self.subject, loaded.compiled, self.version_query()
+            )
             if loaded
             else None
         )
@@ -100,7 +103,7 @@ class Inquiry:
         """The state of the object that is read, if it was looked up."""
         return self._evaluator.known_state if self._evaluator is not None else self._source_state
 
-    def _version_query(self) -> str:
+    def version_query(self) -> str:
         """The query of a copy selects the version of its source."""
         version = self.operation.query.get("version-id")
         return f"version-id={quote(version)}" if version else ""
@@ -109,14 +112,23 @@ class Inquiry:
 
     def decide(self) -> tuple[Rule | None, Facts]:
         """The rule that applies to the subject, and the facts that the decision needed."""
-        subject = self.subject
-        facts = request_facts.of_request(self.environ, self.method, subject.container, subject.name)
-        if self._evaluator is None or subject.container == self.config.rules.container:
+        facts = self.request_facts()
+        if self._evaluator is None or self.is_exempt(self.subject):
             return None, facts
-        if self.method == "PUT" and self.is_object:
-            facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(self.environ))
         decision, facts = self._evaluator.decide(facts, explicit=self.operation.runs_storlet)
         return decision.rule, facts
+
+    def request_facts(self) -> Facts:
+        """Facts of the operation on its subject that need no lookup."""
+        subject = self.subject
+        facts = request_facts.of_request(self.environ, self.method, subject.container, subject.name)
+        if self.method == "PUT" and self.is_object:
+            return dataclasses.replace(facts, stored=request_facts.incoming_facts(self.environ))
+        return facts
+
+    def is_exempt(self, path: SwiftPath) -> bool:
+        """Whether no rules apply to ``path``."""
+        return path.container == self.config.rules.container
 
     def decide_copy_target(self, facts: Facts) -> tuple[Rule | None, Facts]:
         """The same for the target of a copy; ``facts`` unchanged for other operations."""
@@ -124,16 +136,25 @@ class Inquiry:
         if target is None:
             return None, facts
         loaded = self.store.of(self.environ, target.version, target.account)
-        if loaded is None or target.container == self.config.rules.container:
+        if loaded is None or self.is_exempt(target):
             return None, facts
+        return self.decide_write(target, loaded.compiled, self.source_state)
+
+    def decide_write(
+        self, target: SwiftPath, compiled: Compiled, source_state: Callable[[], ObjectState]
+    ) -> tuple[Rule | None, Facts]:
+        """The rule of ``compiled`` that applies to the target of a copy, and its facts.
+
+        :param source_state: looks up the object that is copied.
+        """
 
         def look_up() -> ObjectState:
-            stored = self.source_state()
+            stored = source_state()
             copied = request_facts.copied_facts(self.environ, stored.facts, target.name or "")
             return dataclasses.replace(stored, facts=copied)
 
         place = (target.version, target.account, target.container)
-        evaluator = Evaluator(self.app, self.environ, loaded.compiled, place, look_up)
+        evaluator = Evaluator(self.app, self.environ, compiled, place, look_up)
         asked = request_facts.of_request(self.environ, "PUT", target.container, target.name)
         decision, asked = evaluator.decide(asked, explicit=self.operation.runs_storlet)
         return decision.rule, asked
@@ -160,7 +181,7 @@ class Inquiry:
             return self._evaluator.object_state()
         if self._source_state is None:
             self._source_state = request_facts.look_up_object(
-                self.app, self.environ, self.subject.path + self._version_query()
+                self.app, self.environ, self.subject.path + self.version_query()
             )
         return self._source_state
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Final
 
 from rules import template
+from rules.engine import Compiled
 from rules.facts import ObjectFacts
 from rules.model import Deny
 from storlet_middleware.enforcement import request_facts
@@ -23,9 +24,9 @@ OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
 def evaluator_for(
-    app: Any, environ: dict[str, Any], place: SwiftPath, loaded: Loaded, query: str = ""
+    app: Any, environ: dict[str, Any], place: SwiftPath, compiled: Compiled, query: str = ""
 ) -> Evaluator:
-    """The evaluator of ``loaded`` for the object, container or account at ``place``.
+    """The evaluator of ``compiled`` for the object, container or account at ``place``.
 
     :param query: of the object's HEAD: ``version-id=...`` for a version.
     """
@@ -36,7 +37,7 @@ def evaluator_for(
         return request_facts.look_up_object(app, environ, place.path + query)
 
     return Evaluator(
-        app, environ, loaded.compiled, (place.version, place.account, place.container), look_up
+        app, environ, compiled, (place.version, place.account, place.container), look_up
     )
 
 
@@ -68,7 +69,10 @@ class Judge:
             return None
         facts = request_facts.of_request(self._environ, self._method, container, name)
         evaluator = evaluator_for(
-            self._app, self._environ, SwiftPath(self._version, account, container, name), loaded
+            self._app,
+            self._environ,
+            SwiftPath(self._version, account, container, name),
+            loaded.compiled,
         )
         # Decided as for a request with a storlet: an ordinary rule ahead of a mandatory
         # one applies to its own object only.
@@ -83,7 +87,7 @@ class Judge:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, "GET", place.container, place.name)
-        evaluator = evaluator_for(self._app, self._environ, place, loaded)
+        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled)
         rule = evaluator.decide(facts, explicit=True)[0].rule
         state = evaluator.known_state
         # A decision that needed no facts of the object does not depend on them.
@@ -133,7 +137,7 @@ class Judge:
         facts = request_facts.of_request(self._environ, method, place.container, place.name)
         if stored is not None:
             facts = dataclasses.replace(facts, stored=stored)
-        evaluator = evaluator_for(self._app, self._environ, place, loaded)
+        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled)
         rule = evaluator.decide(facts)[0].rule
         if rule is None or not isinstance(rule.action, Deny):
             return None

@@ -2,8 +2,9 @@
 
 ::
 
-    rules hits account=AUTH_a seconds=60 deidentify=17 night=2
+    rules hits account=AUTH_a seconds=60 deidentify=17 night=2 no-exports(audit)=4
     storlet.rules.decided.deny 1                  the same as metrics, of all accounts by action
+    storlet.rules.audited.deny 1                  of rules with mode: audit
 
 A metric has no label that a tenant chooses, so the names of rules are in the log only.  The counts
 of a process are logged by the first operation after the end of an interval, so an idle process
@@ -30,6 +31,8 @@ _OF_ALL: Final = 2_000
 #: Rules in a line of the log.
 _IN_LINE: Final = 20
 _OTHERS: Final = "(others)"
+#: Follows the name of an audited rule; names of rules have no parentheses.
+_AUDITED: Final = "(audit)"
 
 
 class RuleHits:
@@ -47,8 +50,12 @@ class RuleHits:
         self._named = 0
 
     def count(self, account: str, rule: Rule) -> None:
-        """Count an operation on ``account`` that ``rule`` decided."""
-        metrics.rule_decided(self._logger, ACTIONS[type(rule.action)])
+        """Count an operation on ``account`` that ``rule`` decided, or would decide if enforced."""
+        action = ACTIONS[type(rule.action)]
+        if rule.is_audited:
+            metrics.rule_audited(self._logger, action)
+        else:
+            metrics.rule_decided(self._logger, action)
         if not self._seconds:
             return
         now = self._clock()
@@ -59,7 +66,7 @@ class RuleHits:
         rows = self._counts.setdefault(
             account if account in self._counts or not is_full else _OTHERS, {}
         )
-        name = rule.name
+        name = rule.name + _AUDITED if rule.is_audited else rule.name
         if name not in rows and (is_full or len(rows) >= _OF_ACCOUNT):
             name = _OTHERS
         self._named += name not in rows

@@ -24,7 +24,7 @@ from rules.conditions import METHODS
 from rules.facts import Facts
 from rules.model import Allow, Rule
 from storlet_middleware import metrics
-from storlet_middleware.enforcement import passing, requirements
+from storlet_middleware.enforcement import audit, passing, requirements
 from storlet_middleware.enforcement.explanation import explain
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.enforcement.judge import Judge
@@ -215,6 +215,7 @@ class Enforcement:
         rule, facts = inquiry.decide()
         if rule is not None:
             self._hits.count(inquiry.subject.account, rule)
+        audit.record(inquiry, self._hits, self._logger)
         if _is_plain_read(inquiry, rule):
             requirements.require_no_archived_version(inquiry, None)
             return PassOn(inquiry)

@@ -112,7 +112,7 @@ def _certain(findings: tuple[Finding, ...]) -> Iterator[Finding]:
 
 
 def _steps(rules: RuleSet) -> Iterator[dict[str, Any]]:
-    for rule in rules.rules:
+    for rule in rules.written:
         if isinstance(rule.action, Run):
             reverse = rule.action.reverse.steps if rule.action.reverse else ()
             yield from (_step(rule, step) for step in (*rule.action.steps, *reverse))

@@ -632,3 +632,19 @@ def test_a_finding_without_an_example_has_no_line_for_it(
         "rules.yaml:2:3: warning [some.code]: something",
         "    help: mend it",
     ]
+
+
+AUDITED = "version: 1\nrules:\n- {name: shut, mode: audit, deny: closed}\n"
+
+
+def test_an_audited_rule_is_explained_apart(run: Run, write: Write) -> None:
+    answer = run("explain", write("rules.yaml", AUDITED), "--request", "container=c")
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1] == "audited rule shut would deny: closed"
+
+
+def test_a_case_cannot_expect_an_audited_rule(run: Run, write: Write) -> None:
+    cases = write("cases.yaml", "- {name: it, request: {container: c}, expect: {rule: shut}}\n")
+    answer = run("test", write("rules.yaml", AUDITED), cases)
+    assert answer.code == 1
+    assert "expects the audited rule 'shut', which decides nothing" in answer.out

@@ -108,3 +108,13 @@ def test_an_exhausted_budget_fails_and_is_said(
 
 def test_only_one_file_can_be_standard_input(run: Run) -> None:
     assert run("diff", "-", "-").code == 2
+
+
+def test_who_can_names_audited_rules(run: Run, write: Write) -> None:
+    file = write("r.yaml", "version: 1\nrules:\n- {name: shut, mode: audit, deny: closed}\n")
+    answer = run("who-can", file, "GET", "/c/o")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == "unchanged  no rule decides"
+    assert lines[-1] == "audited, and so without effect: shut"
+    assert run("who-can", "--json", file, "GET", "/c/o").data["audited"] == ["shut"]

@@ -43,6 +43,7 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
     ("rules_allowed", (), {"storlet.rules.allow"}),
     ("rules_denied", (), {"storlet.rules.deny"}),
     ("rule_decided", ("run",), {"storlet.rules.decided.<action>"}),
+    ("rule_audited", ("run",), {"storlet.rules.audited.<action>"}),
     ("rules_failed", (), {"storlet.rules.errors"}),
     ("rules_loaded", (0.5,), {"storlet.rules.load.timing"}),
     ("sandbox_started", (0.5,), {"storlet.sandbox.starts", "storlet.sandbox.start.timing"}),

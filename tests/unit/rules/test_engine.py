@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from rules import engine, model
 from rules.conditions import Group
@@ -195,3 +196,25 @@ def test_no_rules_decide_nothing() -> None:
     assert compiled.explain(Facts("GET")).lines() == (
         "no rule matches: the request proceeds as without rules",
     )
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@given(strategies.rule_sets(), st.sets(st.integers(0, 20)))
+def test_audited_rules_change_no_decision(
+    explicit: bool, rules: RuleSet, numbers: set[int]
+) -> None:
+    marked = tuple(
+        replace(rule, is_audited=index in numbers) for index, rule in enumerate(rules.rules)
+    )
+    with_audited = engine.compile(RuleSet.of(marked))
+    without = engine.compile(rule_set(*(rule for rule in marked if not rule.is_audited)))
+    enforced = engine.compile(rule_set(*marked))
+    assert (with_audited.needs, with_audited.has_reverse) == (without.needs, without.has_reverse)
+    assert (with_audited.audit is None) == (not any(rule.is_audited for rule in marked))
+    for facts in ALL_REQUESTS:
+        assert with_audited.decide(facts, explicit) == without.decide(facts, explicit), facts
+        audit = with_audited.audit or with_audited
+        assert audit.decide(facts, explicit) == enforced.decide(facts, explicit), facts
+    for facts in REQUESTS:
+        unknown = frozenset({"object", "metadata"})
+        assert with_audited.may_cover(facts, unknown) == without.may_cover(facts, unknown), facts

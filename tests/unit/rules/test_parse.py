@@ -23,7 +23,7 @@ from rules.model import (
 )
 from rules.parse import MAX_GLOB_COST, MAX_RULES, parse, version_of
 from rules.rewriting import cautious, with_segments
-from tests.unit.rules.texts import HEAD, only_fault, parsed, places_of_faults, rule_of
+from tests.unit.rules.texts import HEAD, only_fault, parsed, places_of_faults, rule_of, rules_of
 
 EVERYTHING = """\
 version: 1
@@ -235,3 +235,13 @@ def test_the_maximum_number_of_rules_may_each_have_a_short_glob() -> None:
     assert [each.code for each in parse("\n".join(["version: 1", "rules:", *rules]) + "\n")[1]] == [
         "size.globs"
     ]
+
+
+def test_audited_rules_are_not_among_the_enforced_ones() -> None:
+    texts = ["mode: audit, deny: x", "deny: y", "mode: enforce, deny: z"]
+    rules = rules_of(*texts)
+    assert [rule.name for rule in rules.rules] == ["r1", "r2"]
+    assert [(rule.name, rule.is_audited) for rule in rules.with_audited] == [
+        ("r0", True), ("r1", False), ("r2", False),
+    ]  # fmt: skip
+    assert rules_of(*texts[1:]).with_audited == ()

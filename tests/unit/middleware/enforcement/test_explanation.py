@@ -102,3 +102,18 @@ def test_an_explanation_without_rules(ruled: Ruled) -> None:
     answer = ruled.get(headers=EXPLAIN)
     assert (answer.status, answer.data) == (200, b"no rules are in force\n")
     assert ruled.get(headers=EXPLAIN, user=BOB).status == 403
+
+
+def test_an_audited_rule_that_would_decide_is_explained(ruled: Ruled) -> None:
+    ruled.rule(rule("a", "object: o, metadata: {study: '7'}", "deny: not this") + "  mode: audit\n")
+    text = ruled.get(headers=EXPLAIN).data.decode()
+    assert text.splitlines()[-2:] == [
+        "no rule matches: the request proceeds as without rules",
+        "audited mandatory rule a would deny: not this",
+    ]
+    (told,) = json.loads(ruled.get(headers=JSON).data)
+    assert (told["rule"], told["action"]) == (None, "none")
+    expected = {"rule": "a", "line": 3, "action": "deny", "message": "not this", "storlets": []}
+    assert told["audited"] == expected
+    (told,) = json.loads(ruled.get("c/other", headers=JSON).data)
+    assert told["audited"] is None

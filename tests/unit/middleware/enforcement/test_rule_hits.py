@@ -98,3 +98,13 @@ def test_each_operation_is_counted_once_for_the_rule_that_decided_it(
     assert seen == [(ACCOUNT, "closed")]
     ruled.proxy.call("COPY", "c/o", {"Destination": "c/p"})
     assert seen == [(ACCOUNT, "closed")]
+
+
+def test_an_audited_rule_is_counted_apart(log: Log) -> None:
+    clock = Clock()
+    hits = RuleHits(log, 60, clock)
+    hits.count("AUTH_x", Rule("night", All(), Deny("no"), is_audited=True))
+    clock.now += 60
+    hits.count("AUTH_x", denying("night"))
+    assert log.lines == ["rules hits account=AUTH_x seconds=60 night(audit)=1"]
+    assert log.metrics == ["storlet.rules.audited.deny", "storlet.rules.decided.deny"]

@@ -49,6 +49,10 @@ def _name(rule: Rule | None) -> str | None:
          {(Kind.LOOSER, "r0", None), (Kind.OTHER, "r0", "r0")}),
         ([DENY], [DENY.replace("stop", "never")], {(Kind.OTHER, "r0", "r0")}),
         ([DENY], [DENY.replace("b}", "[b, c]}")], {(Kind.STRICTER, None, "r0")}),
+        # An audited rule decides nothing.
+        ([], [f"mode: audit, {DENY}"], set()),
+        ([f"mode: audit, {DENY}"], [DENY], {(Kind.STRICTER, None, "r0")}),
+        ([DENY], [f"mode: audit, {DENY}"], {(Kind.LOOSER, "r0", None)}),
     ],
 )  # fmt: skip
 def test_changes_name_the_deciding_rules(

@@ -457,3 +457,19 @@ def test_a_long_list_of_networks_is_checked() -> None:
     )
     (finding,) = check(rules, None)
     assert finding.code == "rule.never-matches"
+
+
+def test_problems_of_audited_rules_are_those_they_would_have_if_enforced() -> None:
+    first = "mode: audit, when: {object: a}, deny: x"
+    rules = rules_of(first, "when: {object: a}, deny: y", "mode: audit, when: {object: a}, deny: z")
+    findings = {(each.code, each.place.line): each for each in check(rules, None)}
+    assert set(findings) == {
+        ("rule.audited", 3),
+        ("rule.never-matches", 4),
+        ("rule.audited", 5),
+        ("rule.never-matches", 5),
+    }
+    for line in (4, 5):
+        finding = findings["rule.never-matches", line]
+        assert finding.text.startswith("if the audited rules were enforced: ")
+        assert finding.severity is WARNING

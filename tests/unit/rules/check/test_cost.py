@@ -64,3 +64,8 @@ def test_a_hundred_storlets_may_be_named_and_the_rule_with_one_more_is_refused()
 def test_rules_beyond_a_limit_are_not_checked_further() -> None:
     too_expensive = rules_of("allow: true", many(cost.MAX_COST))
     assert [each.code for each in consistency.check(too_expensive, None)] == ["size.cost"]
+
+
+def test_audited_rules_count() -> None:
+    rules = rules_of(*[f"mode: audit, {many(100)}" for _ in range(100)])
+    assert [finding.code for finding in cost.find(rules)] == ["size.cost"]

@@ -75,3 +75,23 @@ def test_a_mandatory_rule_for_a_role_has_a_note(when: str, mandatory: bool, is_n
     assert rules is not None, findings
     notes = [(each.severity, each.code) for each in traps.find(rules)]
     assert notes == ([(Severity.NOTE, "test.by-role")] if is_noted else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [("mandatory: true", Severity.WARNING), ("mandatory: false", Severity.NOTE)],
+)
+def test_an_audited_rule_is_reported(kind: str, severity: Severity) -> None:
+    text = f"version: 1\nrules:\n- name: r\n  mode: audit\n  {kind}\n  deny: closed\n"
+    rules, _ = parse.parse(text.encode())
+    assert rules is not None
+    (finding,) = traps.find(rules)
+    assert (finding.severity, finding.code, finding.place.line) == (severity, "rule.audited", 3)
+    assert "remove mode: audit" in finding.help
+
+
+def test_an_audited_rule_is_checked_for_traps() -> None:
+    text = "version: 1\nrules:\n- {name: r, mode: audit, when: {object: '*.csv'}, deny: closed}\n"
+    rules, _ = parse.parse(text.encode())
+    assert rules is not None
+    assert {each.code for each in traps.find(rules)} == {"rule.audited", "test.literal-star"}
