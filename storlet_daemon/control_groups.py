@@ -8,9 +8,14 @@ the same, only the error texts are less precise.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 
 ROOT = "/sys/fs/cgroup"
+
+LEFT_SECONDS = 1.0
+"""How long an event of the kernel can explain the death of one more process."""
 
 _KILLS = (("", "memory.events"), ("memory", "memory.oom_control"))
 _FULL = (("", "memory.events.local"),)
@@ -85,6 +90,24 @@ class Counter:
         """Remember the current count."""
         self._count = count
         self._seen = count()
+        self._left = 0
+        self._left_until = -math.inf
+
+    def take_one(self) -> bool:
+        """True if the count has grown by an event that no earlier call took.
+
+        Events that are left expire: those of several processes are taken at nearly the same time.
+        """
+        now, count = time.monotonic(), self._count()
+        grown = max(count - self._seen, 0)
+        self._left = grown + (self._left if now < self._left_until else 0)
+        self._seen = count
+        if grown:
+            self._left_until = now + LEFT_SECONDS
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
 
     def has_grown(self) -> bool:
         """True if the count has grown since the last call."""

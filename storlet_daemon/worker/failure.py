@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
@@ -11,6 +12,7 @@ from types import TracebackType
 from storlet_daemon import author
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import messages
+from storlet_daemon.worker.process_state import has_children
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OUTER_FRAMES = ("<frozen importlib", "<frozen runpy")
@@ -34,15 +36,22 @@ class LimitClassifier:
     def __init__(self, group: ControlGroup) -> None:
         self._kills = Counter(group.kills)
         self._forks = Counter(group.refused_forks)
+        self._reaped = _work_of_reaped_children()
+
+    def begin_run(self) -> None:
+        """Note what children of earlier runs did."""
+        self._reaped = _work_of_reaped_children()
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The error code, and the explanation to append to the exception's own text."""
-        if isinstance(error, MemoryError):
+        causes = _causes(error)
+        if any(isinstance(cause, MemoryError) for cause in causes):
             return messages.LIMIT_MEMORY, ""
         if isinstance(error, author.MetadataTooLargeError):
             return messages.LIMIT_METADATA, ""
-        causes = _causes(error)
-        if any(map(_is_child_error, causes)) and self._kills.has_grown():
+        # Programs report a killed child in any way, or not at all.
+        had_child = self._reaped != _work_of_reaped_children() or has_children()
+        if (had_child or any(map(_is_child_error, causes))) and self._kills.has_grown():
             explanation = " (a process of the storlet was killed: out of memory)"
             return messages.LIMIT_MEMORY, explanation
         is_fork = any(_is_child_error(cause) or _is_refused_fork(cause) for cause in causes)
@@ -52,6 +61,12 @@ class LimitClassifier:
         if any(map(_is_disk_full, causes)):
             return messages.LIMIT_SCRATCH, ""
         return messages.FAILED, ""
+
+
+def _work_of_reaped_children() -> tuple[int, int]:
+    """Counters that each child that was reaped has increased."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_minflt, used.ru_nvcsw + used.ru_nivcsw
 
 
 def _causes(error: BaseException) -> list[BaseException]:

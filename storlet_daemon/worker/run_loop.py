@@ -184,6 +184,7 @@ class _Worker:
                 return
             _send_bytes(connection, _STARTED)
             before = cpu_seconds()
+            self._limits.begin_run()
             done = self._run(streams)
         self._runs_left -= 1
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

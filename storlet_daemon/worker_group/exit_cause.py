@@ -61,9 +61,10 @@ class ExitCause:
         """Whose memory ran out if the kernel killed the worker for memory; else empty."""
         if not _was_killed_by_kernel(one, status):
             return ""
-        # Both counters are always read, so that each kill counts once.
-        in_sandbox = self._state.hooks.memory_kills.has_grown()
-        in_group = self._kills is not None and self._kills.has_grown()
+        # Both counters are always read, so that each kill counts once. The kernel may have killed
+        # several workers before the first of them was reaped.
+        in_sandbox = self._state.hooks.memory_kills.take_one()
+        in_group = self._kills is not None and self._kills.take_one()
         limit = self._state.load.limits.memory_bytes
         group = self._state.control_group
         if in_group and group is not None:

@@ -214,6 +214,22 @@ def test_a_memory_bomb_exceeds_the_memory_limit(
     wait_for(lambda: fresh.is_well(placement), 10, "the next run to work")
 
 
+def test_a_child_that_was_killed_for_memory_exceeds_the_memory_limit(
+    tenant: Tenant, placement: str
+) -> None:
+    answer = tenant.tool(placement).get(tenant.path, "memory_of_child")
+    assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
+
+
+def test_memory_bombs_at_once_all_exceed_the_memory_limit(tenant: Tenant) -> None:
+    """The kernel may kill several workers before the supervisor has reaped the first."""
+    with ThreadPoolExecutor(4) as pool:
+        bombs = [pool.submit(tenant.tool().get, tenant.path, "memory") for _ in range(12)]
+        seen = {(bomb.result().status, bomb.result().error) for bomb in bombs}
+    assert seen == {(422, "storlet.limit.memory")}
+    wait_for(lambda: tenant.is_well(), 15, "the next run to work")
+
+
 @pytest.mark.parametrize("do", ["fork_bomb", "thread_bomb"])
 def test_a_fork_bomb_exceeds_the_process_limit(
     host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str

@@ -176,6 +176,12 @@ class Gremlin:
         while True:
             kept.append(bytearray(os.urandom(1)) * (16 << 20))
 
+    def memory_of_child(self) -> None:
+        """A child uses all memory; the error does not say so."""
+        code = "import os\nkept = []\nwhile True: kept.append(bytearray(os.urandom(1)) * (1 << 24))"
+        subprocess.run(["/usr/bin/python3", "-c", code], check=False)
+        raise ValueError("nothing useful came out")
+
     def shared_memory(self) -> None:
         """Memory that belongs to no process: files in /tmp are also kept in memory."""
         kept = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_daemon.control_groups import ControlGroup, Counter
+from storlet_daemon.control_groups import LEFT_SECONDS, ControlGroup, Counter
 
 
 def write(path: Path, text: str) -> None:
@@ -51,6 +51,21 @@ def test_unreadable_counters_count_as_zero(tmp_path: Path) -> None:
     assert (group.kills(), group.scratch_bytes(), group.refused_forks()) == (0, 0, 0)
     assert not group.has_been_full(64 << 20)
     assert group.cpu_seconds() == 0
+
+
+def test_each_event_is_taken_once_and_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, now = 5, 100.0
+    monkeypatch.setattr("storlet_daemon.control_groups.time.monotonic", lambda: now)
+    counter = Counter(lambda: count)
+    assert not counter.take_one()
+    count += 2
+    assert [counter.take_one() for _ in range(3)] == [True, True, False]
+    count += 3
+    assert counter.take_one()
+    now += LEFT_SECONDS
+    assert not counter.take_one(), "the others were not of workers"
+    count += 1
+    assert [counter.take_one() for _ in range(2)] == [True, False]
 
 
 def test_a_counter_reports_growth_once() -> None:

@@ -46,6 +46,7 @@ def chained(error: BaseException, cause: BaseException) -> BaseException:
         (MetadataTooLargeError(), 0, 0, messages.LIMIT_METADATA),
         (SystemExit(0), 1, 1, messages.FAILED),
         (ValueError(), 1, 1, messages.FAILED),
+        (chained(ValueError(), MemoryError()), 0, 0, messages.LIMIT_MEMORY),
         (BlockingIOError(errno.EAGAIN, "again"), 0, 0, messages.FAILED),
         (BlockingIOError(errno.EAGAIN, "again"), 0, 1, messages.LIMIT_PROCESSES),
         (RuntimeError("can't start new thread"), 0, 1, messages.LIMIT_PROCESSES),
@@ -69,3 +70,26 @@ def test_the_code_depends_on_the_exception_and_the_kernels_counters(
     tmp_path: Path, error: BaseException, kills: int, forks: int, code: str
 ) -> None:
     assert classifier(tmp_path, kills, forks).explain(error)[0] == code
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_a_killed_child_is_the_memory_limit_whatever_the_storlet_raises(
+    tmp_path: Path, is_reaped: bool
+) -> None:
+    subprocess.run(["true"], check=True)
+    limits = classifier(tmp_path, kills=1)
+    limits.begin_run()
+    if not is_reaped:
+        with subprocess.Popen(["sleep", "60"]) as child:
+            assert limits.explain(ValueError())[0] == messages.LIMIT_MEMORY
+            child.kill()
+    else:
+        subprocess.run(["true"], check=True)
+        assert limits.explain(ValueError())[0] == messages.LIMIT_MEMORY
+
+
+def test_without_a_child_another_worker_was_killed(tmp_path: Path) -> None:
+    subprocess.run(["true"], check=True)
+    limits = classifier(tmp_path, kills=1)
+    limits.begin_run()
+    assert limits.explain(ValueError())[0] == messages.FAILED

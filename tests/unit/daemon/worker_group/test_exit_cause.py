@@ -70,6 +70,15 @@ def test_each_kill_of_the_kernel_explains_one_death(world: World) -> None:
     )
 
 
+def test_kills_of_several_workers_at_once_explain_each_death(world: World) -> None:
+    """The kernel counts both before the supervisor has reaped the first."""
+    state = world.state()
+    cause = ExitCause(state)
+    workers = [world.add(state, State.BUSY) for _ in range(2)]
+    world.kills = 2
+    assert [cause.of_run(one, KILLED)[0] for one in workers] == [messages.LIMIT_MEMORY] * 2
+
+
 @pytest.mark.parametrize(
     ("full", "shmem", "text", "clears"),
     [
