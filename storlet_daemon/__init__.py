@@ -10,7 +10,8 @@
 ``author``             the classes that the author of a Python storlet uses
 ``launch``             fork a worker with a separate descriptor table
 ``confinement``        the restrictions of workers: the kernel's Landlock, and fewer system calls
-``landlock``           separate the processes of workers from each other
+``homes``              the private folder of each worker group
+``landlock``           separate the processes and private folders of workers from each other
 ``descriptor_filter``  confine the sending of descriptors, on older kernels
 ``budget``             the number of workers that fit into a sandbox
 ``idle``               CPU use of workers that report to be idle

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from storlet_daemon import kernel, landlock
+from storlet_daemon import homes, kernel, landlock
 
 
 @dataclass(frozen=True)
@@ -13,21 +14,32 @@ class Confinement:
 
     ``landlock``: the kernel's version of Landlock, with which workers are separated from each
     other; 0 for none. ``descriptors``: workers can send descriptors to the supervisor only, because
-    the kernel's sockets cannot refuse them.
+    the kernel's sockets cannot refuse them. ``homes``: where each worker group has a folder of its
+    own; empty outside of a sandbox. ``home``: the folder of this group.
     """
 
     landlock: int = 0
     descriptors: bool = False
+    homes: str = ""
+    home: str = ""
 
     @classmethod
-    def of_this_kernel(cls, *, descriptors: bool) -> Confinement:
+    def of_this_kernel(cls, *, descriptors: bool, homes: str = "") -> Confinement:
         """The restrictions that this kernel supports and needs, or more with ``descriptors``."""
         needs_filter = descriptors or not kernel.can_refuse_descriptors()
-        return cls(landlock.interface(), needs_filter)
+        return cls(landlock.interface(), needs_filter, homes)
+
+    def of_group(self, version: str) -> Confinement:
+        """The restrictions of the workers of one storlet version."""
+        if not self.homes:
+            return self
+        return dataclasses.replace(self, home=homes.path_of(self.homes, version))
 
     def apply(self, channel: int) -> int:
         """Restrict this process for good; the number of the ``channel`` to the supervisor then."""
-        landlock.separate(self.landlock)
+        if self.home:
+            homes.move_in(self.home)
+        landlock.separate(self.landlock, self.homes, self.home)
         if not self.descriptors:
             return channel
         # An idle supervisor does without the module.

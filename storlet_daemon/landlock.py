@@ -4,7 +4,10 @@ All storlets of a tenant have one uid. A worker hides its own memory (``kernel.h
 program that it executes is readable again: its memory, environment and descriptors. A process in a
 Landlock domain can trace or inspect processes of the same domain and of domains nested in it, no
 others. From interface 6 (Linux 6.12) on, it cannot send signals out of its domain either, nor
-connect to abstract sockets of other domains. Its files stay as they are.
+connect to abstract sockets of other domains.
+
+Files stay as they are, but for those of one private folder, in which each worker has a folder of
+its own: it can read, change and execute no others there, only list their names.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Iterator
 
 from storlet_daemon import kernel
 
@@ -19,6 +23,10 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The numbers of the system calls, the same on all machines."""
 _GET_VERSION = 1
 _PATH_BENEATH = 1
+_EXECUTE, _WRITE_FILE, _READ_FILE = (1 << bit for bit in range(3))
+_REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+_TRUNCATE = 1 << 14
+_INTERFACE_WITH_TRUNCATE = 3
 _REFER = 1 << 13
 """Files may be linked and renamed into other folders. A domain denies that unless it is allowed."""
 _SCOPES = 1 << 0 | 1 << 1
@@ -41,27 +49,52 @@ def interface() -> int:
         return 0
 
 
-def separate(version: int) -> None:
+def separate(version: int, private: str = "", own: str = "") -> None:
     """Put this process and its future children into a domain of their own, for good.
 
-    ``version`` is the result of ``interface``; without Landlock this does nothing. Must be called
-    before the process has threads.
+    ``version`` is the result of ``interface``; without Landlock this does nothing. ``private`` is a
+    folder in which only the folder ``own`` can be used. Must be called before the process has
+    threads.
     """
     if version < _LEAST_INTERFACE:
         return
+    access, folders = _REFER, ["/"]
+    if private:
+        access |= _EXECUTE | _WRITE_FILE | _READ_FILE | _REMOVE_AND_MAKE
+        access |= _TRUNCATE if version >= _INTERFACE_WITH_TRUNCATE else 0
+        folders = [own, *_beside(private)]
     if version >= INTERFACE_WITH_SCOPES:
-        attributes = _RULESET.pack(_REFER, 0, _SCOPES)
+        attributes = _RULESET.pack(access, 0, _SCOPES)
     else:
-        attributes = _SHORT_RULESET.pack(_REFER)
+        attributes = _SHORT_RULESET.pack(access)
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
-        _call(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(_REFER, root), 0)
+        for folder in folders:
+            _allow(ruleset, access, folder)
         kernel.forbid_new_privileges()
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
-        os.close(root)
         os.close(ruleset)
+
+
+def _beside(folder: str) -> Iterator[str]:
+    """All folders except those above ``folder``, itself and those below; topmost ones only."""
+    while folder != "/":
+        parent = os.path.dirname(folder)
+        with os.scandir(parent) as entries:
+            for one in entries:
+                if one.path != folder and one.is_dir(follow_symlinks=False):
+                    yield one.path
+        folder = parent
+
+
+def _allow(ruleset: int, access: int, folder: str) -> None:
+    """Allow ``access`` to everything below ``folder``."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _call(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, descriptor), 0)
+    finally:
+        os.close(descriptor)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 
 _PREFIX = ".cleared-"
-_REMOVE = 'chmod -R u+rwX -- "$1"; exec rm -rf -- "$1"'
+_REMOVE = 'chmod -R u+rwX -- "$@"; exec rm -rf -- "$@"'
 
 
 def has_contents(path: str) -> bool:
@@ -23,21 +24,35 @@ def has_contents(path: str) -> bool:
         return False
 
 
-def begin_to_clear(path: str) -> int:
-    """Start a child that removes the contents of ``path``; return its pid.
+def contents(path: str) -> list[str]:
+    """The paths of all entries of ``path``."""
+    return [os.path.join(path, name) for name in os.listdir(path)]
+
+
+def begin_to_remove(paths: Iterable[str]) -> int:
+    """Start a child that removes files and folders; return its pid.
 
     The caller reaps it. Raises ``OSError`` if the child cannot be started.
     """
-    names = os.listdir(path)
-    aside = _hidden_folder(path, names)
-    for name in names:
-        _move(os.path.join(path, name), os.path.join(aside, name))
+    by_folder: dict[str, list[str]] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        by_folder.setdefault(folder, []).append(name)
+    hidden = [_set_aside(folder, names) for folder, names in by_folder.items()]
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(OSError):
-            os.execv("/bin/sh", ["sh", "-c", _REMOVE, "sh", aside])  # noqa: S606  the path is our own
+            os.execv("/bin/sh", ["sh", "-c", _REMOVE, "sh", *hidden])  # noqa: S606  the paths are our own
         os._exit(1)
     return pid
+
+
+def _set_aside(path: str, names: list[str]) -> str:
+    """Move entries of ``path`` into a hidden folder there, which is returned."""
+    aside = _hidden_folder(path, names)
+    for name in names:
+        _move(os.path.join(path, name), os.path.join(aside, name))
+    return aside
 
 
 def _hidden_folder(path: str, names: list[str]) -> str:

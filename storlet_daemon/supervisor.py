@@ -16,8 +16,9 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 
-from storlet_daemon import assignment, inspection, kernel, scratch
+from storlet_daemon import assignment, homes, inspection, kernel, scratch
 from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
 from storlet_daemon.confinement import Confinement
@@ -67,7 +68,9 @@ class Supervisor:
             place=self._control.request_placement,
             clear_scratch=self._clear_scratch,
             invocation_changed=self._invocation_changed,
-            confinement=Confinement.of_this_kernel(descriptors=confines_descriptors),
+            confinement=Confinement.of_this_kernel(
+                descriptors=confines_descriptors, homes=homes.HOMES if os.getpid() == 1 else ""
+            ),
         )
         self._groups: dict[str, WorkerGroup] = {}
         self._leaving: list[WorkerGroup] = []
@@ -124,7 +127,9 @@ class Supervisor:
             self._sweeper.sweep()
         if self._sample_at <= now:
             self._police_idle(now)
-        if self._is_scratch_full and self._begin_to_clear(WORKING_DIRECTORY):
+        if self._is_scratch_full and self._begin_to_remove(
+            lambda: [*scratch.contents(WORKING_DIRECTORY), *homes.contents(homes.HOMES)]
+        ):
             self._is_scratch_full = False
         first = min(self._sweeper.due, self._control.due)
         for group in self._all_groups():
@@ -274,8 +279,7 @@ class Supervisor:
 
         No sample is scheduled while there are no workers.
         """
-        if os.getpid() == 1 and scratch.has_contents(SHARED_MEMORY):
-            self._begin_to_clear(SHARED_MEMORY)
+        self._remove_leftovers()
         groups = [group for group in self._all_groups() if group.workers]
         self._sample_at = now + SAMPLE_SECONDS if groups else math.inf
         pids = [pid for group in groups for pid in group.workers]
@@ -289,13 +293,24 @@ class Supervisor:
         # Outside of a sandbox, /tmp is shared with the whole machine.
         self._is_scratch_full = os.getpid() == 1
 
-    def _begin_to_clear(self, path: str) -> bool:
-        """Empty ``path``, unless something runs that may be using it; return True if it began.
+    def _remove_leftovers(self) -> None:
+        """Empty the shared memory, and remove the folders of groups that have left."""
+        if os.getpid() != 1:
+            return
+        versions = {group.state.load.version for group in self._all_groups()}
+        paths = homes.left_behind(homes.HOMES, versions)
+        if scratch.has_contents(SHARED_MEMORY):
+            paths += scratch.contents(SHARED_MEMORY)
+        if paths:
+            self._begin_to_remove(lambda: paths)
 
-        Files there have no owner among the storlets.
+    def _begin_to_remove(self, paths: Callable[[], list[str]]) -> bool:
+        """Remove files, unless something runs that may be using them; return True if it began.
+
+        Files in shared folders have no owner among the storlets.
         """
         if self._cleaner or any(group.is_active for group in self._all_groups()):
             return False
         with contextlib.suppress(OSError):
-            self._cleaner = scratch.begin_to_clear(path)
+            self._cleaner = scratch.begin_to_remove(paths())
         return True

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from storlet_daemon.protocol.messages import Resources
 
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own
+HOMES = "/homes"
 NETWORK = "network"
 """A permission of a trust class, as ``Check.allowed`` names it."""
 WRITABLE = "write:"
@@ -31,9 +32,10 @@ class Facts:
 
     @property
     def writable(self) -> tuple[str, ...]:
-        """Mounts that may be written to, the scratch first."""
+        """Mounts that may be written to, the scratch and the homes first."""
         return (
             SCRATCH,
+            HOMES,
             *sorted(
                 name.removeprefix(WRITABLE) for name in self.allowed if name.startswith(WRITABLE)
             ),

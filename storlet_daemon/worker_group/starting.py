@@ -65,7 +65,7 @@ class Starter:
                     state.load.name,
                     state.load.limits,
                     become_worker,
-                    state.hooks.confinement,
+                    state.hooks.confinement.of_group(state.load.version),
                 )
         except OSError:
             # The sandbox is at its limit of processes or memory. Connections wait in the backlog;

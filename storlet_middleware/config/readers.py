@@ -10,11 +10,12 @@ from typing import Final
 from storlet_daemon.runtimes.table import LANGUAGES
 
 #: Paths that every sandbox has already: its control directory, its code, its scratch space, the
-#: supervisor, and the kernel's file systems.
+#: homes of its storlets, the supervisor, and the kernel's file systems.
 SANDBOX_PATHS: Final = (
     "/run/storlets",
     "/var/lib/storlets",
     "/tmp",  # noqa: S108  the sandbox's own
+    "/homes",
     "/usr/local/lib/storlets",
     "/dev",
     "/proc",

@@ -30,13 +30,15 @@ from typing import Any, Final
 from storlet_middleware.config import Mount
 from storlet_middleware.sandboxd import seccomp
 
-COMMAND: Final = ("/usr/bin/python3", "-B", "/usr/local/lib/storlets/python/storlet_daemon")
+COMMAND: Final = ("/usr/bin/python3", "-I", "-B", "/usr/local/lib/storlets/python/storlet_daemon")
 CONTROL_TARGET: Final = "/run/storlets"
 CODE_TARGET: Final = "/var/lib/storlets"
 SCRATCH: Final = "/tmp"  # noqa: S108  the sandbox has one of its own
 
 #: Inodes of the scratch: far more than ordinary code needs, and at most 8 MiB of kernel memory.
 SCRATCH_INODES: Final = 8192
+#: The private folders of worker groups, with the limits of the scratch.
+HOMES: Final = "/homes"
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  the sandbox has one of its own
 #: Size and inodes of it: Python's semaphores fit in it.
 SHM_BYTES: Final = 1024 * 1024
@@ -121,7 +123,7 @@ def _scratch(facts: SandboxFacts) -> dict[str, str]:
     access = "mode=1777" if facts.is_spare else f"mode=0700,uid={facts.uid},gid={facts.gid}"
     options = f"rw,exec,nosuid,nodev,size={facts.scratch_bytes},nr_inodes={SCRATCH_INODES},{access}"
     shared = f"rw,noexec,nosuid,nodev,size={SHM_BYTES},nr_inodes={SHM_INODES},mode=1777"
-    return {SCRATCH: options, SHARED_MEMORY: shared}
+    return {SCRATCH: options, HOMES: options, SHARED_MEMORY: shared}
 
 
 def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
@@ -178,8 +180,8 @@ TABLE: Final = (
     # exec is allowed on purpose: uploaded code can run further code without executable files (an
     # interpreter and memfd_create suffice), and Java libraries unpack and load native parts here.
     Row("HostConfig.Tmpfs", _scratch,
-        "a filled disk or inode table, device files and setuid files, and a second scratch in"
-        " /dev/shm"),
+        "a filled disk or inode table, device files and setuid files, a second scratch in /dev/shm,"
+        " and files that one storlet plants for another: homes are apart from what all share"),
     Row("HostConfig.Mounts", _mounts,
         "writing to code or to the control directory; paths that no operator configured"),
     Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)),

@@ -22,11 +22,12 @@ from storlet_middleware.sandboxd.hardening import SandboxFacts
 #: Prefixes of the runtimes whose sandboxes have a kernel of their own.
 OWN_KERNEL: Final = ("runsc", "kata", "io.containerd.runsc", "io.containerd.kata")
 _CGROUP: Final = "/sys/fs/cgroup"
-#: Mount points that may be writable.  All except the scratch and the two small shared memories
-#: belong to root, and /proc checks permissions per file.
+#: Mount points that may be writable.  All except the scratch, the homes and the two small shared
+#: memories belong to root, and /proc checks permissions per file.
 _WRITABLE: Final = frozenset(
-    (hardening.SCRATCH, "/proc", "/dev", "/dev/pts", "/dev/mqueue", "/dev/shm", _CGROUP)  # noqa: S108  the sandbox's own
-)
+    (hardening.SCRATCH, hardening.HOMES, hardening.SHARED_MEMORY, "/proc", "/dev", "/dev/pts",
+     "/dev/mqueue", _CGROUP)
+)  # fmt: skip
 #: The loopback, and devices that a kernel with built-in tunnels makes in each network namespace;
 #: these are never up.
 _INTERFACES: Final = frozenset(
@@ -174,6 +175,7 @@ def _tmpfs(path: str, size: int, seen: Seen) -> Iterator[str]:
 def _scratch(facts: SandboxFacts, seen: Seen) -> Iterator[str]:
     for path, size, inodes in (
         (hardening.SCRATCH, facts.scratch_bytes, hardening.SCRATCH_INODES),
+        (hardening.HOMES, facts.scratch_bytes, hardening.SCRATCH_INODES),
         (hardening.SHARED_MEMORY, hardening.SHM_BYTES, hardening.SHM_INODES),
     ):
         yield from _tmpfs(path, size, seen)

@@ -108,3 +108,58 @@ def test_the_docker_container_matches_the_hardening_checklist(host: Host, tenant
         ("/var/lib/storlets", False),
     ]
     assert config["LogConfig"]["Type"] == "none"
+
+
+PLANTER = b"""
+import os, pathlib, sys
+
+class Planter:
+    def __init__(self, logger): pass
+
+    def __call__(self, ins, outs, params):
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        site = f".local/lib/{version}/site-packages"
+        homes = {"/tmp", *(f"/homes/{name}" for name in os.listdir("/homes"))}
+        code = "print('planted')"
+        for home in homes - {os.environ["HOME"]}:
+            for path in ("colorsys.py", f"{site}/usercustomize.py", f"{site}/colorsys.py"):
+                try:
+                    pathlib.Path(home, path).parent.mkdir(parents=True, exist_ok=True)
+                    pathlib.Path(home, path).write_text(code)
+                except OSError:
+                    pass
+        outs[0].write(" ".join(sorted(homes)).encode())
+"""
+VICTIM = b"""
+import json, os, subprocess, sys, tempfile
+
+class Victim:
+    def __init__(self, logger): pass
+
+    def __call__(self, ins, outs, params):
+        child = "import colorsys, os; print(os.getcwd())"
+        command = ["/usr/bin/python3", "-c", child]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        places = [os.environ["HOME"], os.environ["TMPDIR"], os.getcwd(), tempfile.gettempdir()]
+        open("/tmp/still-usable", "w").close()
+        outs[0].write(json.dumps([said.split(), places]).encode())
+"""
+
+
+def test_files_that_a_storlet_plants_never_run_in_another_storlets_child(fresh: Tenant) -> None:
+    fresh.upload("planter.py", PLANTER, "Planter")
+    fresh.upload("victim.py", VICTIM, "Victim")
+
+    def look() -> tuple[list[str], set[str]]:
+        answer = fresh.tool(storlet="victim.py").get(fresh.path)
+        assert answer.status == 200, answer
+        said, places = json.loads(answer.body)
+        return said, set(places)
+
+    said, places = look()
+    (home,) = places
+    assert home.startswith("/homes/")
+    answer = fresh.tool(storlet="planter.py").get(fresh.path)
+    assert answer.status == 200, answer
+    assert home in answer.text.split()
+    assert look() == (said, places) == ([home], {home})

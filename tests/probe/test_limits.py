@@ -227,7 +227,7 @@ def test_memory_bombs_at_once_all_exceed_the_memory_limit(tenant: Tenant) -> Non
         bombs = [pool.submit(tenant.tool().get, tenant.path, "memory") for _ in range(12)]
         seen = {(bomb.result().status, bomb.result().error) for bomb in bombs}
     assert seen == {(422, "storlet.limit.memory")}
-    wait_for(lambda: tenant.is_well(), 15, "the next run to work")
+    wait_for(tenant.is_well, 15, "the next run to work")
 
 
 @pytest.mark.parametrize("do", ["fork_bomb", "thread_bomb"])

@@ -27,6 +27,7 @@ _FLAGS = (
     # JDK 17 takes the encoding from the locale, and a sandbox has none.
     "-Dfile.encoding=UTF-8",
 )
+WORKING_DIRECTORY = "/tmp"  # noqa: S108  the JVM's own default
 _HEAP_MIN_BYTES = 16 * MIB
 _BESIDE_HEAP_BYTES = 32 * MIB
 """Memory of a small JVM beside its heap: classes, compiled code, stacks, the collector's data."""
@@ -69,6 +70,7 @@ class JavaRuntime:
             *_FLAGS,
             *_heap(load.limits.memory_bytes // self.workers_max(load)),
             f"-Djava.library.path={self._library}",
+            f"-Djava.io.tmpdir={os.environ.get('TMPDIR', WORKING_DIRECTORY)}",
             "-cp",
             ":".join([os.path.join(self._library, "*"), *_archives(path, load)]),
             WORKER_CLASS,

@@ -58,7 +58,8 @@ class PythonRuntime:
             LISTENING, start.channel, load.main, load.file, path, runs, start.control_group
         )  # fmt: skip
         words = [str(word) for word in arguments]
-        command = [interpreter, "-B", _DAEMON, "worker", *words]
+        # Isolated: nothing that it imports comes from folders that storlets can write to.
+        command = [interpreter, "-I", "-B", _DAEMON, "worker", *words]
         os.execv(interpreter, command)  # noqa: S606  no shell is wanted
 
     def _is_own(self, load: Load) -> bool:

@@ -37,7 +37,11 @@ def start_of_worker() -> None:
 
 
 def in_domain(
-    action: Callable[[], object], version: int | None = None, *, is_root: bool = False
+    action: Callable[[], object],
+    version: int | None = None,
+    *,
+    is_root: bool = False,
+    private: tuple[str, str] = ("", ""),
 ) -> str:
     """The outcome of ``action`` in a process with a domain of its own: ``ok``, or an error."""
     ours, theirs = os.pipe()
@@ -46,7 +50,7 @@ def in_domain(
         try:
             if not is_root:
                 drop_privileges()
-            landlock.separate(landlock.interface() if version is None else version)
+            landlock.separate(landlock.interface() if version is None else version, *private)
             action()
             os.write(theirs, b"ok")
         except OSError as error:
@@ -138,6 +142,62 @@ def test_files_stay_usable(tmp_path: Path) -> None:
     assert in_domain(work, is_root=True) == "ok"
     (tmp_path / "a/link").unlink()
     assert in_domain(work, min(2, landlock.interface()), is_root=True) == "ok"
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Path:
+    """A folder with two folders in it, each with a program."""
+    folder = tmp_path / "homes"
+    for name in ("own", "other"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "program").write_text("#!/bin/sh\n")
+        (folder / name / "program").chmod(0o700)
+    return folder
+
+
+@pytest.mark.parametrize("version", sorted({2, landlock.interface()}))
+def test_other_folders_of_the_private_one_are_out_of_reach(homes: Path, version: int) -> None:
+    own, other = homes / "own", homes / "other"
+    attempts: list[Callable[[Path], object]] = [
+        lambda home: (home / "program").read_text(),
+        lambda home: (home / "program").write_text("#!/bin/sh\n"),
+        lambda home: subprocess.run([home / "program"], check=True),
+        lambda home: (home / "new").touch(),
+        lambda home: (home / "folder").mkdir(),
+        lambda home: (home / "program").rename(home / "moved"),
+        lambda home: (home / "moved").rename(home / "program"),
+        lambda home: os.link("/etc/hostname", home / "link"),
+        lambda home: (home / "symbolic").symlink_to("/"),
+    ]
+    private = (str(homes), str(own))
+    for number, attempt in enumerate(attempts):
+
+        def outcome(home: Path, attempt: Callable[[Path], object] = attempt) -> str:
+            return in_domain(lambda: attempt(home), version, is_root=True, private=private)
+
+        assert outcome(own) in ("ok", "OSError"), number
+        assert outcome(other) in ("PermissionError", "FileNotFoundError"), number
+    assert sorted(path.name for path in other.iterdir()) == ["program"]
+    assert in_domain((homes / "x").touch, version, is_root=True, private=private) == (
+        "PermissionError"
+    )
+
+
+def test_files_beside_the_private_folder_stay_usable(homes: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+
+    def work() -> None:
+        (homes / "own/file").write_text("text")
+        (homes / "own/file").rename(beside / "file")
+        subprocess.run(["true"], check=True)
+        memory = os.memfd_create("memory")
+        Path(f"/proc/self/fd/{memory}").write_text("text")
+        list(Path("/").iterdir())
+
+    private = (str(homes), str(homes / "own"))
+    assert in_domain(work, is_root=True, private=private) == "ok"
+    assert (beside / "file").read_text() == "text"
 
 
 def test_a_kernel_without_landlock_is_version_0(monkeypatch: pytest.MonkeyPatch) -> None:

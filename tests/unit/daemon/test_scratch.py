@@ -11,7 +11,7 @@ from storlet_daemon import scratch
 
 
 def clear(place: Path) -> None:
-    pid = scratch.begin_to_clear(str(place))
+    pid = scratch.begin_to_remove(scratch.contents(str(place)))
     assert os.waitpid(pid, 0)[1] == 0
 
 
@@ -44,7 +44,7 @@ def test_folders_without_permissions_are_removed_too(tmp_path: Path) -> None:
             Path("closed/inner/file").write_text("x")
             Path("closed/inner").chmod(0)
             Path("closed").chmod(0)
-            child = scratch.begin_to_clear(".")
+            child = scratch.begin_to_remove(scratch.contents("."))
             os._exit(0 if os.waitpid(child, 0)[1] == 0 and not any(Path().iterdir()) else 1)
         finally:
             os._exit(2)
@@ -53,7 +53,7 @@ def test_folders_without_permissions_are_removed_too(tmp_path: Path) -> None:
 
 def test_files_created_meanwhile_stay(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("x")
-    pid = scratch.begin_to_clear(str(tmp_path))
+    pid = scratch.begin_to_remove(scratch.contents(str(tmp_path)))
     (tmp_path / "old").write_text("new")
     os.waitpid(pid, 0)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
@@ -86,3 +86,13 @@ def test_folders_that_are_being_removed_are_no_contents(tmp_path: Path) -> None:
     (tmp_path / "left").touch()
     assert scratch.has_contents(str(tmp_path))
     assert not scratch.has_contents(str(tmp_path / "gone"))
+
+
+def test_entries_of_several_folders_are_removed_and_others_stay(tmp_path: Path) -> None:
+    for name in ("a/gone", "a/kept", "b/gone"):
+        (tmp_path / name).mkdir(parents=True)
+    pid = scratch.begin_to_remove([str(tmp_path / "a/gone"), str(tmp_path / "b/gone")])
+    assert os.waitpid(pid, 0)[1] == 0
+    assert sorted(map(str, tmp_path.rglob("*"))) == [
+        str(tmp_path / name) for name in ("a", "a/kept", "b")
+    ]

@@ -57,6 +57,7 @@ MOUNTS = """\
 154 153 0:29 /docker/2fc1 /sys/fs/cgroup/cpu ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,cpu
 163 150 0:62 / /dev/mqueue rw,nosuid,nodev,noexec,relatime - mqueue mqueue rw
 164 150 0:68 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=1024k,nr_inodes=1024
+164 148 0:70 / /homes rw,nosuid,nodev,relatime - tmpfs tmpfs rw,size=1024k,nr_inodes=8192,mode=700,uid=200000,gid=200000
 165 148 0:69 / /tmp rw,nosuid,nodev,relatime - tmpfs tmpfs rw,size=1024k,nr_inodes=8192,mode=700,uid=200000,gid=200000
 166 148 254:0 /run/storlets/c/k /run/storlets ro,relatime - ext4 /dev/vda rw,discard
 167 148 254:0 /var/lib/storlets/code/t /var/lib/storlets ro,relatime - ext4 /dev/vda rw,discard

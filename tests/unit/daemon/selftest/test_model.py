@@ -11,7 +11,7 @@ from storlet_daemon.selftest.model import Facts, listed, opens, own_folder, read
 
 
 def test_writable_mounts_follow_the_permissions() -> None:
-    assert Facts(0, 1, frozenset({"network", "write:/out"})).writable == ("/tmp", "/out")
+    assert Facts(0, 1, frozenset({"network", "write:/out"})).writable == ("/tmp", "/homes", "/out")
 
 
 def test_a_long_list_of_findings_is_truncated() -> None:

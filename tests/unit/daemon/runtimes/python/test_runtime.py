@@ -87,9 +87,9 @@ def test_both_ways_to_start_a_worker_give_it_the_same_configuration(
         python().become_worker(given, Start("g-1"))
     with pytest.raises(Executed):
         python().become_worker(dataclasses.replace(given, language_version="3.99"), Start("g-1"))
-    assert words[:2] == ["/usr/bin/python3.99", "-B"]
+    assert words[:3] == ["/usr/bin/python3.99", "-I", "-B"]
     with pytest.raises(Executed):
-        program.main(words[3:])
+        program.main(words[4:])
     assert served[0] == served[1]
     assert (served[0].main, served[0].file, served[0].runs_per_worker) == ("a.B", "a.py", 9)
     assert (served[0].listening, served[0].channel) == (LISTENING, CHANNEL)
