@@ -26,6 +26,8 @@ log = logging.getLogger("storlet.sandboxd")
 #: Groups in one sandbox: each costs its supervisor a descriptor, and the status of all groups must
 #: fit into one message.
 GROUPS_MAX: Final = 128
+#: Groups of one storlet: of its versions, and of the limits of requests.
+GROUPS_PER_STORLET_MAX: Final = 8
 #: After this time a worker has accepted a waiting connection, and its group reports itself busy.
 SETTLE_SECONDS: Final = 0.05
 
@@ -146,7 +148,7 @@ class WorkerGroups:
         try:
             if await self._is_live(storlet.version):
                 return self._dirs.group_socket(self._key, storlet.version)
-            await self._evict_surplus()
+            await self._evict_surplus(storlet.name)
             return await self._load_new(storlet)
         except SandboxLost as error:
             self._on_lost(str(error))
@@ -209,11 +211,19 @@ class WorkerGroups:
             limits=storlet.limits,
         )
 
-    async def _evict_surplus(self) -> None:
-        """Unload the group that was idle longest, when the sandbox has :data:`GROUPS_MAX`."""
-        if len(self._versions) < GROUPS_MAX:
+    async def _evict_surplus(self, name: str) -> None:
+        """Unload the group that was idle longest: of the storlet if it has its share, else of all.
+
+        Groups that are busy stay, so the number of running invocations bounds them too.
+        """
+        if len(self._versions) < GROUPS_PER_STORLET_MAX:
             return
         groups = await self.status()
+        own = [one for one in groups if one.name == name]
+        if len(own) >= GROUPS_PER_STORLET_MAX:
+            groups = tuple(own)
+        elif len(self._versions) < GROUPS_MAX:
+            return
         idle = [one for one in groups if not one.busy and one.version not in self._loads]
         if idle:
             await self._unload(max(idle, key=lambda group: group.idle_seconds))

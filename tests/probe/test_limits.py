@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -266,6 +267,16 @@ def test_a_full_scratch_is_an_error_of_the_storlet_only(tenant: Tenant, placemen
     assert error == 28
     assert size <= 4 << 20
     assert tenant.is_well(placement)
+
+
+def test_requests_with_different_limits_share_few_worker_groups(host: Host, fresh: Tenant) -> None:
+    for number in range(12):
+        limits = {"X-Storlet-Limit-Memory": f"{100 - number}M"}
+        assert fresh.tool().get(fresh.path, headers=limits).status == 200
+    sockets = (host.cluster.run_dir / "s").rglob("*.sock")
+    found = Counter(path.parent.name for path in sockets)
+    assert max(found.values()) == 8
+    assert fresh.is_well()
 
 
 def test_shared_memory_has_few_inodes_and_is_emptied_while_nothing_runs(tenant: Tenant) -> None:

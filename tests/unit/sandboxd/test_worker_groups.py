@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from storlet_middleware.sandboxd.worker_groups import GROUPS_PER_STORLET_MAX
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, loaded, refused, until
 
 MakeNode = Callable[..., FakeNode]
@@ -64,3 +65,18 @@ def test_a_recreated_code_directory_gets_a_new_sandbox_that_sees_it(node: FakeNo
     code_dir.rename(code_dir.with_name("old"))
     assert greeting(loaded(node.load(version=V2)))
     assert node.docker.starts == 2
+
+
+def test_a_storlet_has_a_share_of_the_groups(node: FakeNode) -> None:
+    """Each limit that a request lowers makes another group."""
+    other = loaded(node.load(version="f" * 64, name="other.py"))
+    paths = [
+        loaded(node.load(version=f"{number:02x}" * 32, name="many.py"))
+        for number in range(1, GROUPS_PER_STORLET_MAX + 4)
+    ]
+    names = [group.name for group in node.status().sandboxes[0].groups]
+    assert names.count("many.py") == GROUPS_PER_STORLET_MAX
+    assert names.count("other.py") == 1
+    assert sum(Path(path).exists() for path in paths) == GROUPS_PER_STORLET_MAX
+    assert Path(paths[-1]).exists()
+    assert Path(other).exists()
