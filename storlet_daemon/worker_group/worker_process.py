@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import socket
+import time
 from dataclasses import dataclass, field
 
 from storlet_daemon.idle import Meter
@@ -43,6 +44,7 @@ class WorkerProcess:
     connection: socket.socket | None = None
     cancelled: socket.socket | None = None
     ended: socket.socket | None = None
+    started_at: float = field(default_factory=time.monotonic)
     is_long: bool = False
     is_watched: bool = False
     taken_at: float = math.inf

@@ -12,7 +12,12 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.group_state import GroupState
-from storlet_daemon.worker_group.policing import QUIET_SECONDS, SCRATCH_SECONDS, Policing
+from storlet_daemon.worker_group.policing import (
+    LIFETIME_SECONDS,
+    QUIET_SECONDS,
+    SCRATCH_SECONDS,
+    Policing,
+)
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
 from tests.unit.daemon.worker_group.groups import FullMeter, World
 
@@ -66,6 +71,19 @@ class Meters:
 
     def is_over(self, _cpu_seconds: float) -> bool:
         return self._is_over
+
+
+@pytest.mark.parametrize("state_of_it", [State.IDLE, State.BUSY])
+def test_an_old_worker_finishes_its_run_and_is_replaced(world: World, state_of_it: State) -> None:
+    """It may keep deleted objects of its runs on the disk."""
+    state = world.state()
+    young = world.add(state, state_of_it)
+    old = world.add(state, state_of_it)
+    old.started_at -= LIFETIME_SECONDS
+    Policing(state).police_idle({})
+    assert (young.is_retiring, old.is_retiring) == (False, True)
+    assert (old.deadline < math.inf) is (state_of_it is State.IDLE)
+    assert world.killed == []
 
 
 def test_a_worker_that_is_not_sampled_or_not_loaded_is_left_alone(world: World) -> None:
