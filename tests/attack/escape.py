@@ -349,6 +349,15 @@ class Starter:
 """
 
 
+def plants_files(attacker: Attacker) -> str:
+    """A child Python of the honest storlet runs nothing that the hostile one has left."""
+    report = attacker.report("plants_files")
+    victim = attacker.tenant.tool()
+    answer = victim.get(attacker.path, "python_child")
+    must((answer.status, answer.text) == (200, "own"), answer)
+    return f"{sum(said.startswith('got') for said in report.values())} of {len(report)} written"
+
+
 def reads_programs(attacker: Attacker) -> str:
     """A storlet starts a program; another one of the account cannot read or signal it."""
     tool = Tool(attacker.client, attacker.tenant.upload("starter.py", STARTER, "Starter"))
@@ -378,6 +387,7 @@ ROWS: Final = (
     Attack("kill -9 1 and -1", "200, 422 or 503; the next run works", kill_one("kill_all"), PYTHON, fresh=True),
     Attack("kill -9 1 and -1 by a shell", "200, 422 or 503; the next run works", kill_one("signals"), ("java",), fresh=True),
     Attack("every signal to the supervisor", "no effect", all_refused("signal_supervisor"), PYTHON),
+    Attack("plants files for the tenant's other storlets", "they never run", plants_files, PYTHON, fresh=True),
     Attack("reads programs of the tenant's other storlets", "refused", reads_programs, PYTHON, fresh=True),
     Attack("kills the tenant's other storlets", "their clients see an error or all of it", kill_siblings, PYTHON, fresh=True),
     Attack("leaks while another storlet works", "422 memory for it, 200 for the other", leak_is_its_own, BOTH),

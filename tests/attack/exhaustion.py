@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote
@@ -106,6 +107,28 @@ def fill_inodes(attacker: Attacker) -> str:
     must((reason, count <= 8192) == ("ENOSPC", True), answer)
     attacker.recovers()
     return f"{reason} after {count} files"
+
+
+def fill_shared_memory(attacker: Attacker) -> str:
+    answer = attacker.shoot("fill_shm")
+    must(answer.status == 200, answer)
+    _found, made, error = map(int, answer.body.split())
+    must((error, made < 1024) == (28, True), answer)
+    attacker.recovers()
+    return f"ENOSPC after {made} files"
+
+
+def many_limits(attacker: Attacker) -> str:
+    """Each limit that a request lowers makes another worker group."""
+    for number in range(12):
+        limits = {"X-Storlet-Limit-Memory": f"{150 - number}M"}
+        answer = attacker.tool.get(attacker.path, headers=limits)
+        must(answer.status == 200, answer)
+    sockets = (attacker.arena.cluster.run_dir / "s").rglob("*.sock")
+    groups = Counter(path.parent.name for path in sockets)
+    must(max(groups.values()) <= 8 + 1, groups)  # the honest storlet has one
+    attacker.recovers()
+    return f"at most {max(groups.values())} groups in a sandbox"
 
 
 def kernel_objects(attacker: Attacker) -> str:
@@ -360,6 +383,7 @@ ROWS: Final = (
     Attack("fork bomb that leaves its session", "422 processes or first byte", ends("stubborn_fork_bomb", PROCESSES, FIRST_BYTE), PYTHON, fresh=True),
     Attack("thread bomb", "422 processes, failed or first byte", ends("thread_bomb", PROCESSES, FAILED, FIRST_BYTE, MEMORY), BOTH, fresh=True),
     Attack("memory bomb: heap", MEMORY, ends("memory", MEMORY), BOTH),
+    Attack("memory bomb: in a child", MEMORY, ends("memory_of_child", MEMORY), PYTHON),
     Attack("memory bomb: native", MEMORY, ends("native_memory", MEMORY), BOTH),
     Attack("memory bomb: mapped and shared", MEMORY, ends("shared_memory", MEMORY), PYTHON),
     Attack("memory bomb: direct buffers", MEMORY, ends("mapped_memory", MEMORY), JAVA),
@@ -370,6 +394,8 @@ ROWS: Final = (
     Attack("descriptor exhaustion", FAILED, ends("descriptors", FAILED), BOTH),
     Attack("disk filler in every mount", "only the scratch takes files, up to its limit", fill_mounts, BOTH),
     Attack("inode filler", "ENOSPC after at most 8192", fill_inodes, PYTHON),
+    Attack("inode filler in shared memory", "ENOSPC before 1024", fill_shared_memory, PYTHON, once=True),
+    Attack("requests with twelve different limits", "at most 8 groups of a storlet", many_limits, PYTHON, once=True, fresh=True),
     Attack("endless loop that ignores signals", FIRST_BYTE, ends("busy", FIRST_BYTE), BOTH),
     Attack("endless loop on every core", BROKEN, ends("busy_threads", BROKEN, lines="1"), BOTH),
     Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE), BOTH),

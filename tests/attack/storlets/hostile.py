@@ -142,6 +142,22 @@ class Hostile(Gremlin):
             os.unlink(path)
         self.out.write(json.dumps(found).encode())
 
+    def plants_files(self) -> None:
+        """Leave modules where the Python of another storlet may look for them."""
+        site = f".local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+        homes = {"/tmp", *(f"/homes/{name}" for name in os.listdir("/homes"))}
+        found = {}
+        for home in homes - {os.environ["HOME"]}:
+            for name in ("colorsys.py", f"{site}/usercustomize.py"):
+                path = pathlib.Path(home, name)
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text("print('planted')")
+                    found[str(path)] = "got: written"
+                except OSError as error:
+                    found[str(path)] = f"no: {error}"
+        self.out.write(json.dumps(found).encode())
+
     def fill_inodes(self) -> None:
         """Create empty files until creation fails."""
         folder = pathlib.Path(f"/tmp/inodes-{os.getpid()}")

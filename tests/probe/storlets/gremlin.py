@@ -182,6 +182,11 @@ class Gremlin:
         subprocess.run(["/usr/bin/python3", "-c", code], check=False)
         raise ValueError("nothing useful came out")
 
+    def python_child(self) -> None:
+        """Output of a child Python that imports a module of the standard library."""
+        command = ["/usr/bin/python3", "-c", "import colorsys; print('own', end='')"]
+        self.out.write(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
     def shared_memory(self) -> None:
         """Memory that belongs to no process: files in /tmp are also kept in memory."""
         kept = []
