@@ -27,7 +27,8 @@ def test_java_needs_its_launcher(tmp_path: Path) -> None:
     assert java(tmp_path / "java").missing(load_of()) is None
 
 
-def test_the_command_line_of_the_jvm() -> None:
+def test_the_command_line_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/homes/own")
     command = java().command(
         load_of(
             dependencies=("b.jar", "c.sh", "d:e.jar", "*.jar"),
@@ -38,6 +39,7 @@ def test_the_command_line_of_the_jvm() -> None:
     assert command[0] == "/usr/bin/java"
     assert "-Xmx100663296" in command
     assert "-Djava.library.path=/usr/local/lib/storlets/java" in command
+    assert "-Djava.io.tmpdir=/homes/own" in command
     class_path = command[command.index("-cp") + 1]
     assert (
         class_path
