@@ -9,6 +9,7 @@
 ``protection``  no client changes these objects, and only the owner reads them
 ``query``       the parameters of a request for records
 ``reader``      finds records, newest first, with bounded work
+``follow``      records as they are written
 ``answers``     ``GET /v1/ACCOUNT?storlet-runs``
 
 The data path only makes a record and queues it::

@@ -4,6 +4,7 @@
 
     ?storlet-runs&storlet=NAME&outcome=OUTCOME&since=TIME&until=TIME&limit=NUMBER&marker=MARKER
     ?storlet-runs&id=ID
+    ?storlet-runs&follow&storlet=NAME&outcome=OUTCOME
     ?storlet-runs=jsonl...                       a line for each record
 
 Swift's own authorization of a GET of the account decides.  Its owner gets all records; a caller
@@ -24,11 +25,14 @@ from storlet_middleware.config import Config
 from storlet_middleware.errors import AccessDenied, StorletError
 from storlet_middleware.records import query
 from storlet_middleware.records.batches import Place
+from storlet_middleware.records.follow import Follow, Followers
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.reader import Page, RecordReader
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi import delegation
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
@@ -43,17 +47,33 @@ class RunRecords:
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
         self._store = RecordStore(app, config)
+        self._followers = Followers()
 
-    def answer(self, context: RequestContext) -> Response:
+    def answer(self, context: RequestContext) -> Response | Answer:
         """The answer to one request."""
         operation, environ = context.require_operation(), context.environ
         viewer = viewer_of(environ)
         asked = query.parse(operation.query, environ.get("HTTP_ACCEPT", ""))
         place = Place(operation.path.version, operation.path.account)
+        if asked.follows:
+            return self._stream(environ, asked, place, viewer)
         reader = RecordReader(self._store, environ, place, viewer)
         if asked.id:
             return _of_one(environ, asked, reader.find(asked))
         return _of_page(environ, asked, reader.page(asked))
+
+    def _stream(
+        self, environ: dict[str, Any], asked: Query, place: Place, viewer: Viewer
+    ) -> Answer:
+        """The records from now on."""
+        release = self._followers.acquire(place)
+        # Small pieces are sent immediately.
+        environ["eventlet.minimum_write_chunk_size"] = 0
+        lines = Follow(self._store, environ, place, viewer).lines(asked)
+        headers = [
+            ("Content-Type", f"{query.LINES}; charset=utf-8"), ("Cache-Control", "no-store"),
+        ]  # fmt: skip
+        return Answer("200 OK", headers, ClosingIterator(lines, release))
 
 
 def viewer_of(environ: dict[str, Any]) -> Viewer:

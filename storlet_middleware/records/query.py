@@ -24,10 +24,12 @@ LINES: Final = "application/jsonl"
 _FORMATS: Final = {"json": JSON, "jsonl": LINES}
 _ACCEPTED: Final = {LINES: LINES, "application/x-ndjson": LINES, "application/x-jsonlines": LINES}
 _PARAMETERS: Final = (
-    RUNS, "storlet", "outcome", "since", "until", "limit", "marker", "id", "format",
+    RUNS, "storlet", "outcome", "since", "until", "limit", "marker", "id", "format", "follow",
 )  # fmt: skip
 #: These select one record, and the form of the answer.
 _WITH_ID: Final = frozenset((RUNS, "id", "format", "marker"))
+#: These select the records of a stream, which has all from now on.
+_WITH_FOLLOW: Final = frozenset((RUNS, "storlet", "outcome", "format", "follow"))
 _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _CODES: Final = (OK, REFUSED, *TABLE)
 _DEFAULT_LIMIT: Final = 100
@@ -64,6 +66,7 @@ class Query:
     marker: Marker | None = None
     id: str = ""
     media_type: str = JSON
+    follows: bool = False
 
     def matches(self, view: Mapping[str, Any]) -> bool:
         """Whether the query includes a record of which the caller sees ``view``.
@@ -76,7 +79,7 @@ class Query:
             return False
         if self.outcome and self.outcome not in (view.get("outcome"), view.get("code")):
             return False
-        time = _seconds(str(view.get("time", ""))) or 0.0
+        time = seconds_of(str(view.get("time", ""))) or 0.0
         is_late = self.since is not None and time < self.since
         return not is_late and (self.until is None or time < self.until)
 
@@ -92,11 +95,9 @@ def parse(given: Mapping[str, str], accept: str) -> Query:
         if name not in _PARAMETERS
     ]
     if given.get("id"):
-        faults += [
-            f"{name}: not supported with id: leave it out"
-            for name in _PARAMETERS
-            if name in given and name not in _WITH_ID
-        ]
+        faults += _unsupported(given, "id", _WITH_ID)
+    elif "follow" in given:
+        faults += _unsupported(given, "follow", _WITH_FOLLOW)
     values: dict[str, Any] = {
         "since": _time("since", given.get("since", ""), faults),
         "until": _time("until", given.get("until", ""), faults),
@@ -107,19 +108,28 @@ def parse(given: Mapping[str, str], accept: str) -> Query:
     }
     if faults:
         raise BadRequest("; ".join(faults))
-    return Query(storlet=given.get("storlet", ""), id=given.get("id", ""), **values)
+    values |= {"storlet": given.get("storlet", ""), "id": given.get("id", "")}
+    return Query(follows="follow" in given, **values)
+
+
+def _unsupported(given: Mapping[str, str], mode: str, supported: frozenset[str]) -> list[str]:
+    return [
+        f"{name}: not supported with {mode}: leave it out"
+        for name in _PARAMETERS
+        if name in given and name not in supported
+    ]
 
 
 def _time(name: str, value: str, faults: list[str]) -> float | None:
     if not value:
         return None
-    seconds = _seconds(value)
+    seconds = seconds_of(value)
     if seconds is None:
         faults.append(fault(name, value, _TIME_FORM))
     return seconds
 
 
-def _seconds(value: str) -> float | None:
+def seconds_of(value: str) -> float | None:
     """Seconds since 1970 of a time in either form; ``None`` if it is none."""
     if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value, re.ASCII):
         seconds = float(value)

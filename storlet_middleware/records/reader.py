@@ -55,16 +55,18 @@ class RecordReader:
         names = self._store.names(self._environ, self._place, _bounds(query), MAX_OBJECTS)
         found: list[dict[str, Any]] = []
         for name in names:
-            for older, record in self._records(name, query.marker):
-                view = self._viewer.view(record)
-                if view is not None and query.matches(view):
-                    found.append(view)
-                    if len(found) == query.limit:
-                        return Page(_newest_first(found), Marker(name, older))
+            for older, view in self._views(name, query):
+                found.append(view)
+                if len(found) == query.limit:
+                    return Page(_newest_first(found), Marker(name, older))
             if self._bytes > MAX_BYTES:
                 return Page(_newest_first(found), Marker(name, 0))
         is_complete = len(names) < MAX_OBJECTS
         return Page(_newest_first(found), None if is_complete else Marker(names[-1], 0))
+
+    def views(self, name: str, query: Query) -> Iterator[dict[str, Any]]:
+        """The records of one object that match ``query``, newest first."""
+        return (view for _, view in self._views(name, query))
 
     def find(self, query: Query) -> Page:
         """The record with the id of ``query``, if the caller sees it.
@@ -84,6 +86,12 @@ class RecordReader:
             if self._bytes > MAX_BYTES:
                 return Page([], Marker(name, 0))
         return Page([], None if len(names) < MAX_OBJECTS else Marker(names[-1], 0))
+
+    def _views(self, name: str, query: Query) -> Iterator[tuple[int, dict[str, Any]]]:
+        for older, record in self._records(name, query.marker):
+            view = self._viewer.view(record)
+            if view is not None and query.matches(view):
+                yield older, view
 
     def _records(self, name: str, marker: Marker | None) -> Iterator[tuple[int, dict[str, Any]]]:
         """The records of an object, newest first, each with the number of older ones."""

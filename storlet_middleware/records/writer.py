@@ -24,7 +24,7 @@ from storlet_middleware.records.record import Record
 from storlet_middleware.records.store import RecordStore
 
 #: Well below the five seconds that a crash may lose.
-INTERVAL_SECONDS: Final = 2.5
+INTERVAL_SECONDS: Final = 3.0
 #: Attempts at a write that can succeed later.
 _ATTEMPTS: Final = 3
 _WRITES: Final = 8

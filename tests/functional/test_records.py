@@ -11,7 +11,9 @@ import pytest
 
 from tests.functional.wards import RULES, make_ward
 from tests.support.accounts import prepare_account, unique
+from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
+from tests.support.proxies import other_proxy
 from tests.support.storlets import Tool, Toolbox
 from tests.support.waiting import retry_until
 
@@ -307,3 +309,25 @@ def test_two_accounts_have_records_of_their_own(
     assert {record["account"] for record in listed(other)} == {other.account}
     assert runs(other, f"&id={ours.headers['X-Storlet-Invocation']}").status == 404
     assert other.post("", {_WISH: ""}).status == 204
+
+
+def test_a_client_follows_runs_through_another_proxy(
+    recording: Client, cluster: Cluster, any_tool: Tool, plain: str
+) -> None:
+    with other_proxy(cluster) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}{recording.version_url.path}"
+        there = Client(url, recording.token, recording.user)
+        query = f"storlet-runs&follow&storlet={any_tool.storlet}"
+        connection, response = there.open("GET", "", query=query, timeout=_SECONDS + 5)
+        try:
+            assert (response.status, response.readline()) == (200, b"\n")
+            ids = {any_tool.get(plain).headers["X-Storlet-Invocation"] for _ in range(3)}
+            found, end = set(), time.monotonic() + _SECONDS + 3
+            while found != ids and time.monotonic() < end:
+                line = response.readline().strip()
+                found |= {json.loads(line)["id"]} if line else set()
+        finally:
+            connection.close()
+        assert found == ids
+        other = Client(url, "", "")
+        assert other.get("", query=query).status == 401
