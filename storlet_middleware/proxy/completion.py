@@ -22,10 +22,10 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
-from storlet_middleware.records.answers import identity_of
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
+from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path

@@ -14,7 +14,6 @@ with rights of ``X-Account-Access-Control`` gets those of its own runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from swift.common.swob import Request, Response
@@ -33,7 +32,7 @@ from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi import delegation
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
-from storlet_middleware.wsgi.caller import user_of
+from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
@@ -91,16 +90,6 @@ def viewer_of(environ: dict[str, Any]) -> Viewer:
     if refusal is not None:
         raise SwiftRefusal(refusal)
     return Viewer(bool(asked.environ.get("swift_owner")), caller, caller_id)
-
-
-def identity_of(environ: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and Keystone id of the caller, as in a record; empty for signed and anonymous requests,
-    and the id without Keystone.
-    """
-    if delegation.is_signed(environ):
-        return "", ""
-    identity = environ.get("keystone.identity")
-    return user_of(environ), str(identity["user"][0] or "") if identity else ""
 
 
 def _of_one(environ: dict[str, Any], asked: Query, page: Page) -> Response:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from swift.common.swob import HTTPForbidden
 
-from storlet_middleware.records.answers import identity_of
 from tests.unit.middleware.records.made import NOON, record, store_of, write
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, Proxy, authorize
 
@@ -104,11 +103,3 @@ def test_other_requests_of_accounts_are_swifts(proxy: Proxy, swift: FakeSwift) -
         "swift.authorize": lambda request: HTTPForbidden(request=request)
     })  # fmt: skip
     assert refused.status == 403
-
-
-def test_the_identity_of_a_caller_is_keystones_or_the_name() -> None:
-    identity = {"user": ("u1", "ada"), "tenant": ("p1", "p")}
-    keystone = {"REMOTE_USER": "ada", "keystone.identity": identity, "HTTP_X_USER_NAME": "ada"}
-    assert identity_of(keystone) == ("ada", "u1")
-    assert identity_of({"REMOTE_USER": "test:tester,test"}) == ("test:tester", "")
-    assert identity_of({"REMOTE_USER": ".wsgi.tempurl"}) == identity_of({}) == ("", "")
