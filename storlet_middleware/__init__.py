@@ -11,6 +11,7 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``object_server``   GET with a storlet, at the object server that holds the data
 ``ruleset``         how rules come into force, and where they are kept
 ``catalog``         storlets and dependencies as objects of the account
+``records``         one record for each run, in the log container of the account
 ``backend``         the protocol between a proxy server and an object server
 ``wsgi``            requests, callers, authorization, bodies and answers
 ``engine``          turns an invocation into a result; knows nothing of Swift

@@ -163,6 +163,9 @@ INPUT_NOT_FOUND: Final = _code(
 TARGET_NOT_FOUND: Final = _code(
     "target.not_found", 404, Blame.CLIENT, Retry.NO,
     help="the container to write to does not exist")
+RUN_NOT_FOUND: Final = _code(
+    "run.not_found", 404, Blame.CLIENT, Retry.NO,
+    help="no record of a run has this id, or it is another caller's")
 METHOD_NOT_ALLOWED: Final = _code(
     "method.not_allowed", 405, Blame.CLIENT, Retry.NO,
     help="a storlet runs with GET, PUT and COPY only")

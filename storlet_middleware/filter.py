@@ -55,6 +55,8 @@ from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import RefusedRun, Run
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.recon import DEFAULT_DIRECTORY
+from storlet_middleware.records import wish
+from storlet_middleware.records.answers import RunRecords
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import delegation, gate, s3_headers, s3_request, storlet_request
@@ -92,6 +94,7 @@ class ProxyFilter:
         )
         self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
         self._code_uploads = CodeUploads(app, self._proxy.catalog, self._require_enabled)
+        self._runs = RunRecords(app, config)
         self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -136,7 +139,11 @@ class ProxyFilter:
                 if route is not Route.PASS
                 else self._forward_unstored(environ)
             )
+        wish.require_valid(operation)
+        self._proxy.protection.require_no_write(operation)
         ruling = self._enforcement.decide(environ, operation)
+        if route is Route.SHOW_RUNS and not isinstance(ruling, Answered):
+            ruling = Answered(self._runs.answer(context_of(environ)))
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):

@@ -105,6 +105,27 @@ def log_lost(logger: Stats) -> None:
     logger.increment(_LOG_LOST.name)
 
 
+# --- records of runs ------------------------------------------------------------------------------
+
+# fmt: off
+_RECORDS_WRITTEN = _counter(
+    "storlet.records.written", "records", "records of runs that were written into log containers")
+_RECORDS_LOST = _counter(
+    "storlet.records.lost", "records",
+    "records of runs that were not written: their queue was full, or Swift refused")
+# fmt: on
+
+
+def records_written(logger: Stats, count: int) -> None:
+    """Count records that Swift has stored."""
+    logger.update_stats(_RECORDS_WRITTEN.name, count)
+
+
+def records_lost(logger: Stats, count: int) -> None:
+    """Count records that are not stored."""
+    logger.update_stats(_RECORDS_LOST.name, count)
+
+
 # --- object nodes that cannot run storlets --------------------------------------------------------
 
 # fmt: off

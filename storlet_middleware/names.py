@@ -31,6 +31,7 @@ class Scope(Enum):
     BACKEND_ANSWER = "answer of an object server to a proxy server"
     STORLET = "metadata of a storlet"
     DEPENDENCY = "metadata of a dependency"
+    ACCOUNT = "metadata of an account"
     SYSTEM = "system metadata"
 
 
@@ -129,6 +130,9 @@ WARNING: Final = _header(
 RULE: Final = _header(
     "X-Storlet-Rule", Scope.ANSWER, "rule name",
     "the rule that decided")
+RUNS_NEXT: Final = _header(
+    "X-Storlet-Runs-Next", Scope.ANSWER, "marker",
+    "records of runs: there may be more, from this marker on")
 RULES_VERSION: Final = _header(
     "X-Storlet-Rules-Version", Scope.ANSWER, "ruleset version",
     "the name under which uploaded rules are kept")
@@ -179,18 +183,27 @@ META_INPUT_TYPE: Final = _header(
 META_OUTPUT_TYPE: Final = _header(
     STORLET_META + "Output-Type", Scope.STORLET, "content type",
     "the content type of the storlet's output; the check of rules uses it")
+META_RECORDS: Final = _header(
+    STORLET_META + "Records", Scope.STORLET, "all | failures | none",
+    "the runs of this storlet that are recorded, instead of the account's choice")
 META_DEPENDENCY_VERSION: Final = _header(
     STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
     "mandatory, and not interpreted")
 META_DEPENDENCY_PERMISSIONS: Final = _header(
     STORLET_META + "Dependency-Permissions", Scope.DEPENDENCY, "octal",
     "file mode in the sandbox; 0700 makes it executable")
+ACCOUNT_RECORDS: Final = _header(
+    "X-Account-Meta-Storlet-Records", Scope.ACCOUNT, "all | failures | none",
+    "the runs of the account that are recorded; failures if it is not set")
 CONTAINER_GRANT: Final = _header(
     "X-Container-Sysmeta-Storlet-Grant-", Scope.SYSTEM, "JSON",
     "one grant: a user who may read the container's objects, and the storlet to read them through")
 ACCOUNT_RULES: Final = _header(
     "X-Account-Sysmeta-Storlet-Rules", Scope.SYSTEM, "text",
     "the ruleset version in force; see storlet_middleware.ruleset.pointer")
+RECORDS_SYSMETA: Final = _header(
+    "X-Object-Sysmeta-Storlet-Records", Scope.SYSTEM, "true",
+    "the object was written by this filter and holds records of runs")
 REVERSE_SYSMETA: Final = _header(
     "X-Object-Sysmeta-Storlet-Reverse", Scope.SYSTEM, "JSON",
     "the rule whose storlet made the object, with the storlet that reverses it")

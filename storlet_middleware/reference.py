@@ -1,4 +1,4 @@
-"""The reference pages of the tables: options, limits, error codes, headers and metrics.
+"""The reference pages of the tables: options, limits, error codes, headers, metrics, records.
 
 ``python3 -m storlet_middleware.reference --write`` makes the files of :data:`PAGES` below
 ``docs/reference`` and ``etc/storlet.conf-sample``; ``--check`` names those that differ from the
@@ -17,6 +17,7 @@ from storlet_daemon.runtimes.table import LANGUAGES
 from storlet_middleware import config, errors, metrics, names
 from storlet_middleware.config import Level, Option
 from storlet_middleware.engine import limits
+from storlet_middleware.records import record
 
 _ROOT: Final = Path(__file__).parents[1]
 _WIDTH: Final = 100
@@ -145,6 +146,17 @@ def metrics_page() -> str:
     )
 
 
+def records_page() -> str:
+    head = ("field", "value", "seen by", "meaning")
+    rows = [(f"``{row.name}``", row.kind.value, row.seen.value, row.help) for row in record.TABLE]
+    return _page(
+        "Records of runs",
+        "The fields of a record, in JSON. A value that is not known is absent. *Seen by*: the owner"
+        " of the account sees all fields of all records; another caller sees its own runs.",
+        _table(head, rows),
+    )
+
+
 #: The files made from the tables, below the root of the source tree.
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/options.rst": options_page,
@@ -152,6 +164,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/errors.rst": errors_page,
     "docs/reference/headers.rst": headers_page,
     "docs/reference/metrics.rst": metrics_page,
+    "docs/reference/records.rst": records_page,
     "etc/storlet.conf-sample": config.sample,
 }
 

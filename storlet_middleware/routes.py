@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from storlet_middleware import names
+from storlet_middleware.records.query import RUNS
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import storlet_headers
 
@@ -33,6 +34,8 @@ class Route(enum.Enum):
     CHANGE_GRANTS = enum.auto()
     #: HEAD or GET of a container or account: its owner sees the grants.
     SHOW_GRANTS = enum.auto()
+    #: GET of an account with ``?storlet-runs``: records of its runs.
+    SHOW_RUNS = enum.auto()
 
 
 def route_of(
@@ -46,8 +49,11 @@ def route_of(
     # Swift compares the host of a referrer without regard to case.
     if "storlets" in environ.get("HTTP_REFERER", "").lower():
         return Route.REFUSE_REFERER
-    if operation is None or operation.path.container is None:
+    if operation is None:
         return Route.PASS
+    if operation.path.container is None:
+        is_for_runs = operation.sent_method == "GET" and RUNS in operation.query
+        return Route.SHOW_RUNS if is_for_runs else Route.PASS
     if operation.path.name is not None:
         return _route_of_object(operation, code_containers)
     if operation.sent_method == "POST" and not _GRANT_KEYS.isdisjoint(environ):

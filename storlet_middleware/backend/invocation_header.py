@@ -42,6 +42,7 @@ class BackendInvocation:
     :param chunk_bytes: the proxy's ``object_chunk_size`` in bytes.
     :param limits: the request's own limits; the node applies them under the maxima of its own
         configuration.
+    :param keeps_log_tail: if the run fails, send the end of its log, for its record.
     :param frame_versions: the versions of :mod:`storlet_middleware.backend.frames` that the proxy
         can decode.
     """
@@ -54,6 +55,7 @@ class BackendInvocation:
     chunk_bytes: int
     limits: Mapping[str, float] = field(default_factory=dict)
     frame_versions: tuple[str, ...] = frames.DECODABLE
+    keeps_log_tail: bool = False
 
     def to_headers(self) -> dict[str, str] | None:
         """The headers; ``None`` if the description is too long for them.
@@ -65,10 +67,11 @@ class BackendInvocation:
                 "version": VERSION,
                 "frames": self.frame_versions,
                 "id": self.id,
-                "storlet": self.storlet.text,
+                "storlet": self.storlet.node_text,
                 "parameters": dict(self.parameters),
                 "ranges": self.ranges,
                 "log": self.wants_log,
+                "log_tail": self.keeps_log_tail,
                 "gulp": self.chunk_bytes,
                 "limits": dict(self.limits),
             },
@@ -108,6 +111,7 @@ class BackendInvocation:
                 chunk_bytes=message["gulp"],
                 limits={str(name): float(value) for name, value in message["limits"].items()},
                 frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
+                keeps_log_tail=bool(message.get("log_tail")),
             )
         except UnknownVersion:
             raise

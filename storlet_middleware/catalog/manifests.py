@@ -18,6 +18,7 @@ from storlet_daemon.runtimes.language import Language
 from storlet_middleware import names
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import fault
+from storlet_middleware.records.wish import wish_fault
 
 #: Versions by language.
 Languages = Mapping[str, tuple[str, ...]]
@@ -40,13 +41,15 @@ class ManifestError(ValueError):
 class Manifest:
     """A storlet's manifest.  The row of its language has the form of ``main``.
 
-    ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`."""
+    ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`;
+    ``records`` is its wish for records of runs, empty without one."""
 
     language: str
     main: str
     dependencies: tuple[str, ...] = ()
     language_version: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+    records: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,15 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += read_types(meta)[1]
     if faults:
         raise ManifestError(faults)
-    return Manifest(language, value(names.META_MAIN), dependencies, version, own)
+    records = value(names.META_RECORDS)
+    return Manifest(language, value(names.META_MAIN), dependencies, version, own, records)
+
+
+def records_faults(meta: Mapping[str, str]) -> list[str]:
+    """The fault of the wish for records, at an upload; later, a wrong one is ignored."""
+    values = {key.lower(): value for key, value in meta.items()}
+    found = wish_fault(names.META_RECORDS, values.get(names.META_RECORDS.lower(), ""))
+    return [found] if found else []
 
 
 def read_types(meta: Mapping[str, str]) -> tuple[ContentTypes, list[str]]:

@@ -22,7 +22,12 @@ from swift.common.wsgi import make_pre_authed_request
 from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import errors, names
-from storlet_middleware.catalog.manifests import ManifestError, read_dependency, read_storlet
+from storlet_middleware.catalog.manifests import (
+    ManifestError,
+    read_dependency,
+    read_storlet,
+    records_faults,
+)
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -84,6 +89,7 @@ class Catalog:
             if container == self._config.storlet_container:
                 # Only uploads are checked for these; storlets that exist already stay usable.
                 faults += limits.misspelt(meta) + self._excess(account, name, meta)
+                faults += records_faults(meta)
                 read_storlet(name, meta, self._config.languages)
             else:
                 read_dependency(name, meta)
@@ -194,6 +200,7 @@ class Catalog:
             manifest.main,
             tuple(files),
             manifest.limits,
+            manifest.records,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:
@@ -296,7 +303,7 @@ class _VersionCache:
 
     def _entry_key(self, storlet: str) -> str:
         # The name includes the form of the entry: proxies of two releases may share a memcached.
-        return f"storlets-version-text/{self.account}/{storlet}"
+        return f"storlets-version-text-2/{self.account}/{storlet}"
 
     def _store(self, key: str, value: Any, seconds: int) -> None:
         self._memcache.set_multi({key: value}, self._container_key, time=seconds)

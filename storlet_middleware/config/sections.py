@@ -53,7 +53,10 @@ class StorletSection:
     dependency_container: str = option(
         TEXT, "dependency", "container that holds their dependencies")
     log_container: str = option(
-        TEXT, "storletlog", "container that receives invocation logs")
+        TEXT, "storletlog", "container that receives invocation logs and records of runs")
+    records_days: int = option(
+        COUNT, "14", "days after which records of runs are deleted",
+        zero="only their owner deletes them")
     languages: dict[str, tuple[str, ...]] = option(
         LANGUAGES, ", ".join(f"{row.name}:{'/'.join(row.versions)}" for row in LANGUAGE_ROWS),
         "languages that may be uploaded and run, with the versions in the sandbox image (a/b for"

@@ -196,7 +196,7 @@ class Enforcement:
         swift = swift_authorize(environ)
         guard = ReadGuard(operation, judge_of, operation.subject, swift, self._proxy.app, container)
         guard.on_refusal = self._count_refusal
-        return install(environ, operation, guard), guard
+        return install(environ, operation, guard, self._proxy.protection), guard
 
     def _inquiry(self, context: RequestContext, guard: ReadGuard, loaded: Loaded | None) -> Inquiry:
         return Inquiry(self._proxy, self.store, context, guard, loaded)

@@ -53,6 +53,8 @@ _READ_BYTES: Final = 32 << 10
 _SMALL_BYTES: Final = 4096
 _SMALL_READS: Final = 16
 _GATHER_SECONDS: Final = 0.002
+#: The end of a log that the record of a failed run has.
+LOG_TAIL_BYTES: Final = 4096
 #: Interval at which the connection is polled while no data comes: ``done`` may have arrived.
 _POLL_SECONDS: Final = 0.25
 
@@ -159,7 +161,7 @@ class Invocation:
         self._output.fd, end = stream(reader_is_ours=True)
         output = messages.Output(handover.donate(end))
         log = None
-        if self.task.wants_log:
+        if self.task.wants_log or self.task.keeps_log_tail:
             self._log = sealed_memory("storlet-log", limits.log)
             log = messages.Log(handover.lend(self._log), limits.log)
         self._events.max_metadata_bytes = limits.metadata
@@ -280,11 +282,12 @@ class Invocation:
     # --- end --------------------------------------------------------------------------------------
 
     def log_bytes(self) -> bytes:
-        """The storlet's log so far, also of one that was killed."""
+        """The storlet's log so far, also of one that was killed; its end if only that is kept."""
         if self._log < 0:
             return b""
         size = min(offset(self._log), self.task.limits.log)
-        return os.pread(self._log, size, 0)
+        begin = 0 if self.task.wants_log else max(0, size - LOG_TAIL_BYTES)
+        return os.pread(self._log, size - begin, begin)
 
     def bytes_in(self) -> int:
         """Bytes of input that the storlet has taken."""

@@ -63,7 +63,12 @@ class Launcher:
 
     @staticmethod
     def task(
-        invocation_id: str, parameters: Mapping[str, str], effective: Effective, *, wants_log: bool
+        invocation_id: str,
+        parameters: Mapping[str, str],
+        effective: Effective,
+        *,
+        wants_log: bool,
+        keeps_log_tail: bool = False,
     ) -> Task:
         """The description of an invocation within its limits."""
         return Task(
@@ -72,6 +77,7 @@ class Launcher:
             deadlines=effective.deadlines,
             limits=effective.limits,
             wants_log=wants_log,
+            keeps_log_tail=keeps_log_tail,
             resources=effective.resources,
         )
 

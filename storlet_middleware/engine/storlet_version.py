@@ -1,8 +1,9 @@
 """One exact storlet version: every byte that will run, by hash and time of upload.
 
 Its key decides the code directory on the node and, with the limits that hold, the worker group and
-its socket, so a mix of two versions can never run.  The limits that the storlet declares come with
-it, but are not part of the key: a change of them takes effect at once and fetches nothing.
+its socket, so a mix of two versions can never run.  The limits that the storlet declares, and its
+wish for records, come with it, but are not part of the key: a change of them takes effect at once
+and fetches nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from storlet_daemon.protocol import messages
 #: With the most dependencies that metadata can name, a version takes 80 KB, and the number of a
 #: tenant's versions is unbounded.
 MAX_VERSIONS: Final = 256
+_NOT_CODE: Final = ("limits", "records")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class StorletVersion:
     """A storlet as it will run: ``files[0]`` is the storlet, the others are its dependencies.
 
     ``limits`` are those that it declares, by the names of
-    :data:`storlet_middleware.engine.limits.TABLE`.
+    :data:`storlet_middleware.engine.limits.TABLE`.  ``records`` is its wish for records of
+    runs, for the proxy only: object nodes of the release before do not know the field.
     """
 
     account: str
@@ -53,17 +56,25 @@ class StorletVersion:
     main: str
     files: tuple[CodeFile, ...]
     limits: Mapping[str, float] = field(default_factory=dict)
+    records: str = ""
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
-        code = {name: value for name, value in asdict(self).items() if name != "limits"}
+        code = {name: value for name, value in asdict(self).items() if name not in _NOT_CODE}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def text(self) -> str:
         """All of it as JSON, for :meth:`from_text`."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def node_text(self) -> str:
+        """The same for an object node."""
+        fields = asdict(self)
+        del fields["records"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_text(text: str) -> StorletVersion:

@@ -59,6 +59,7 @@ class Limits:
 class Task:
     """The description of an invocation, without its state.
 
+    ``wants_log``: the whole log is read.  ``keeps_log_tail``: its end is, if the run fails.
     ``resources`` are its worker group's.
     """
 
@@ -67,4 +68,5 @@ class Task:
     deadlines: Deadlines
     limits: Limits
     wants_log: bool = False
+    keeps_log_tail: bool = False
     resources: messages.Resources = field(default_factory=messages.Resources)

@@ -130,7 +130,9 @@ class FramedRun:
                 defect = InternalError("internal error at the object node")
                 outcome |= self._failed(invocation, defect)
             if invocation is not None:
-                log = invocation.log_bytes()
+                log = b""
+                if self._description.wants_log or outcome["outcome"] != "ok":
+                    log = invocation.log_bytes()
                 if log:
                     yield self._encoder.data(log, frames.LOG)
                 outcome |= {
@@ -162,7 +164,11 @@ class FramedRun:
         description, launcher = self._description, self._context.launcher
         effective = launcher.effective(description.storlet, description.limits)
         task = launcher.task(
-            description.id, dict(description.parameters), effective, wants_log=description.wants_log
+            description.id,
+            dict(description.parameters),
+            effective,
+            wants_log=description.wants_log,
+            keeps_log_tail=description.keeps_log_tail,
         )
         return Invocation(task, list(self._inputs()))
 

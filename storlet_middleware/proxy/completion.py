@@ -1,81 +1,227 @@
-"""The end of a run: one log line, one set of metrics, and the requested log objects."""
+"""The end of a run: its record, which the log line and the metrics are made from, and the requested
+log objects.
+"""
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from swift.common.swob import HTTPException
 from swift.common.utils import drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import metrics, names
+from storlet_middleware import errors, metrics, names
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.proxy.result import Result, Usage
+from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
+from storlet_middleware.records.batches import Place
+from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
+from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
+from storlet_middleware.wsgi.caller import identity_of
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
-#: Outcomes of a run, in the log and in metrics, other than error codes.
-OK: Final = "ok"
-REFUSED: Final = "refused"
+#: A ``traceparent`` of W3C Trace Context.
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass
+class Times:
+    """Timestamps of a run (monotonic seconds); ``None`` for those in the future."""
+
+    began: float
+    authorized: float | None = None
+    first_byte: float | None = None
+
+    def since_begin(self, moment: float | None) -> float | None:
+        return None if moment is None else moment - self.began
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """The record of a run that has ended.
+class Ending:
+    """How a run has ended.
 
     :param code: ``ok``, ``refused`` (by Swift), or an error code.
-    :param placement: where each step ran.
-    :param reason: why the first step ran there.
-    :param failed_step: index of the step of a pipeline that failed.
+    :param is_failure: a condition of the request that does not hold is none.
     """
 
-    id: str
-    account: str
-    storlets: tuple[str, ...]
-    method: str
-    placement: str
-    reason: str
     code: str
-    seconds: float
-    first_byte_seconds: float
-    waited_seconds: float
-    usage: Usage
-    plan: Plan | None = None
-    failed_step: int | None = None
+    message: str = ""
+    traceback: str = ""
+    is_failure: bool = True
 
-    def report(self, logger: Any) -> None:
-        """Write the record to the operator's log and to StatsD."""
-        metrics.invocation(
-            logger,
-            self.method,
-            self.code,
-            self.seconds,
-            self.first_byte_seconds,
-            self.usage.bytes_out,
-        )
-        logger.info(
-            "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
-            " ms=%.1f waited_ms=%.1f %s",
-            self.id,
-            quote(self.account),
-            ",".join(map(quote, self.storlets)),
-            self.method,
-            self.placement,
-            self.reason,
-            self.code,
-            self.seconds * 1000,
-            self.waited_seconds * 1000,
-            self.usage.for_log() + self._plan_fields(),
+    @classmethod
+    def of_error(cls, error: BaseException) -> Ending:
+        """The ending of a run that ``error`` ended."""
+        if isinstance(error, StorletError):
+            return cls(error.code, str(error), error.detail)
+        if isinstance(error, SwiftRefusal):
+            return cls.of_answer(error.answer)
+        if isinstance(error, HTTPException):
+            return cls.of_answer(error)
+        if isinstance(error, Exception):
+            return cls(errors.INTERNAL, "Internal server error")
+        return cls(errors.CLIENT_GONE, "the request was ended")
+
+    @classmethod
+    def of_answer(cls, answer: Any) -> Ending:
+        """The ending of a run for which Swift gave ``answer``."""
+        if answer.status_int // 100 == 2:
+            return SUCCESS
+        is_failure = answer.status_int >= 400
+        return cls(REFUSED, f"Swift answered {answer.status}", is_failure=is_failure)
+
+
+SUCCESS: Final = Ending(OK, is_failure=False)
+
+
+class Completion:
+    """Makes and keeps the record of one run.
+
+    :param environ: the client's request.
+    :param steps: the storlets; a run whose first one was not resolved has no record.
+    """
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        environ: dict[str, Any],
+        run_id: str,
+        steps: list[Step],
+        plan: Plan | None,
+        times: Times,
+    ) -> None:
+        self._proxy = proxy
+        self._environ = environ
+        self._id = run_id
+        self._steps = steps
+        self._request = steps[0].request
+        self._plan = plan
+        self._times = times
+        self._wish = DEFAULT
+
+    def prepare(self) -> None:
+        """Read what is wanted of the run's record, after its storlets were resolved."""
+        account = wish_of_account(self._environ, self._proxy.app, self._request.account)
+        self._wish = wish_of_run(account, [step.storlet.records for step in self._steps])
+        for step in self._steps:
+            step.keeps_log_tail = self._wish is not Wish.NONE
+
+    def report(self, execution: Execution, reason: str, ending: Ending) -> None:
+        """Keep the record of a run whose storlet was resolved, and report one that has begun."""
+        is_wanted = self._wish.includes(is_failure=ending.is_failure)
+        result = execution.result
+        if self._steps[0].version is None or (result is None and not is_wanted):
+            return
+        record = self._record(execution, reason, ending)
+        if result is not None:
+            report(record, self._proxy.logger)
+        if is_wanted:
+            place = Place(self._request.version, self._request.account)
+            self._proxy.records.keep(self._environ, place, record)
+
+    def _record(self, execution: Execution, reason: str, ending: Ending) -> Record:
+        request, times, result = self._request, self._times, execution.result
+        caller, caller_id = identity_of(self._environ)
+        failed_step = execution.failed_step(ending.code)
+        usage = result.usage if result is not None else None
+        trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
+        return Record(
+            id=self._id,
+            time=time.time(),
+            account=request.account,
+            storlets=tuple(map(_storlet, self._steps)),
+            caller=caller,
+            caller_id=caller_id,
+            method=request.method,
+            object=_path(request.source or request.target),
+            target=_path(request.target) if request.source is not None else "",
+            rule=(self._plan.rule or "-") if self._plan is not None else "",
+            undoes_rule=self._plan is not None and self._plan.is_reversing,
+            placement=result.ran_on if result is not None else "",
+            why=reason if result is not None else "",
+            node=self._nodes(result) if result is not None else "",
+            code=ending.code,
+            message=one_line(ending.message),
+            failed_step=None if failed_step is None else failed_step + 1,
+            auth_seconds=times.since_begin(times.authorized),
+            queue_seconds=execution.waited_seconds,
+            cold_start_seconds=result.sandbox_seconds if result is not None else None,
+            first_byte_seconds=times.since_begin(times.first_byte),
+            total_seconds=monotonic() - times.began,
+            cpu_seconds=usage.cpu_seconds if usage is not None else None,
+            peak_memory_bytes=usage.peak_memory_bytes if usage is not None else None,
+            bytes_in=usage.bytes_in if usage is not None else None,
+            bytes_out=usage.bytes_out if usage is not None else None,
+            traceparent=trace if _TRACEPARENT.fullmatch(trace) else "",
+            traceback=tail(ending.traceback),
+            log=tail(result.log) if result is not None and ending.is_failure else "",
         )
 
-    def _plan_fields(self) -> str:
-        plan = self.plan
-        if plan is None:
-            return ""
-        failed = "" if self.failed_step is None else f" failed_step={self.failed_step + 1}"
-        return f" rule={plan.rule or '-'}{' undone=1' if plan.is_reversing else ''}{failed}"
+    def _nodes(self, result: Result) -> str:
+        """The node of each storlet; those without another ran on this one."""
+        here = self._proxy.config.sandbox.node_id
+        return ",".join(node or here for node in result.node.split(","))
+
+
+def _storlet(step: Step) -> StorletRef:
+    version = step.version.key if step.version is not None else ""
+    return StorletRef(step.request.storlet, version)
+
+
+def _path(path: ObjectPath | None) -> str:
+    return f"{path.container}/{path.name}" if path is not None else ""
+
+
+def report(record: Record, logger: Any) -> None:
+    """Write ``record`` to the operator's log, and report its numbers to StatsD."""
+    first_byte = record.first_byte_seconds
+    metrics.invocation(
+        logger,
+        record.method,
+        record.code,
+        record.total_seconds,
+        record.total_seconds if first_byte is None else first_byte,
+        record.bytes_out or 0,
+    )
+    logger.info(
+        "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
+        " ms=%.1f waited_ms=%.1f %s",
+        record.id,
+        quote(record.account),
+        ",".join(quote(storlet.name) for storlet in record.storlets),
+        record.method,
+        record.placement,
+        record.why,
+        record.code,
+        record.total_seconds * 1000,
+        (record.queue_seconds or 0.0) * 1000,
+        " ".join(_usage_fields(record) + _rule_fields(record)),
+    )
+
+
+def _usage_fields(record: Record) -> list[str]:
+    fields = [f"in={record.bytes_in or 0}", f"out={record.bytes_out or 0}"]
+    if record.cpu_seconds is not None:
+        fields.append(f"cpu={record.cpu_seconds:.6f}")
+        fields.append(f"peak-memory={record.peak_memory_bytes or 0}")
+    return fields
+
+
+def _rule_fields(record: Record) -> list[str]:
+    if not record.rule:
+        return []
+    fields = [f"rule={record.rule}", *(["undone=1"] if record.undoes_rule else [])]
+    return fields + ([f"failed_step={record.failed_step}"] if record.failed_step else [])
 
 
 class LogObjects:

@@ -173,7 +173,11 @@ class Execution:
         request = step.request
         effective = self._launcher.effective(step.storlet, request.limits)
         return self._launcher.task(
-            step.id, dict(request.parameters), effective, wants_log=request.wants_log
+            step.id,
+            dict(request.parameters),
+            effective,
+            wants_log=request.wants_log,
+            keeps_log_tail=step.keeps_log_tail,
         )
 
     # --- after the run ----------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class ObjectNodes:
             answer, reason = self._attempt()
             if answer is None:
                 return reason
-            result = RemoteResult(answer)
+            result = RemoteResult(answer, _node_of(answer))
             self._source.answer = answer
             self._execution.adopt(result)
             try:
@@ -195,6 +195,7 @@ class ObjectNodes:
             wants_log=request.wants_log,
             chunk_bytes=self._proxy.config.placement.chunk_bytes,
             limits=request.limits,
+            keeps_log_tail=self._step.keeps_log_tail,
         ).to_headers()
 
     def _why_refused(self, refusal: SwiftRefusal) -> Reason | None:

@@ -93,6 +93,11 @@ class Pipeline:
         return ",".join(result.ran_on for result in self.results)
 
     @property
+    def node(self) -> str:
+        """The node of each storlet, separated by commas."""
+        return ",".join(result.node for result in self.results)
+
+    @property
     def span(self) -> tuple[int, int, int] | None:
         return self.results[0].span
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import stored_headers
-from storlet_middleware.proxy.completion import OK
+from storlet_middleware.proxy.completion import SUCCESS, Ending
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.result import Result
@@ -18,8 +18,10 @@ from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
 
-#: Called with the outcome at the end of the body: ``ok`` or an error code.
-OnEnd = Callable[[str], None]
+#: Called at the end of the body.
+OnEnd = Callable[[Ending], None]
+
+_GONE: Final = Ending(errors.CLIENT_GONE, "the client closed its connection")
 
 
 def answer_of(
@@ -62,25 +64,25 @@ class ResultBody(ClosingIterator):
         self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
     ) -> None:
         # on_close matters only if iteration never started.
-        super().__init__(_read(environ, result, watch, on_end), lambda: on_end(errors.CLIENT_GONE))
+        super().__init__(_read(environ, result, watch, on_end), lambda: on_end(_GONE))
 
 
 def _read(
     environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
 ) -> Iterator[bytes]:
-    code = errors.CLIENT_GONE
+    ending = _GONE
     try:
         yield from watch.guard(result.chunks())
-        code = OK
+        ending = SUCCESS
     except StorletError as error:
-        code = error.code
+        ending = Ending.of_error(error)
         break_connection(environ)
         raise
     except ClientGone:
-        raise StorletError("the client closed its connection", code=errors.CLIENT_GONE) from None
-    except Exception:
-        code = errors.INTERNAL
+        raise StorletError(_GONE.message, code=_GONE.code) from None
+    except Exception as error:
+        ending = Ending.of_error(error)
         break_connection(environ)
         raise
     finally:
-        on_end(code)
+        on_end(ending)

@@ -39,20 +39,19 @@ class Usage:
 
         Unknown values are left out.
         """
-        return ";".join([*self._sandbox_fields(), f"in={self.bytes_in}", f"out={self.bytes_out}"])
+        fields = [f"in={self.bytes_in}", f"out={self.bytes_out}"]
+        if self.sandbox:
+            sandbox = [f"cpu={self.cpu_seconds:.6f}", f"peak-memory={self.peak_memory_bytes}"]
+            fields = sandbox + fields
+        return ";".join(fields)
 
-    def for_log(self) -> str:
-        """The same for the operator's log, with ``in`` and ``out`` first as in all releases."""
-        return " ".join([f"in={self.bytes_in}", f"out={self.bytes_out}", *self._sandbox_fields()])
+    @property
+    def cpu_seconds(self) -> float | None:
+        return float(self.sandbox.get("cpu_seconds") or 0) if self.sandbox else None
 
-    def _sandbox_fields(self) -> list[str]:
-        if not self.sandbox:
-            return []
-        cpu, memory = (
-            self.sandbox.get("cpu_seconds") or 0,
-            self.sandbox.get("peak_memory_bytes") or 0,
-        )
-        return [f"cpu={float(cpu):.6f}", f"peak-memory={int(memory)}"]
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        return int(self.sandbox.get("peak_memory_bytes") or 0) if self.sandbox else None
 
 
 class Result(Protocol):
@@ -61,6 +60,10 @@ class Result(Protocol):
     @property
     def ran_on(self) -> str:
         """``object`` or ``proxy``."""
+
+    @property
+    def node(self) -> str:
+        """The object node that runs it; empty for this node, and for one without a name."""
 
     @property
     def span(self) -> tuple[int, int, int] | None:
@@ -113,6 +116,7 @@ class LocalResult:
     """The output of an invocation of this process."""
 
     ran_on = "proxy"
+    node = ""
 
     def __init__(
         self, invocation: Invocation, span: tuple[int, int, int] | None, sandbox_seconds: float
@@ -179,11 +183,13 @@ class RemoteResult:
 
     :param answer: Swift's answer, with a mark that :func:`frames.can_decode` accepts.  The result
         owns it and closes it.
+    :param node: the node that sent it, by ``[sandbox] node_id``.
     """
 
     ran_on = "object"
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, node: str = "") -> None:
+        self.node = node
         self._body = answer.app_iter
         self._frames = self._read_frames()
         self._head = b""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -29,7 +28,7 @@ from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
-from storlet_middleware.proxy.completion import OK, REFUSED, LogObjects, RunRecord
+from storlet_middleware.proxy.completion import Completion, Ending, LogObjects, Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
@@ -48,15 +47,6 @@ from storlet_middleware.wsgi.storlet_request import StorletRequest
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 _counter: Final = itertools.count(1)
-
-
-@dataclass
-class _Times:
-    """Timestamps of a run (monotonic seconds); a future one equals the previous one."""
-
-    began: float
-    authorized: float
-    first_byte: float
 
 
 class RefusedRun:
@@ -97,10 +87,10 @@ class Run:
         self._environ = environ = context.environ
         self._request = request
         self._plan = plan
-        now = monotonic()
-        self._times = _Times(now, now, now)
+        self._times = Times(monotonic())
         self.id = _new_id(environ)
         self._steps = steps_of(self.id, [request, *(plan.further if plan is not None else ())])
+        self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
         self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
@@ -134,6 +124,7 @@ class Run:
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
             self._permissions.resolve()
+            self._completion.prepare()
             self._times.authorized = monotonic()
             self._execution.acquire_slots(is_first_elsewhere=self._placement != placement.PROXY)
             result = self._result()
@@ -141,23 +132,22 @@ class Run:
             if self._request.target is None:
                 return self._respond(result, self._watch)
             response = self._store(result)
-            self._end(OK if response.status_int // 100 == 2 else REFUSED)
+            self._end(Ending.of_answer(response))
             if self._is_log_lost:
                 response.headers[names.LOG_LOST] = "true"
             return response  # noqa: TRY300 - the end above belongs to what is tried
         except ClientGone:
-            self._end(errors.CLIENT_GONE)
-            raise StorletError(
-                "the client closed its connection", code=errors.CLIENT_GONE
-            ) from None
+            gone = StorletError("the client closed its connection", code=errors.CLIENT_GONE)
+            self._end(Ending.of_error(gone))
+            raise gone from None
         except StorletError as error:
-            self._end(error.code)
+            self._end(Ending.of_error(error))
             shown = self._disclosure.error(error, self._failed_step(error.code))
             if shown is error:
                 raise  # "from error" would replace its cause by itself
             raise shown from error
-        except BaseException:
-            self._end(REFUSED)
+        except BaseException as error:
+            self._end(Ending.of_error(error))
             raise
 
     def _result(self) -> Result:
@@ -236,12 +226,13 @@ class Run:
         result, times = self._execution.result, self._times
         sandbox = result.sandbox_seconds if result else 0.0
         waited = self._execution.waited_seconds
-        first = max(0.0, times.first_byte - times.authorized - waited - sandbox)
+        authorized = times.authorized or times.began
+        first = (times.first_byte or authorized) - authorized - waited - sandbox
         timing = {
-            "auth": times.authorized - times.began,
+            "auth": authorized - times.began,
             "queue": waited,
             "sandbox": sandbox,
-            "first-byte": first,
+            "first-byte": max(0.0, first),
         }
         headers = {
             names.INVOCATION: self.id,
@@ -269,7 +260,7 @@ class Run:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _end(self, code: str) -> None:
+    def _end(self, ending: Ending) -> None:
         """Release everything, keep the logs, report the run; calls after the first do nothing."""
         if self._has_ended:
             return
@@ -288,26 +279,8 @@ class Run:
             # Also if Swift's close fails: the account's run must not stay counted.
             if self._is_counted:
                 self._proxy.release(self._request.account)
-        if result is not None:
-            if code != errors.CLIENT_GONE:
-                logs = LogObjects(self._proxy, self._environ, self.id)
-                self._is_log_lost = not logs.store(self._steps, self._execution.results(), code)
-            self._record(result, code).report(self._proxy.logger)
-
-    def _record(self, result: Result, code: str) -> RunRecord:
-        times = self._times
-        return RunRecord(
-            id=self.id,
-            account=self._request.account,
-            storlets=tuple(step.request.storlet for step in self._steps),
-            method=self._request.method,
-            placement=result.ran_on,
-            reason=self._reason,
-            code=code,
-            seconds=monotonic() - times.began,
-            first_byte_seconds=times.first_byte - times.began,
-            waited_seconds=self._execution.waited_seconds,
-            usage=result.usage,
-            plan=self._plan,
-            failed_step=self._execution.failed_step(code),
-        )
+        if result is not None and ending.code != errors.CLIENT_GONE:
+            logs = LogObjects(self._proxy, self._environ, self.id)
+            results = self._execution.results()
+            self._is_log_lost = not logs.store(self._steps, results, ending.code)
+        self._completion.report(self._execution, self._reason, ending)

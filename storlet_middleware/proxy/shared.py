@@ -11,6 +11,8 @@ from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
 from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
 from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
+from storlet_middleware.records.protection import Protection
+from storlet_middleware.records.writer import Writer
 
 #: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
@@ -42,6 +44,8 @@ class Proxy:
         self.catalog = Catalog(app, config)
         self.launcher = Launcher(config, logger, max_runs)
         recon = ReconCache(recon_directory, logger)
+        self.records = Writer(app, config, logger)
+        self.protection = Protection(config.storlet.log_container)
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
         self._max_runs = max_runs
         self._inflight: dict[str, int] = {}

@@ -16,6 +16,7 @@ class Step:
 
     :param id: the invocation's.
     :param version: known after the permission checks.
+    :param keeps_log_tail: the record of the run has the end of its log if it fails.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
         starts.
@@ -24,6 +25,7 @@ class Step:
     request: StorletRequest
     id: str
     version: StorletVersion | None = None
+    keeps_log_tail: bool = False
     slot: Slot | None = None
 
     @property

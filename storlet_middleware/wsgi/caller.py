@@ -60,6 +60,17 @@ def user_of(environ: Mapping[str, Any]) -> str:
     return next((group for group in groups if ":" in group), groups[0])
 
 
+def identity_of(environ: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and Keystone id of the caller, as a record of a run has them.
+
+    Empty for signed and anonymous requests; the id is empty without Keystone.
+    """
+    if is_signed(environ):
+        return "", ""
+    identity = environ.get("keystone.identity")
+    return user_of(environ), str(identity["user"][0] or "") if identity else ""
+
+
 def is_from_swift(environ: Mapping[str, Any]) -> bool:
     """Whether one of Swift's middlewares made the request for itself, for example to look up a
     container's keys.

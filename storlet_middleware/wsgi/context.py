@@ -8,6 +8,7 @@ The chain, in its order::
 
     swift    the authentication middleware's own ``swift.authorize``: allows or refuses
     grants   allows what Swift refuses if a grant names a storlet of this run (proxy reads only)
+    owners   may refuse what is allowed: records of runs are for owners only
     rules    may refuse what is allowed, by the rules of the account that is read
 
 :class:`AuthorizationChain` is the only code that knows this order.
@@ -16,7 +17,7 @@ The chain, in its order::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from storlet_middleware.errors import StorletError
@@ -60,6 +61,13 @@ class RulesCheck(Protocol):
         """The answer's body, which raises if a read was refused after the body had begun."""
 
 
+class OwnersCheck(Protocol):
+    """Refuses requests for objects that only owners of the account may read."""
+
+    def refusal(self, request: Any, swift: Authorize | None) -> Any:
+        """``None``, or the answer that refuses a request that is allowed otherwise."""
+
+
 @dataclass(frozen=True)
 class AuthorizationChain:
     """``environ["swift.authorize"]`` of a request; see the module for the order.
@@ -71,10 +79,13 @@ class AuthorizationChain:
     swift: Authorize | None
     grants: tuple[Grant, ...] = ()
     rules: RulesCheck | None = None
+    owners: OwnersCheck | None = None
 
     def __call__(self, request: Any) -> Any:
         """``None``, or the answer that refuses."""
         refusal = self._refusal(request)
+        if refusal is None and self.owners is not None:
+            refusal = self.owners.refusal(request, self.swift)
         return self.rules(request) if refusal is None and self.rules is not None else refusal
 
     def _refusal(self, request: Any) -> Any:
@@ -87,7 +98,7 @@ class AuthorizationChain:
 
     def with_grants(self, *grants: Grant) -> AuthorizationChain:
         """The same chain with grants, for the reads of a run."""
-        return AuthorizationChain(self.swift, grants, self.rules)
+        return replace(self, grants=grants)
 
 
 @dataclass(frozen=True)
@@ -126,14 +137,17 @@ def swift_authorize(environ: Mapping[str, Any]) -> Authorize | None:
 
 
 def install(
-    environ: dict[str, Any], operation: Operation | None, rules: RulesCheck | None = None
+    environ: dict[str, Any],
+    operation: Operation | None,
+    rules: RulesCheck | None = None,
+    owners: OwnersCheck | None = None,
 ) -> RequestContext:
     """Put a context and its chain into ``environ``.
 
     A middleware to the left may send the same environment through the filter again; the chain is
     then built again from the authentication middleware's check, never around an earlier chain.
     """
-    chain = AuthorizationChain(swift_authorize(environ), (), rules)
+    chain = AuthorizationChain(swift_authorize(environ), (), rules, owners)
     context = RequestContext(operation, chain, environ)
     environ[CONTEXT] = context
     if chain.swift is not None or rules is not None:

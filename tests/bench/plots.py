@@ -35,6 +35,7 @@ _COMPARED: Final = {
     "nodes": "a node among several / a node alone; 1 is linear",
     "traffic": "with the filter / without it",
     "rules": "with rules asked / without",
+    "records": "with records / without",
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"

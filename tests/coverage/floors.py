@@ -36,6 +36,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/engine": 96,
     "storlet_middleware/object_server": 91,
     "storlet_middleware/proxy": 94,
+    "storlet_middleware/records": 98,
     "storlet_middleware/ruleset": 93,
     "storlet_middleware/sandboxd": 91,
     "storlet_middleware/sandboxd/cgroups": 92,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from swift.common.swob import HTTPForbidden, HTTPUnauthorized, Request, Response
 
@@ -395,7 +396,8 @@ class FakeSwift:
             **container.sysmeta,
         }
         if request.method == "GET":
-            listing = json.dumps([{"name": name} for name in sorted(container.objects)])
+            query = dict(parse_qsl(request.environ.get("QUERY_STRING", "")))
+            listing = json.dumps([{"name": name} for name in listed(container.objects, query)])
             return Response(status=200, request=request, headers=headers, body=listing)
         return Response(status=204, request=request, headers=headers)
 
@@ -435,7 +437,7 @@ class FakeSwift:
                 chunks.append(chunk)
         except Exception:  # noqa: BLE001 - as Swift's proxy does
             return Response(status=499, request=request)
-        keep = ("X-Object-Meta-", "Content-Type", "X-Delete-", "Etag")
+        keep = ("X-Object-Meta-", "X-Object-Sysmeta-", "Content-Type", "X-Delete-", "Etag")
         headers = {key: value for key, value in request.headers.items() if key.startswith(keep)}
         container.objects[name] = Stored(b"".join(chunks), headers)
         return Response(
@@ -443,6 +445,22 @@ class FakeSwift:
             request=request,
             headers={"Etag": hashlib.md5(b"".join(chunks), usedforsecurity=False).hexdigest()},
         )
+
+
+def listed(names: Iterable[str], query: dict[str, str]) -> list[str]:
+    """The names that Swift lists; both markers are exclusive."""
+    is_reverse = query.get("reverse") == "true"
+    after, before = query.get("marker", ""), query.get("end_marker", "")
+    if is_reverse:
+        after, before = before, after
+    found = [
+        name
+        for name in sorted(names)
+        if name.startswith(query.get("prefix", ""))
+        and (not after or name > after)
+        and (not before or name < before)
+    ]
+    return (found[::-1] if is_reverse else found)[: int(query.get("limit", 10_000))]
 
 
 def authorize(request: Any) -> Any:

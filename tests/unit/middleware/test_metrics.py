@@ -29,6 +29,8 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
     ),
     ("node_avoided", (), {"storlet.node.avoided"}),
     ("log_lost", (), {"storlet.log.lost"}),
+    ("records_written", (3,), {"storlet.records.written"}),
+    ("records_lost", (3,), {"storlet.records.lost"}),
     ("admission_admitted", (), {"storlet.admission.admitted"}),
     ("admission_queued", (), {"storlet.admission.queued"}),
     ("admission_waited", (0.5,), {"storlet.admission.waited", "storlet.admission.queue.timing"}),

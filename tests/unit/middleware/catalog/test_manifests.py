@@ -16,6 +16,7 @@ from storlet_middleware.catalog.manifests import (
     read_dependency,
     read_storlet,
     read_types,
+    records_faults,
 )
 
 META = "X-Object-Meta-Storlet-"
@@ -117,7 +118,22 @@ def test_a_fault_names_the_key_and_quotes_its_value(key: str, value: str) -> Non
 def test_each_key_that_is_interpreted_has_a_wrong_value_here() -> None:
     known = {row.name for row in names.TABLE if row.scope is names.Scope.STORLET}
     checked = {META + key for key, _ in WRONG_VALUES}
-    assert known - checked == {names.META_INTERFACE_VERSION, names.META_OBJECT_METADATA}
+    # A wrong wish for records is refused at an upload, and ignored later.
+    assert known - checked == {
+        names.META_INTERFACE_VERSION,
+        names.META_OBJECT_METADATA,
+        names.META_RECORDS,
+    }
+
+
+def test_a_wrong_wish_for_records_is_a_fault_of_the_upload_only() -> None:
+    meta = {**PYTHON, "Records": "failure"}
+    assert storlet("up.py", meta).records == "failure"
+    (found,) = records_faults({META + "Records": "failure"})
+    assert found == (
+        "X-Object-Meta-Storlet-Records: 'failure': want all, failures, none; did you mean failures?"
+    )
+    assert records_faults({META + "Records": " ALL "}) == records_faults({}) == []
 
 
 def test_all_faults_are_reported_at_once() -> None:

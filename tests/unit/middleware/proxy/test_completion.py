@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,13 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from swift.common.swob import Request, Response
+from swift.common.swob import HTTPForbidden, Request, Response
 
-from storlet_middleware.proxy.completion import LogObjects, RunRecord
+from storlet_middleware import errors
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.completion import Ending, LogObjects, report
 from storlet_middleware.proxy.result import Usage
 from storlet_middleware.proxy.steps import Step
+from storlet_middleware.records.record import Record, StorletRef
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
-from tests.unit.middleware.rule_runs import PLAN, step_number
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from tests.unit.middleware.rule_runs import PLAN, TWO, step_number
 from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Logger, Proxy, WorkerRun, upper
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
@@ -72,9 +77,8 @@ def test_the_answer_of_a_put_says_that_its_log_is_lost(
 
 def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> None:
     def script(worker: WorkerRun) -> None:
-        assert (worker.log >= 0) is (step_number(worker) == 2)
-        if worker.log >= 0:
-            os.write(worker.log, b"of the second\n")
+        # The end of each log is for the record of a failure.
+        os.write(worker.log, b"of the second\n" if step_number(worker) == 2 else b"first\n")
         upper(worker)
 
     own = StorletRequest(
@@ -88,18 +92,22 @@ def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> No
 
 # --- the record of a run --------------------------------------------------------------------------
 
-RECORD = RunRecord(
+RECORD = Record(
     id="tx-1",
+    time=1.0,
     account="AUTH_ü",
-    storlets=("up.py", "a b,c.py"),
+    storlets=(StorletRef("up.py"), StorletRef("a b,c.py")),
     method="GET",
     placement="object,proxy",
-    reason="default",
+    why="default",
     code="storlet.failed",
-    seconds=1.5,
+    total_seconds=1.5,
     first_byte_seconds=0.25,
-    waited_seconds=0.0625,
-    usage=Usage({"cpu_seconds": 0.5, "peak_memory_bytes": 7}, 3, 6),
+    queue_seconds=0.0625,
+    cpu_seconds=0.5,
+    peak_memory_bytes=7,
+    bytes_in=3,
+    bytes_out=6,
 )
 
 
@@ -107,16 +115,16 @@ RECORD = RunRecord(
     ("changes", "end"),
     [
         ({}, ""),
-        ({"plan": PLAN}, " rule=R"),
-        ({"plan": PLAN, "failed_step": 1}, " rule=R failed_step=2"),
-        ({"plan": replace(PLAN, rule="", is_reversing=True)}, " rule=- undone=1"),
+        ({"rule": "R"}, " rule=R"),
+        ({"rule": "R", "failed_step": 2}, " rule=R failed_step=2"),
+        ({"rule": "-", "undoes_rule": True}, " rule=- undone=1"),
     ],
 )
 def test_a_run_has_one_log_line_in_the_form_of_all_releases(
     changes: dict[str, Any], end: str
 ) -> None:
     logger = Logger()
-    replace(RECORD, **changes).report(logger)
+    report(replace(RECORD, **changes), logger)
     assert logger.text == (
         "invocation done id=tx-1 account=AUTH_%C3%BC storlet=up.py,a%20b%2Cc.py method=GET"
         " placement=object,proxy why=default code=storlet.failed ms=1500.0 waited_ms=62.5"
@@ -131,7 +139,8 @@ def test_a_run_has_one_log_line_in_the_form_of_all_releases(
 
 def test_names_cannot_add_fields_or_lines_to_the_log() -> None:
     logger = Logger()
-    replace(RECORD, account="a code=ok\nb", storlets=("x code=ok\r\ny",)).report(logger)
+    storlets = (StorletRef("x code=ok\r\ny"),)
+    report(replace(RECORD, account="a code=ok\nb", storlets=storlets), logger)
     (line,) = logger.lines
     assert len(line.splitlines()) == 1
     assert line.count(" code=") == 1
@@ -150,8 +159,156 @@ def test_a_log_that_swift_refuses_is_reported_and_fails_nothing(
     request = StorletRequest(
         "GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True
     )
-    result: Any = SimpleNamespace(log=b"line\n", usage=RECORD.usage)
+    result: Any = SimpleNamespace(log=b"line\n", usage=Usage({}, 3, 6))
     log.store([Step(request, "tx-9"), Step(replace(request, wants_log=False), "tx-9.2")],
               [result, result], "ok")  # fmt: skip
     assert len(swift.requests("PUT", ".log")) == 1
     assert "log not kept id=tx-9 status=507" in proxy.logger.text
+
+
+# --- the record in the account --------------------------------------------------------------------
+
+
+def records_of(proxy: Proxy, swift: FakeSwift) -> list[dict[str, Any]]:
+    """The records that are written, after those that wait."""
+    proxy.filter._proxy.records.flush()
+    container = swift.containers.get("storletlog")
+    objects = container.objects.items() if container else ()
+    lines = [
+        line
+        for name, stored in objects
+        if name.startswith(".runs/")
+        for line in stored.body.splitlines()
+    ]
+    return [json.loads(line) for line in lines]
+
+
+def wish(swift: FakeSwift, value: str) -> None:
+    def answer(request: Any) -> Any:
+        response = swift.respond(request)
+        response.headers["X-Account-Meta-Storlet-Records"] = value
+        return response
+
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}"] = answer
+
+
+def test_a_success_is_recorded_on_request(proxy: Proxy, swift: FakeSwift) -> None:
+    assert proxy.call("GET", "c/o", RUN).status == 200
+    assert records_of(proxy, swift) == []
+    wish(swift, "all")
+    trace = "00-" + "0a" * 16 + "-" + "b7" * 8 + "-01"
+    answer = proxy.call("GET", "c/o", {**RUN, "traceparent": trace})
+    (record,) = records_of(proxy, swift)
+    assert record["id"] == answer.headers["X-Storlet-Invocation"]
+    known = {
+        "caller": "test:tester", "method": "GET", "object": "c/o", "outcome": "ok", "code": "ok",
+        "placement": "proxy", "cpu_seconds": 0.25, "peak_memory_bytes": 4096, "bytes_in": 5,
+        "bytes_out": 5, "traceparent": trace, "account": ACCOUNT,
+    }  # fmt: skip
+    assert {name: record[name] for name in known} == known
+    assert record["node"] == proxy.filter._config.sandbox.node_id
+    (storlet,) = record["storlets"]
+    assert (storlet["name"], len(storlet["hash"])) == ("up.py", 64)
+    parts = record["auth_seconds"] + record["queue_seconds"]
+    assert parts <= record["first_byte_seconds"] <= record["total_seconds"]
+    assert not {"log", "traceback", "message"} & set(record)
+
+
+def test_a_failure_is_recorded_with_its_reason_and_the_end_of_its_log(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        os.write(worker.log, b"x" * 5000 + b"the end")
+        worker.begin()
+        worker.read()
+        worker.fail("ValueError: no\nmore", traceback="Traceback: secret")
+
+    proxy = make_proxy(script)
+    assert proxy.call("GET", "c/o", RUN).status == 422
+    (record,) = records_of(proxy, swift)
+    assert (record["code"], record["message"]) == ("storlet.failed", "ValueError: no more")
+    assert record["traceback"] == "Traceback: secret"
+    assert (len(record["log"]), record["log"][-7:]) == (4096, "the end")
+
+
+def test_none_keeps_no_record_and_no_log(make_proxy: Make, swift: FakeSwift) -> None:
+    logs: list[int] = []
+
+    def script(worker: WorkerRun) -> None:
+        logs.append(worker.log)
+        worker.begin()
+        worker.fail()
+
+    wish(swift, "none")
+    proxy = make_proxy(script)
+    assert proxy.call("GET", "c/o", RUN).status == 422
+    assert (records_of(proxy, swift), logs) == ([], [-1])
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "code"),
+    [
+        (RUN, "c/missing", "refused"),
+        ({**RUN, "X-Storlet-Range": "bytes=99-"}, "c/o", "range.unsatisfiable"),
+        ({"X-Run-Storlet": "missing.py"}, "c/o", None),
+        ({**RUN, "X-Storlet-Nonsense": "1"}, "c/o", None),
+        ({**RUN, "If-None-Match": "*"}, "c/o", None),
+    ],
+)
+def test_a_run_that_never_started_is_recorded_if_its_storlet_was_known(
+    proxy: Proxy, swift: FakeSwift, headers: dict[str, str], path: str, code: str | None
+) -> None:
+    assert proxy.call("GET", path, headers).status >= 300
+    assert [found["code"] for found in records_of(proxy, swift)] == ([code] if code else [])
+    assert "invocation done" not in proxy.logger.text
+
+
+def test_a_caller_without_access_to_the_storlet_fills_no_records(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    for user in ("test:bob", ""):
+        assert proxy.call("GET", "c/o", RUN, user=user).status in (401, 403)
+    assert records_of(proxy, swift) == []
+
+
+def test_a_failing_log_container_fails_no_request(proxy: Proxy, swift: FakeSwift) -> None:
+    wish(swift, "all")
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/storletlog"] = lambda request: Response(
+        status=413, request=request
+    )
+    assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
+    assert records_of(proxy, swift) == []
+    assert "storlet.records.lost" in proxy.logger.stats
+
+
+def test_a_rules_run_names_its_rule_and_the_failed_step(make: Any, swift: FakeSwift) -> None:
+    def script(worker: WorkerRun) -> None:
+        if step_number(worker) == 2:
+            worker.begin()
+            worker.fail()
+        else:
+            upper(worker)
+
+    harness = make(script)
+    assert harness.call("GET", PLAN, TWO).status == 422
+    (record,) = records_of(SimpleNamespace(filter=SimpleNamespace(_proxy=harness.proxy)), swift)
+    assert (record["rule"], record["failed_step"]) == ("R", 2)
+    assert record["placement"] == "proxy,proxy"
+    assert [storlet["name"] for storlet in record["storlets"]] == ["up.py", "up.py"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "is_failure"),
+    [
+        (StorletError("no", code=errors.TENANT_BUSY), errors.TENANT_BUSY, True),
+        (SwiftRefusal(Response(status=404)), "refused", True),
+        (SwiftRefusal(Response(status=304)), "refused", False),
+        (HTTPForbidden(), "refused", True),
+        (ValueError("secret"), errors.INTERNAL, True),
+        (GeneratorExit(), errors.CLIENT_GONE, True),
+    ],
+)
+def test_an_error_is_an_ending(error: BaseException, code: str, is_failure: bool) -> None:
+    ending = Ending.of_error(error)
+    assert (ending.code, ending.is_failure) == (code, is_failure)
+    assert "secret" not in ending.message

@@ -149,3 +149,13 @@ def test_keystone_headers_are_ignored_behind_tempauth(headers: dict[str, str]) -
     assert temp_auth(headers) == Caller(is_anonymous=True)
     caller = temp_auth(headers | {"X-Auth-Token": "AUTH_tk1"})
     assert (caller.user, caller.domain) == ("test:ada", None)
+
+
+def test_the_identity_of_a_caller_is_keystones_or_the_name() -> None:
+    identity = {"user": ("u1", "ada"), "tenant": ("p1", "p")}
+    keystone = {"REMOTE_USER": "ada", "keystone.identity": identity, "HTTP_X_USER_NAME": "ada"}
+    assert caller.identity_of(keystone) == ("ada", "u1")
+    assert caller.identity_of({"REMOTE_USER": "test:tester,test"}) == ("test:tester", "")
+    assert (
+        caller.identity_of({"REMOTE_USER": ".wsgi.tempurl"}) == caller.identity_of({}) == ("", "")
+    )

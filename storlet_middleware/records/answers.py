@@ -1,0 +1,122 @@
+"""``GET /v1/ACCOUNT?storlet-runs``: the records of an account's runs.
+
+::
+
+    ?storlet-runs&storlet=NAME&outcome=OUTCOME&since=TIME&until=TIME&limit=NUMBER&marker=MARKER
+    ?storlet-runs&id=ID
+    ?storlet-runs&follow&storlet=NAME&outcome=OUTCOME
+    ?storlet-runs=jsonl...                       a line for each record
+
+Swift's own authorization of a GET of the account decides.  Its owner gets all records; a caller
+with rights of ``X-Account-Access-Control`` gets those of its own runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from swift.common.swob import Request, Response
+from swift.common.wsgi import make_env
+
+from storlet_middleware import errors, names
+from storlet_middleware.config import Config
+from storlet_middleware.errors import AccessDenied, StorletError
+from storlet_middleware.records import query
+from storlet_middleware.records.batches import Place
+from storlet_middleware.records.follow import Follow, Followers
+from storlet_middleware.records.query import Query
+from storlet_middleware.records.reader import Page, RecordReader
+from storlet_middleware.records.record import Viewer
+from storlet_middleware.records.store import RecordStore
+from storlet_middleware.wsgi import delegation
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.bodies import ClosingIterator
+from storlet_middleware.wsgi.caller import identity_of
+from storlet_middleware.wsgi.context import RequestContext, swift_authorize
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+
+
+class RunRecords:
+    """The records of all accounts.
+
+    :param app: the rest of the pipeline.
+    """
+
+    def __init__(self, app: Any, config: Config) -> None:
+        self._app = app
+        self._store = RecordStore(app, config)
+        self._followers = Followers()
+
+    def answer(self, context: RequestContext) -> Response | Answer:
+        """The answer to one request."""
+        operation, environ = context.require_operation(), context.environ
+        viewer = viewer_of(environ)
+        asked = query.parse(operation.query, environ.get("HTTP_ACCEPT", ""))
+        place = Place(operation.path.version, operation.path.account)
+        if asked.follows:
+            return self._stream(environ, asked, place, viewer)
+        reader = RecordReader(self._store, environ, place, viewer)
+        if asked.id:
+            return _of_one(environ, asked, reader.find(asked))
+        return _of_page(environ, asked, reader.page(asked))
+
+    def _stream(
+        self, environ: dict[str, Any], asked: Query, place: Place, viewer: Viewer
+    ) -> Answer:
+        """The records from now on."""
+        release = self._followers.acquire(place)
+        # Small pieces are sent immediately.
+        environ["eventlet.minimum_write_chunk_size"] = 0
+        lines = Follow(self._store, environ, place, viewer).lines(asked)
+        headers = [
+            ("Content-Type", f"{query.LINES}; charset=utf-8"), ("Cache-Control", "no-store"),
+        ]  # fmt: skip
+        return Answer("200 OK", headers, ClosingIterator(lines, release))
+
+
+def viewer_of(environ: dict[str, Any]) -> Viewer:
+    """The caller; raises Swift's refusal of callers that may not read the account."""
+    if delegation.is_signed(environ):
+        raise AccessDenied("a signed request cannot read records of runs")
+    caller, caller_id = identity_of(environ)
+    authorize = swift_authorize(environ)
+    if authorize is None:
+        return Viewer(is_owner=True)
+    asked = Request(make_env(environ, query_string="", swift_source=names.SWIFT_SOURCE))
+    asked.environ.pop("swift_owner", None)
+    asked.acl = None
+    refusal = authorize(asked)
+    if refusal is not None:
+        raise SwiftRefusal(refusal)
+    return Viewer(bool(asked.environ.get("swift_owner")), caller, caller_id)
+
+
+def _of_one(environ: dict[str, Any], asked: Query, page: Page) -> Response:
+    if page.records:
+        return _response(environ, asked, json.dumps(page.records[0]) + "\n", page)
+    if page.next is None:
+        raise StorletError(f"no record of a run {asked.id}", code=errors.RUN_NOT_FOUND)
+    raise StorletError(
+        f"no record of a run {asked.id} so far: search on with marker={page.next.text}",
+        code=errors.RUN_NOT_FOUND,
+    )
+
+
+def _of_page(environ: dict[str, Any], asked: Query, page: Page) -> Response:
+    if asked.media_type == query.LINES:
+        text = "".join(json.dumps(record) + "\n" for record in page.records)
+    else:
+        text = json.dumps(page.records) + "\n"
+    return _response(environ, asked, text, page)
+
+
+def _response(environ: dict[str, Any], asked: Query, text: str, page: Page) -> Response:
+    # Swift's listing_formats would take the answer for a listing.
+    environ["swift.format_listing"] = False
+    response = Response(status=200, request=Request(environ), body=text.encode())
+    response.headers["Content-Type"] = f"{asked.media_type}; charset=utf-8"
+    response.headers["Cache-Control"] = "no-store"
+    if page.next is not None:
+        response.headers[names.RUNS_NEXT] = page.next.text
+    return response

@@ -1,0 +1,87 @@
+"""The objects that hold records: their names and their content.
+
+An object holds records of one account and one proxy process, a line of JSON each, oldest first.
+Its name is the time of its last record and a random part::
+
+    .runs/20261123T191117.123456Z-5f0c9a3d21b7.jsonl
+
+The records of an object are at most :data:`SPAN_SECONDS` older than its name.  So the records of a
+period are in the objects whose names are in that period, or up to the span later.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from storlet_middleware.concurrency import Pace
+from storlet_middleware.records.record import Record
+
+PREFIX: Final = ".runs/"
+CONTENT_TYPE: Final = "application/jsonl"
+SPAN_SECONDS: Final = 5.0
+#: The part of a name after the prefix and before the suffix.
+KEY: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}", re.ASCII)
+_SUFFIX: Final = ".jsonl"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An account: API version, and name as text."""
+
+    version: str
+    account: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The content of one object; a repeated write has the same name."""
+
+    place: Place
+    name: str
+    records: tuple[Record, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(record.size_bytes for record in self.records)
+
+    def body(self) -> bytes:
+        """The lines; pauses for other requests of the process."""
+        pace, lines = Pace(), []
+        for record in self.records:
+            lines.append(record.as_line())
+            pace.pause()
+        return b"".join(lines)
+
+
+def batches_of(place: Place, records: Sequence[Record]) -> Iterator[Batch]:
+    """``records`` as objects; usually one."""
+    ordered = sorted(records, key=lambda record: record.time)
+    begin = 0
+    for index in range(1, len(ordered) + 1):
+        is_end = index == len(ordered)
+        if is_end or ordered[index].time - ordered[begin].time > SPAN_SECONDS:
+            part = tuple(ordered[begin:index])
+            name = f"{name_at(part[-1].time)}-{secrets.token_hex(6)}{_SUFFIX}"
+            yield Batch(place, name, part)
+            begin = index
+
+
+def name_at(seconds: float) -> str:
+    """The beginning of the names of objects whose last record ended at this time."""
+    return PREFIX + datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def name_of_key(key: str) -> str:
+    """The name of an object, from the part that a marker has."""
+    return f"{PREFIX}{key}{_SUFFIX}"
+
+
+def key_of_name(name: str) -> str | None:
+    """The reverse; ``None`` if ``name`` is no name of such an object."""
+    key = name.removeprefix(PREFIX).removesuffix(_SUFFIX)
+    return key if KEY.fullmatch(key) and name_of_key(key) == name else None

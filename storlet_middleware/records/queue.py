@@ -1,0 +1,77 @@
+"""Records that wait to be written, of all accounts of a process.
+
+The bound of an account makes a tenant that floods lose its own records only.  When the bound of
+the process is reached as well, the account with the longest queue loses.
+"""
+
+from __future__ import annotations
+
+from storlet_middleware.records.batches import Place
+from storlet_middleware.records.record import Record
+
+#: Memory of the waiting records of an account, and of all: some 2,500 records without texts.
+ACCOUNT_BYTES = 4 << 20
+PROCESS_BYTES = 64 << 20
+
+
+class _Waiting:
+    """The records of one account."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.bytes = 0
+
+
+class RecordQueue:
+    """See the module; ``len`` is the number of accounts with waiting records."""
+
+    def __init__(
+        self, account_bytes: int = ACCOUNT_BYTES, process_bytes: int = PROCESS_BYTES
+    ) -> None:
+        self._account_bytes = account_bytes
+        self._process_bytes = process_bytes
+        self._waiting: dict[Place, _Waiting] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def places(self) -> list[Place]:
+        """The accounts with waiting records."""
+        return list(self._waiting)
+
+    def add(self, place: Place, record: Record) -> Place | None:
+        """Queue ``record``; return the account that loses a record because a bound is reached."""
+        waiting = self._waiting.get(place)
+        size = record.size_bytes
+        if waiting is not None and waiting.bytes + size > self._account_bytes:
+            return place
+        loser = None
+        if self._bytes + size > self._process_bytes:
+            loser = max(self._waiting, key=lambda each: self._waiting[each].bytes)
+            if loser == place:
+                return loser
+            self._drop_last(loser)
+        if waiting is None:
+            waiting = self._waiting[place] = _Waiting()
+        waiting.records.append(record)
+        waiting.bytes += size
+        self._bytes += size
+        return loser
+
+    def take(self, place: Place) -> list[Record]:
+        """Remove and return the waiting records of an account, oldest first."""
+        waiting = self._waiting.pop(place)
+        self._bytes -= waiting.bytes
+        return waiting.records
+
+    def _drop_last(self, place: Place) -> None:
+        waiting = self._waiting[place]
+        size = waiting.records.pop().size_bytes
+        waiting.bytes -= size
+        self._bytes -= size
+        if not waiting.records:
+            del self._waiting[place]

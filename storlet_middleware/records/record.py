@@ -1,0 +1,270 @@
+"""The record of a run: one frozen value, and the table of its fields.
+
+A field of :class:`Record` is a row of :data:`TABLE`.  The JSON of a record, the reference page and
+the part of a record that a caller sees are all made from it.  To add a field, add one row.  A value
+that is not known is absent from the JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from storlet_middleware import errors
+from storlet_middleware.errors import Blame, row_of
+
+#: Codes of a run other than error codes.
+OK: Final = "ok"
+REFUSED: Final = "refused"
+#: The last bytes of a failed run's log that its record has, and the longest texts.
+LOG_BYTES: Final = 4096
+_TEXT_LENGTH: Final = 1024
+_ROW: Final = "row"
+
+
+class Outcome(Enum):
+    """The end of a run, for people; the code has the reason."""
+
+    OK = "ok"
+    FAILED = "failed"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+
+
+def outcome_of(code: str) -> Outcome:
+    """The outcome of a run with ``code``: blame of the client is a refusal."""
+    if code == OK:
+        return Outcome.OK
+    if code == errors.CLIENT_GONE:
+        return Outcome.CANCELLED
+    is_refusal = code == REFUSED or row_of(code).blame is Blame.CLIENT
+    return Outcome.REFUSED if is_refusal else Outcome.FAILED
+
+
+class Seen(Enum):
+    """The callers that see a field of their own runs; owners of the account see all fields."""
+
+    CALLER = "caller"
+    #: Not if a rule decided the run.
+    WITHOUT_RULE = "caller, unless a rule decided"
+    #: Not if the text may quote what the storlet read, or describe its input.
+    OWN_TEXT = "caller, unless it quotes data"
+    OWNER = "owner"
+
+
+class Kind(Enum):
+    """The form of a value in JSON."""
+
+    TEXT = "text"
+    TIME = "time, UTC"
+    COUNT = "whole number"
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    FLAG = "boolean"
+    STORLETS = "list of {name, hash}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One field."""
+
+    name: str
+    kind: Kind
+    seen: Seen
+    help: str
+
+
+def _row(kind: Kind, seen: Seen, meaning: str, **more: Any) -> Any:
+    return dataclasses.field(metadata={_ROW: (kind, seen, meaning)}, **more)
+
+
+@dataclass(frozen=True)
+class StorletRef:
+    """A storlet of a run; ``hash`` is the key of its version, empty if that was not resolved."""
+
+    name: str
+    hash: str = ""
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """See the module."""
+
+    id: str = _row(Kind.TEXT, Seen.CALLER, "the invocation, as in ``X-Storlet-Invocation``")
+    time: float = _row(Kind.TIME, Seen.CALLER, "end of the run")
+    account: str = _row(Kind.TEXT, Seen.CALLER, "the account of storlet and object")
+    storlets: tuple[StorletRef, ...] = _row(
+        Kind.STORLETS, Seen.WITHOUT_RULE,
+        "the storlets in their order, each with the hash of the version that ran")
+    caller: str = _row(
+        Kind.TEXT, Seen.CALLER, "name of the user; absent for anonymous and signed requests",
+        default="")
+    caller_id: str = _row(Kind.TEXT, Seen.CALLER, "Keystone's id of the user", default="")
+    method: str = _row(Kind.TEXT, Seen.CALLER, "``GET``, ``PUT`` or ``COPY``")
+    object: str = _row(
+        Kind.TEXT, Seen.CALLER, "container and name of what was read (PUT: written)", default="")
+    target: str = _row(
+        Kind.TEXT, Seen.CALLER, "container and name of what a COPY has written", default="")
+    rule: str = _row(Kind.TEXT, Seen.OWNER, "the rule that decided the run", default="")
+    undoes_rule: bool = _row(
+        Kind.FLAG, Seen.OWNER, "the first storlets reverse those that ran at the upload",
+        default=False)
+    placement: str = _row(
+        Kind.TEXT, Seen.WITHOUT_RULE, "``object`` or ``proxy``, of each storlet that has begun",
+        default="")
+    why: str = _row(Kind.TEXT, Seen.OWNER, "why the first storlet ran there", default="")
+    node: str = _row(
+        Kind.TEXT, Seen.OWNER, "``[sandbox] node_id`` of the nodes they ran on", default="")
+    code: str = _row(
+        Kind.TEXT, Seen.CALLER, "``ok``, an error code, or ``refused`` if Swift refused")
+    outcome: str = _row(
+        Kind.TEXT, Seen.CALLER,
+        "``ok``, ``failed``, ``refused`` (the request was) or ``cancelled`` (by the client)",
+        init=False)
+    message: str = _row(
+        Kind.TEXT, Seen.OWN_TEXT, "the error, one line of at most 1,024 characters", default="")
+    failed_step: int | None = _row(
+        Kind.COUNT, Seen.WITHOUT_RULE, "number of the storlet that failed, of several",
+        default=None)
+    auth_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER, "checks of the request, until the storlets were known",
+        default=None)
+    queue_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER, "wait for slots of nodes", default=None)
+    cold_start_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER, "code, sandbox and worker; next to nothing when warm",
+        default=None)
+    first_byte_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER, "from the request to the first byte of output, or to its end",
+        default=None)
+    total_seconds: float = _row(
+        Kind.SECONDS, Seen.CALLER, "from the request to the end of the run")
+    cpu_seconds: float | None = _row(
+        Kind.SECONDS, Seen.WITHOUT_RULE, "CPU time of the storlets", default=None)
+    peak_memory_bytes: int | None = _row(
+        Kind.BYTES, Seen.WITHOUT_RULE, "peak memory of the storlets", default=None)
+    bytes_in: int | None = _row(
+        Kind.BYTES, Seen.WITHOUT_RULE, "input that the storlet has taken", default=None)
+    bytes_out: int | None = _row(Kind.BYTES, Seen.WITHOUT_RULE, "output", default=None)
+    traceparent: str = _row(
+        Kind.TEXT, Seen.CALLER, "the request's header of this name (W3C Trace Context)",
+        default="")
+    traceback: str = _row(
+        Kind.TEXT, Seen.OWNER, "of a failure: the storlet's traceback, its last 4 KiB", default="")
+    log: str = _row(
+        Kind.TEXT, Seen.OWNER, "of a failure: the last 4 KiB of the storlets' logs", default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcome", outcome_of(self.code).value)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run gave no result."""
+        return self.code != OK
+
+    @property
+    def size_bytes(self) -> int:
+        """About the memory that the record takes until it is written."""
+        texts = (self.object, self.target, self.message, self.traceback, self.log)
+        return _FIXED_BYTES + sum(map(len, texts))
+
+    def mapping(self) -> dict[str, Any]:
+        """The JSON object: the known fields."""
+        # A busy process encodes hundreds a second.
+        shown = {name: value for name, value in vars(self).items() if _is_known(value)}
+        for name in _SECONDS & shown.keys():
+            shown[name] = round(shown[name], 6)
+        shown["time"] = time_text(self.time)
+        shown["storlets"] = [_of_storlet(storlet) for storlet in self.storlets]
+        return shown
+
+    def as_line(self) -> bytes:
+        """The record as a line of JSON."""
+        return _ENCODER.encode(self.mapping()).encode() + b"\n"
+# fmt: on
+
+
+TABLE: Final = tuple(
+    Row(field.name, *field.metadata[_ROW])
+    for field in dataclasses.fields(Record)
+    if _ROW in field.metadata
+)
+_SECONDS: Final = {row.name for row in TABLE if row.kind is Kind.SECONDS}
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_FIXED_BYTES: Final = 1500
+
+
+def _is_known(value: Any) -> bool:
+    """Zero is known."""
+    return value is not None and value is not False and value != ""
+
+
+def _of_storlet(storlet: StorletRef) -> dict[str, str]:
+    return {"name": storlet.name} | ({"hash": storlet.hash} if storlet.hash else {})
+
+
+def time_text(seconds: float) -> str:
+    """``2026-11-23T19:11:17.123456Z``."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def one_line(text: str) -> str:
+    """``text`` as the message of a record."""
+    return " ".join(text.split())[:_TEXT_LENGTH]
+
+
+def tail(text: str | bytes) -> str:
+    """The end of ``text``, at most :data:`LOG_BYTES` long."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    return data[-LOG_BYTES:].decode("utf-8", "replace")
+
+
+# --- what a caller sees ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """The caller that reads records.
+
+    :param caller: the user's name; ``caller_id``: Keystone's id.
+    """
+
+    is_owner: bool
+    caller: str = ""
+    caller_id: str = ""
+
+    def view(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The fields of a record, as JSON has them, that the caller sees; ``None`` for the record
+        of another caller's run.
+        """
+        if self.is_owner:
+            return dict(record)
+        if not self._is_own(record):
+            return None
+        return {
+            row.name: record[row.name]
+            for row in TABLE
+            if row.name in record and _is_seen(row.seen, record)
+        }
+
+    def _is_own(self, record: Mapping[str, Any]) -> bool:
+        # Names of Keystone's users are unique in a domain only, and can change.
+        if self.caller_id or "caller_id" in record:
+            return bool(self.caller_id) and record.get("caller_id") == self.caller_id
+        return bool(self.caller) and record.get("caller") == self.caller
+
+
+def _is_seen(seen: Seen, record: Mapping[str, Any]) -> bool:
+    if seen is Seen.WITHOUT_RULE:
+        return "rule" not in record
+    if seen is Seen.OWN_TEXT:
+        row = row_of(str(record.get("code")))
+        return "rule" not in record and not (row.has_tenant_text or row.has_source_text)
+    return seen is Seen.CALLER

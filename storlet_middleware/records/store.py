@@ -1,0 +1,120 @@
+"""Requests to Swift for the objects that hold records.
+
+All are pre-authorized: the system writes records with every ACL of the container, and callers of
+this module decide which records a client sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from swift.common.utils import close_if_possible, config_true_value, drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+
+from storlet_middleware import names
+from storlet_middleware.config import Config
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.records.batches import CONTENT_TYPE, PREFIX, Place, key_of_name
+from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.swift_paths import object_path
+
+#: A day, for ``X-Delete-After``.
+_DAY_SECONDS: Final = 86_400
+#: A page of 1,000 entries; an object is smaller than the bound of a queue, and JSON escapes.
+_MAX_LISTING_BYTES: Final = 4 << 20
+_MAX_BATCH_BYTES: Final = 32 << 20
+
+
+class RecordStore:
+    """The log containers of all accounts.
+
+    :param app: the rest of the proxy's pipeline.
+    """
+
+    def __init__(self, app: Any, config: Config) -> None:
+        self._app = app
+        self._container = config.storlet.log_container
+        self._days = config.storlet.records_days
+
+    def write(self, environ: dict[str, Any], place: Place, name: str, body: bytes) -> int:
+        """Store an object, after its container if that is missing; Swift's last status."""
+        status = self._put(environ, self._path(place, name), body)
+        if status == 404:
+            created = self._put(environ, self._path(place, ""), b"")
+            status = self._put(environ, self._path(place, name), body) if created < 300 else created
+        return status
+
+    def names(
+        self, environ: dict[str, Any], place: Place, bounds: Mapping[str, str], limit: int
+    ) -> list[str]:
+        """The names of up to ``limit`` objects.
+
+        :param bounds: ``marker``, ``end_marker`` and ``reverse`` of Swift's listings.
+        """
+        query = {"format": "json", "prefix": PREFIX, "limit": str(limit), **bounds}
+        request = self._request(environ, "GET", self._path(place, "") + urlencode(query))
+        answer = request.get_response(self._app)
+        body = read_bounded(answer.app_iter, _MAX_LISTING_BYTES, BackendFailed("a long listing"))
+        if answer.status_int in (204, 404):
+            return []
+        if answer.status_int != 200:
+            raise BackendFailed(f"the records cannot be listed: Swift answered {answer.status}")
+        listed = [str(entry.get("name", "")) for entry in json.loads(body)]
+        return [name for name in listed if key_of_name(name) is not None]
+
+    def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
+        """The content of an object; empty if it was deleted, or is not the system's.
+
+        :raises BackendFailed: Swift cannot give it, or not all of it.
+        """
+        request = self._request(environ, "GET", self._path(place, name))
+        answer = request.get_response(self._app)
+        if answer.status_int == 404 or not _is_ours(answer):
+            drain_and_close(answer)
+            if answer.status_int in (200, 404):
+                return b""
+            raise BackendFailed(f"records cannot be read: Swift answered {answer.status}")
+        length = answer.content_length
+        body = read_bounded(answer.app_iter, _MAX_BATCH_BYTES, BackendFailed("a long object"))
+        close_if_possible(answer.app_iter)
+        if length is not None and len(body) != length:
+            raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of records")
+        return body
+
+    def _path(self, place: Place, name: str) -> str:
+        return object_path(place.version, place.account, self._container, name)
+
+    def _put(self, environ: dict[str, Any], path: str, body: bytes) -> int:
+        headers = {"Content-Length": str(len(body))}
+        if body:
+            headers |= {"Content-Type": CONTENT_TYPE, names.RECORDS_SYSMETA: "true"}
+            if self._days:
+                headers["X-Delete-After"] = str(self._days * _DAY_SECONDS)
+        answer = self._request(environ, "PUT", path, headers, body).get_response(self._app)
+        drain_and_close(answer)
+        return int(answer.status_int)
+
+    def _request(
+        self,
+        environ: dict[str, Any],
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Any:
+        return make_pre_authed_request(
+            environ,
+            method=method,
+            path=path,
+            body=body,
+            headers=dict(headers or {}),
+            swift_source=names.SWIFT_SOURCE,
+        )
+
+
+def _is_ours(answer: Any) -> bool:
+    is_marked = config_true_value(answer.headers.get(names.RECORDS_SYSMETA, "false"))
+    return bool(answer.status_int == 200 and is_marked)

@@ -1,0 +1,145 @@
+"""Streams of records: each once, none from before, bounded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_middleware.errors import BackendFailed, NodeBusy, TenantBusy
+from storlet_middleware.records import follow
+from storlet_middleware.records.batches import Place
+from storlet_middleware.records.follow import Follow, Followers
+from storlet_middleware.records.query import Query
+from storlet_middleware.records.record import Viewer
+from storlet_middleware.records.store import RecordStore
+from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, Proxy
+
+LOGS = f"/v1/{ACCOUNT}/storletlog"
+
+
+@pytest.fixture
+def store(swift: FakeSwift, short_dir: Path) -> RecordStore:
+    return store_of(swift, short_dir)
+
+
+def following(store: RecordStore, viewer: Viewer | None = None) -> Follow:
+    return Follow(store, {}, PLACE, viewer or Viewer(is_owner=True), lambda: NOON)
+
+
+def new(stream: Follow, **query: Any) -> list[Any]:
+    lines = [json.loads(line) for line in stream.poll(Query(**query))]
+    return [line.get("id", line) for line in lines]
+
+
+def test_each_new_record_comes_once_and_none_from_before(store: RecordStore) -> None:
+    write(store, record(1, NOON - 1))
+    stream = following(store)
+    assert new(stream) == []
+    write(store, record(2, NOON + 1), record(3, NOON + 2))
+    assert new(stream) == [record(2, NOON + 1).id, record(3, NOON + 2).id]
+    assert new(stream) == []
+    # A slower process lists an older object later.
+    write(store, record(4, NOON + 0.5))
+    assert new(stream) == [record(4, NOON + 0.5).id]
+
+
+def test_a_record_of_before_in_a_new_object_is_left_out(store: RecordStore) -> None:
+    stream = following(store)
+    write(store, record(1, NOON - 1), record(2, NOON + 1))
+    assert new(stream) == [record(2, NOON + 1).id]
+
+
+def test_a_stream_has_what_the_query_and_the_caller_include(store: RecordStore) -> None:
+    stream = following(store, Viewer(False, "test:bob"))
+    own = record(2, NOON + 1, caller="test:bob", code="storlet.failed")
+    write(store, record(1, NOON + 1), own, record(3, NOON + 1, caller="test:bob"))
+    assert new(stream, outcome="failed") == [own.id]
+
+
+def test_too_many_objects_are_skipped_and_counted(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_OBJECTS", 2)
+    stream = following(store)
+    for number in range(5):
+        write(store, record(number, NOON + 1 + number))
+    newest = [record(number, NOON + 1 + number).id for number in (3, 4)]
+    assert new(stream) == [*newest, {"skipped_objects": 3}]
+    assert new(stream) == []
+
+
+def test_a_poll_that_fails_is_repeated_and_then_breaks_the_stream(
+    store: RecordStore, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
+    lines = following(store).lines(Query())
+    assert next(lines) == b"\n"
+    swift.hooks["GET", LOGS] = lambda request: Response(status=503, request=request)
+    write(store, record(1, NOON + 1))
+    assert next(lines) == b"\n"
+    del swift.hooks["GET", LOGS]
+    assert json.loads(next(lines))["id"] == record(1, NOON + 1).id
+    swift.hooks["GET", LOGS] = lambda request: Response(status=503, request=request)
+    with pytest.raises(BackendFailed):
+        list(lines)
+
+
+def test_a_stream_ends(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(follow, "MAX_SECONDS", 0.05)
+    assert set(following(store).lines(Query())) == {b"\n"}
+
+
+def test_a_container_that_is_made_later_is_seen(store: RecordStore, swift: FakeSwift) -> None:
+    """Swift caches in the environment of a request that a container does not exist."""
+    environ = {"swift.infocache": {"container/x/y": {"status": 404}}}
+    caches: list[Any] = []
+    swift.hooks["GET", LOGS] = lambda request: caches.append(request.environ.get("swift.infocache"))
+    Follow(store, environ, PLACE, Viewer(is_owner=True)).poll(Query())
+    assert caches == [{}]
+
+
+def test_the_streams_of_an_account_and_of_a_process_are_bounded() -> None:
+    followers = Followers()
+    ends = [followers.acquire(PLACE) for _ in range(4)]
+    with pytest.raises(TenantBusy):
+        followers.acquire(PLACE)
+    ends.pop()()
+    followers.acquire(PLACE)
+    for number in range(28):
+        followers.acquire(Place("v1", str(number)))
+    with pytest.raises(NodeBusy):
+        followers.acquire(Place("v1", "other"))
+
+
+def test_a_stream_is_an_answer_that_ends_with_its_client(
+    proxy: Proxy, store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
+    answers = [proxy.start("GET", f"/v1/{ACCOUNT}?storlet-runs&follow") for _ in range(4)]
+    refused = proxy.call("GET", f"/v1/{ACCOUNT}?storlet-runs&follow")
+    assert (refused.status, refused.error) == (429, "tenant.busy")
+    first = answers[0]
+    assert first.headers["Content-Type"] == "application/jsonl; charset=utf-8"
+    chunks = iter(first.app_iter)
+    assert next(chunks) == b"\n"
+    write(store, replace(record(1), time=4e9))
+    assert json.loads(next(chunks))["id"] == record(1).id
+    for answer in answers:
+        answer.app_iter.close()
+    again = proxy.start("GET", f"/v1/{ACCOUNT}?storlet-runs&follow")
+    assert again.status == 200
+    again.app_iter.close()
+
+
+def test_a_stream_is_of_all_records_from_now_on(proxy: Proxy) -> None:
+    answer = proxy.call("GET", f"/v1/{ACCOUNT}?storlet-runs&follow&limit=3&since=1")
+    assert answer.status == 400
+    for name in ("limit", "since"):
+        assert f"{name}: not supported with follow: leave it out".encode() in answer.data

@@ -1,0 +1,94 @@
+"""Requests to Swift for records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.records.batches import name_of_key
+from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
+from tests.unit.middleware.support import ACCOUNT, FakeSwift
+
+NAME = name_of_key("20261123T190000.000000Z-0123456789ab")
+LOGS = f"/v1/{ACCOUNT}/storletlog"
+
+
+def answering(status: int) -> Any:
+    return lambda request: Response(status=status, request=request)
+
+
+def test_a_missing_container_is_made(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    assert store.names({}, PLACE, {}, 10) == []
+    (batch,) = write(store, record())
+    assert [(seen.method, seen.path) for seen in swift.requests("PUT")] == [
+        ("PUT", f"{LOGS}/{batch.name}"), ("PUT", LOGS), ("PUT", f"{LOGS}/{batch.name}"),
+    ]  # fmt: skip
+    stored = swift.containers["storletlog"].objects[batch.name]
+    assert stored.headers["X-Object-Sysmeta-Storlet-Records"] == "true"
+    assert stored.headers["X-Delete-After"] == str(14 * 86400)
+    assert store.read({}, PLACE, batch.name) == batch.body()
+    assert {seen.source for seen in swift.seen} == {"ST"}
+
+
+@pytest.mark.parametrize(("days", "header"), [("0", None), ("3", "259200")])
+def test_records_expire_after_their_days(
+    swift: FakeSwift, short_dir: Path, days: str, header: str | None
+) -> None:
+    store = store_of(swift, short_dir, storlet__records_days=days)
+    (batch,) = write(store, record())
+    stored = swift.containers["storletlog"].objects[batch.name]
+    assert stored.headers.get("X-Delete-After") == header
+
+
+def test_a_refusal_is_returned(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    swift.hooks["PUT", LOGS] = answering(507)
+    assert store.write({}, PLACE, NAME, b"x") == 507
+
+
+def test_only_objects_of_the_system_are_listed_and_read(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    (batch,) = write(store, record())
+    swift.put("storletlog", ".runs/mine", b"{}")
+    swift.put("storletlog", "up.py/tx.log", b"log")
+    swift.put("storletlog", NAME, b'{"id": "forged"}')
+    assert store.names({}, PLACE, {"reverse": "true"}, 10) == sorted([batch.name, NAME])[::-1]
+    assert store.read({}, PLACE, NAME) == b""
+    assert store.read({}, PLACE, name_of_key("20261123T190000.000000Z-000000000000")) == b""
+    assert swift.unclosed() == 0
+
+
+def test_the_bounds_of_a_listing_are_swifts(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    names = [write(store, record(time=NOON + number))[0].name for number in range(5)]
+    assert store.names({}, PLACE, {"marker": names[1]}, 2) == names[2:4]
+    found = store.names({}, PLACE, {"reverse": "true", "marker": names[3]}, 9)
+    assert found == names[2::-1]
+
+
+@pytest.mark.parametrize("status", [500, 503, 507])
+def test_records_that_swift_cannot_give_are_an_error(
+    swift: FakeSwift, short_dir: Path, status: int
+) -> None:
+    store = store_of(swift, short_dir)
+    (batch,) = write(store, record())
+    swift.hooks["GET", f"{LOGS}/{batch.name}"] = answering(status)
+    with pytest.raises(BackendFailed):
+        store.read({}, PLACE, batch.name)
+    swift.hooks["GET", LOGS] = answering(status)
+    with pytest.raises(BackendFailed):
+        store.names({}, PLACE, {}, 10)
+
+
+def test_a_short_body_is_an_error(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    (batch,) = write(store, record())
+    stored = swift.containers["storletlog"].objects[batch.name]
+    stored.chunks = lambda: [stored.body[:-1]]
+    with pytest.raises(BackendFailed):
+        store.read({}, PLACE, batch.name)
