@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from storlet_middleware.admission.controller import Slot
 from storlet_middleware.engine.storlet_version import StorletVersion
@@ -16,6 +17,7 @@ class Step:
 
     :param id: the invocation's.
     :param version: known after the permission checks.
+    :param given: the parameters of the request, without the defaults of a bundle's manifest.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
         starts.
@@ -25,6 +27,10 @@ class Step:
     id: str
     version: StorletVersion | None = None
     slot: Slot | None = None
+    given: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = self.request.parameters
 
     @property
     def storlet(self) -> StorletVersion:

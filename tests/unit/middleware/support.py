@@ -409,6 +409,8 @@ class FakeSwift:
         stored = container.objects.get(name)
         if stored is None:
             return Response(status=404, request=request, body=b"no such object")
+        if request.method == "DELETE":
+            del container.objects[name]
         if request.method in ("POST", "DELETE", "COPY"):
             return Response(status=204, request=request)
         return self.serve(request, stored)
@@ -435,7 +437,7 @@ class FakeSwift:
                 chunks.append(chunk)
         except Exception:  # noqa: BLE001 - as Swift's proxy does
             return Response(status=499, request=request)
-        keep = ("X-Object-Meta-", "Content-Type", "X-Delete-", "Etag")
+        keep = ("X-Object-Meta-", "X-Object-Sysmeta-", "Content-Type", "X-Delete-", "Etag")
         headers = {key: value for key, value in request.headers.items() if key.startswith(keep)}
         container.objects[name] = Stored(b"".join(chunks), headers)
         return Response(
@@ -591,6 +593,14 @@ class Memcache:
     ) -> None:
         assert time > 0
         self.values.update(mapping)
+
+    def incr(self, key: str, time: int = 0) -> int:
+        assert time > 0
+        self.values[key] = self.values.get(key, 0) + 1
+        return int(self.values[key])
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
 
 
 class BrokenInput(io.RawIOBase):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import eventlet
 import pytest
 
+from storlet_middleware.engine import code_cache, unpack_process
 from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import InternalError, NodeBusy, StorletError
+from tests.support.bundles import tool
 from tests.unit.middleware.engine.storlet_code import BODY, Fetcher, left, version
 from tests.unit.middleware.support import Logger, open_descriptors
 
@@ -81,3 +85,38 @@ def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (when, when))
     CodeCache(1000, Logger()).ensure(str(tmp_path), version(), Fetcher())
     assert set(left(tmp_path)) == {".tmp-new", "kept", version().key}
+
+
+def bundle_version(data: bytes, digest: str = "") -> StorletVersion:
+    known = digest or hashlib.sha256(data).hexdigest()
+    wanted = version(data, name="versions/tool/1-ab")
+    return replace(wanted, name="tool", main="tool.Tool", digest=known)
+
+
+def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
+    data = tool("tool")
+    wanted = bundle_version(data)
+    CodeCache(1 << 20, Logger()).ensure(str(tmp_path), wanted, Fetcher(data))
+    assert left(tmp_path) == [wanted.key]
+    assert sorted(each.name for each in (tmp_path / wanted.key).iterdir()) == [
+        "lib", "storlet.lock.json", "tool.py"
+    ]  # fmt: skip
+
+
+def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:
+    data = tool("tool")
+    with pytest.raises(InternalError, match="arrived altered"):
+        CodeCache(1 << 20, Logger()).ensure(
+            str(tmp_path), bundle_version(data, "0" * 64), Fetcher(data)
+        )
+    assert left(tmp_path) == []
+
+
+def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_cache.child, "run", lambda *_: (unpack_process.NO_SPACE, b""))
+    data = tool("tool")
+    with pytest.raises(NodeBusy, match="No space left"):
+        CodeCache(1 << 20, Logger()).ensure(str(tmp_path), bundle_version(data), Fetcher(data))
+    assert left(tmp_path) == []
