@@ -213,7 +213,8 @@ class _Change:
         """Store the version, then move the pointer to it."""
         with self._locked():
             before = self._store.find(self._environ, self._place, self.name).versions or Versions()
-            number = before.last + 1
+            # A deletion that was cut left versions, whose numbers are not given again.
+            number = max([before.last, *([] if before.rows else self._stored())]) + 1
             time = datetime.now(UTC).isoformat(timespec="seconds")
             size = packed.seek(0, 2)
             row = Row(number, checked.sha256, size, checked.label, time)
@@ -269,11 +270,20 @@ class _Change:
     def _prune(self, last: int, kept: tuple[Row, ...]) -> None:
         """Remove the versions up to ``last`` that are not ``kept``, also those of cut uploads."""
         kept_objects = {row.object_of(self.name) for row in kept}
+        for number, holders in self._stored().items():
+            if number <= last:
+                for holder in holders - kept_objects:
+                    self._store.remove(self._environ, self._place, holder)
+
+    def _stored(self) -> dict[int, set[str]]:
+        """The objects that hold versions, by number."""
+        found: dict[int, set[str]] = {}
         prefix = f"{names.BUNDLE_OBJECTS}{self.name}/"
         for holder in self._store.list(self._environ, self._place, prefix):
             number = holder.removeprefix(prefix).partition("-")[0]
-            if number.isdecimal() and int(number) <= last and holder not in kept_objects:
-                self._store.remove(self._environ, self._place, holder)
+            if number.isdecimal():
+                found.setdefault(int(number), set()).add(holder)
+        return found
 
     # --- rollback and deletion --------------------------------------------------------------------
 

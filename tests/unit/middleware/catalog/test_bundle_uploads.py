@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -190,3 +191,52 @@ def test_metadata_of_the_client_is_kept_and_a_condition_holds(
     assert stored["X-Object-Meta-Mtime"] == "1"
     pointer = [s for s in swift.seen if s.method == "PUT" and s.path.endswith("tool.storlet")]
     assert pointer[-1].headers["If-None-Match"] == "*"
+
+
+@pytest.mark.parametrize("change", ["PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("survived", range(12))
+def test_proxy_that_dies_at_any_point_leaves_a_whole_bundle(
+    proxy: Proxy, swift: FakeSwift, survived: int, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ``survived`` requests to Swift no other arrives, as after ``kill -9`` of the proxy.
+
+    Only objects that expire may be left, and the next upload removes the others.
+    """
+    for version in ("one", "two"):
+        put(proxy, version)
+    respond, count = swift.respond, 0
+
+    def dies(request: Any) -> Any:
+        nonlocal count
+        count += "/storlet/" in request.path or request.path.endswith("/storlet")
+        return respond(request) if count <= survived else Response(status=503, request=request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(swift, "respond", dies)
+        query = {"POST": "?storlet-version=1"}.get(change, "")
+        proxy.call(change, PATH + query, body=tool("tool", "three"))
+    before = proxy.call("GET", PATH + "?storlet-versions")
+    if before.status == 404:
+        assert change == "DELETE"
+    else:
+        _require_whole(proxy, swift)
+    answer = put(proxy, "four")
+    assert answer.status == 201
+    _require_whole(proxy, swift)
+    rows = len(listed(proxy))
+    lasting = [name for name in held(swift) if "X-Delete-After" not in _headers(swift, name)]
+    assert len(lasting) == rows + 1
+
+
+def _headers(swift: FakeSwift, name: str) -> Any:
+    return swift.containers["storlet"].objects[name].headers
+
+
+def _require_whole(proxy: Proxy, swift: FakeSwift) -> None:
+    """Each version that is listed exists with the bytes of its hash, and so does the current."""
+    objects = swift.containers["storlet"].objects
+    for row in json.loads(proxy.call("GET", PATH + "?storlet-versions").data)["versions"]:
+        name = f"versions/tool/{row['number']}-{row['sha256'][:12]}"
+        holders = [name, "tool.storlet"] if row["current"] else [name]
+        for holder in holders:
+            assert hashlib.sha256(objects[holder].body).hexdigest() == row["sha256"]
