@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from storlet_client.builder.bundler import build
+from storlet_client.builder.wheels import Sandbox
 from tests.support.accounts import unique
-from tests.support.bundles import bundle, files_below, tool
+from tests.support.bundles import bundle, tool
 from tests.support.http import Client, raw_connection
 from tests.support.storlets import Toolbox
 from tests.unit.client.bundle.hostile import CORPUS
+
+MEAN = """\
+import numpy
+
+
+class Mean:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        data = numpy.frombuffer(in_files[0].read(), dtype="u1")
+        out_files[0].set_metadata({})
+        out_files[0].write(f"{data.mean():.3f}".encode())
+        out_files[0].close()
+"""
 
 
 def run(owner: Client, name: str, path: str, placement: str = "object", **query: str) -> str:
@@ -46,22 +61,16 @@ def test_a_bundle_runs_with_its_library(owner: Client, plain: str, placement: st
 def test_a_bundle_with_numpy_runs(
     owner: Client, plain: str, placement: str, tmp_path: Path
 ) -> None:
-    command = [
-        sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "lib"),
-        "--no-deps", "--only-binary=:all:", "--python-version", "3.11", "numpy==2.3.5",
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
-    (tmp_path / "mean.py").write_text(
-        "import numpy\n\n\nclass Mean:\n"
-        "    def __init__(self, logger):\n        pass\n\n"
-        "    def __call__(self, in_files, out_files, params):\n"
-        "        data = numpy.frombuffer(in_files[0].read(), dtype='u1')\n"
-        "        out_files[0].set_metadata({})\n"
-        "        out_files[0].write(f'{data.mean():.3f}'.encode())\n"
-        "        out_files[0].close()\n"
-    )
     name = unique("mean")
-    data = bundle(name, files_below(tmp_path), main="mean.Mean")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/mean.py").write_text(MEAN)
+    (tmp_path / "storlet.toml").write_text(
+        f'name = "{name}"\nversion = "1.0"\nlanguage = "python"\nmain = "mean.Mean"\n'
+        'requirements = ["numpy==2.3.5"]\n'
+    )
+    path = build(tmp_path, tmp_path, Sandbox())
+    data = path.read_bytes()
+    assert build(tmp_path, tmp_path / "again", Sandbox()).read_bytes() == data
     assert upload(owner, name, data) == "1"
     content = owner.get(plain).body
     assert run(owner, name, plain, placement) == f"{sum(content) / len(content):.3f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from storlet_client.bundle import archive
@@ -47,12 +46,3 @@ def tool(name: str, version: str = "one", **fields: Any) -> bytes:
         "lib/helper.py": (HELPER.encode(), 0o644),
     }
     return bundle(name, files, **{"main": "tool.Tool", "version": version, **fields})
-
-
-def files_below(top: Path) -> dict[str, tuple[bytes, int]]:
-    """The files of a folder, for :func:`bundle`."""
-    return {
-        str(path.relative_to(top)): (path.read_bytes(), 0o755 if path.stat().st_mode & 1 else 0o644)
-        for path in sorted(top.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
