@@ -16,6 +16,7 @@ help:
 	@echo "make matrix       run the unit tests with each supported version of Python and of Swift;"
 	@echo "                  PYTHONS=\"/path/python3.13 ..\": interpreters that are not on PATH"
 	@echo "make bench        compare storlets with plain Swift; ROWS=latency,load: only some rows"
+	@echo "                  ROWS=bundle: a bundle with numpy, which pip fetches, 90 s"
 	@echo "                  ROWS=study: IBM's study of its Storlet Engine, 15 minutes, with plots"
 	@echo "make bench-quick  the same in three minutes"
 	@echo "make attack       run hostile storlets on a cluster of their own; report what they reached"

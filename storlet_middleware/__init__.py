@@ -18,10 +18,13 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``sandboxd``        the one process of a node that talks to Docker
 ``admission``       slots for invocations on this node, and the queue for them
 
+``bundle``          the format of bundles; a link to ``storlet_client/bundle``
+
 Shared by all of them: ``config``, ``names``, ``errors`` and ``metrics`` are the tables of options,
 headers, errors and metrics.  ``concurrency`` is the only import of eventlet; ``keys`` names
-sandboxes and accounts by hashes; ``node_memory`` and ``self_test`` read facts of the node, and
-``recon`` publishes some for monitoring.
+sandboxes and accounts by hashes; ``child``, ``child_limits`` and ``check_slots`` bound work on
+hostile input; ``node_memory`` and ``self_test`` read facts of the node, and ``recon`` publishes
+some for monitoring.
 
 Beside them: ``cli``, the operator's commands, and ``aio``, the cluster behind ``make demo`` and
 ``make test``.

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, BinaryIO, ClassVar, Final, Protocol
 
 import eventlet
 import eventlet.event
@@ -150,19 +150,22 @@ _PROCESS_PAUSE_SECONDS: Final = 0.02
 
 
 def run_process(
-    command: Sequence[str], given: bytes, environment: Mapping[str, str], seconds: float
+    command: Sequence[str], given: bytes | BinaryIO, environment: Mapping[str, str], seconds: float
 ) -> tuple[int, bytes]:
-    """Exit status and output of ``command`` with the input ``given``.
+    """Exit status and output of ``command`` with the input ``given``: bytes, or an open file.
 
     Raises :class:`WaitExpired` after ``seconds``.  The process has ended when this returns or
     raises, also when this task is killed.
     """
     # Files instead of pipes need no reader and writer.
-    with (
-        os.fdopen(os.memfd_create("given"), "w+b") as stdin,
-        os.fdopen(os.memfd_create("said"), "w+b") as stdout,
-    ):
-        stdin.write(given)
+    with contextlib.ExitStack() as files:
+        stdout = files.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))
+        if isinstance(given, bytes):
+            stdin: BinaryIO = files.enter_context(os.fdopen(os.memfd_create("given"), "w+b"))
+            stdin.write(given)
+        else:
+            stdin = given
+        stdin.flush()
         stdin.seek(0)
         process = subprocess.Popen(
             command,

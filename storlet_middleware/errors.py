@@ -8,7 +8,7 @@ traceback: it is sent to the storlet's owner and never enters the operator's log
 ::
 
     StorletError
-    ├── BadRequest, RegistrationInvalid, RulesInvalid        the request: all its faults at once
+    ├── BadRequest, RegistrationInvalid, BundleInvalid, RulesInvalid    all faults at once
     ├── AccessDenied                                         as Swift answered
     │   ├── StorletDenied                                    read access to the storlet is missing
     │   └── RuleRefused                                      a rule of the account refuses
@@ -143,6 +143,9 @@ BAD_REQUEST: Final = _code(
 REGISTRATION_INVALID: Final = _code(
     "registration.invalid", 400, Blame.CLIENT, Retry.NO,
     help="metadata or name of an uploaded storlet or dependency")
+REGISTRATION_BUNDLE: Final = _code(
+    "registration.bundle", 400, Blame.CLIENT, Retry.NO,
+    help="an uploaded bundle has faults; the answer lists them, and the current version stays")
 RULES_INVALID: Final = _code(
     "rules.invalid", 400, Blame.CLIENT, Retry.NO,
     help="an uploaded rules object has faults; the answer lists all of them, and the old rules"
@@ -172,6 +175,9 @@ METHOD_NOT_ALLOWED: Final = _code(
 INPUT_TIMEOUT: Final = _code(
     "input.timeout", 408, Blame.CLIENT, Retry.YES,
     help="the client stopped sending")
+REGISTRATION_CONFLICT: Final = _code(
+    "registration.conflict", 409, Blame.CLIENT, Retry.YES,
+    help="another request is changing the versions of this bundle")
 RULES_CONFLICT: Final = _code(
     "rules.conflict", 409, Blame.CLIENT, Retry.YES,
     help="the rules are being changed by another request, or the ruleset version to be deleted is"
@@ -331,6 +337,10 @@ class BadRequest(StorletError, code=BAD_REQUEST):
 
 class RegistrationInvalid(StorletError, code=REGISTRATION_INVALID):
     pass
+
+
+class BundleInvalid(StorletError, code=REGISTRATION_BUNDLE):
+    """An uploaded bundle is refused; the current version stays."""
 
 
 class RulesInvalid(StorletError, code=RULES_INVALID):

@@ -37,8 +37,10 @@ from swift.proxy.controllers.base import get_account_info
 
 from rules.text import MAX_BYTES
 from storlet_daemon.protocol import messages
+from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import names, self_test
 from storlet_middleware.admission.controller import ROOM
+from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.enforcement.ruling import (
@@ -93,7 +95,10 @@ class ProxyFilter:
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )
         self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
-        self._code_uploads = CodeUploads(app, self._proxy.catalog, self._require_enabled)
+        self._bundles = BundleUploads(app, config, float(options.get("client_timeout", 60)))
+        self._code_uploads = CodeUploads(
+            app, self._proxy.catalog, self._bundles, self._require_enabled
+        )
         self._runs = RunRecords(app, config)
         self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
 
@@ -180,6 +185,9 @@ class ProxyFilter:
         if route is Route.WRITE_CODE:
             app = self._code_uploads.writer(context)
             return self._forward if app == self._app else app
+        if route is Route.LIST_VERSIONS:
+            listed: WSGIApp = self._bundles.versions(context.require_operation(), environ)
+            return listed
         if route is Route.CHANGE_GRANTS:
             answer: WSGIApp = self._grants.change(context)
             return answer
@@ -315,6 +323,8 @@ def _publish_info(config: Config) -> None:
             language: list(versions) for language, versions in config.storlet.languages.items()
         },
         protocol_version=messages.VERSION,
+        engine_api=API_VERSION,
+        bundles={"versions_kept": config.storlet.versions_kept},
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

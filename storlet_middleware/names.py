@@ -14,6 +14,7 @@ page follow from it.  A name that ends in ``-`` is a prefix."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -106,6 +107,9 @@ ERROR: Final = _header(
 USAGE: Final = _header(
     "X-Storlet-Usage", Scope.ANSWER, "key=value;...",
     "CPU time, peak memory and bytes of the invocation")
+BUNDLE_NUMBER: Final = _header(
+    "X-Storlet-Version", Scope.ANSWER, "number",
+    "upload or rollback of a bundle: the version that is current now")
 LOG_LOST: Final = _header(
     "X-Storlet-Log-Lost", Scope.ANSWER, "true",
     "PUT and COPY: the requested log could not be stored; the object is stored")
@@ -195,6 +199,12 @@ META_DEPENDENCY_PERMISSIONS: Final = _header(
 ACCOUNT_RECORDS: Final = _header(
     "X-Account-Meta-Storlet-Records", Scope.ACCOUNT, "all | failures | none",
     "the runs of the account that are recorded; failures if it is not set")
+BUNDLE_SYSMETA: Final = _header(
+    "X-Object-Sysmeta-Storlet-Bundle-", Scope.SYSTEM, "JSON",
+    "a piece of what a proxy verified of a bundle: version number, hash, manifest")
+BUNDLE_VERSIONS: Final = _header(
+    "X-Object-Sysmeta-Storlet-Versions", Scope.SYSTEM, "JSON",
+    "the versions of a bundle that are kept")
 CONTAINER_GRANT: Final = _header(
     "X-Container-Sysmeta-Storlet-Grant-", Scope.SYSTEM, "JSON",
     "one grant: a user who may read the container's objects, and the storlet to read them through")
@@ -218,3 +228,27 @@ OBJECT_META: Final = "X-Object-Meta-"
 ACCOUNT_ENABLED: Final = "storlet-enabled"
 #: ``swift.source`` of every request of this package, shown in Swift's access log.
 SWIFT_SOURCE: Final = "ST"
+
+BUNDLE_SUFFIX: Final = ".storlet"
+#: Objects of the storlet container below this prefix are versions of bundles.  No plain storlet has
+#: such a name, because it becomes a file.
+BUNDLE_OBJECTS: Final = "versions/"
+#: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.
+VERSION_QUERY: Final = "storlet-version"
+VERSIONS_QUERY: Final = "storlet-versions"
+_BUNDLE_NAME: Final = re.compile(r"([a-z][a-z0-9_-]{0,62})(?:@([1-9][0-9]{0,8}))?")
+
+
+def bundle_of(storlet: str) -> tuple[str, int] | None:
+    """Name and version number (0: the current one) of a storlet that is a bundle.
+
+    ``None`` for a plain storlet, whose name always has a dot: the two name spaces do not meet.
+    """
+    match = _BUNDLE_NAME.fullmatch(storlet)
+    return (match[1], int(match[2] or 0)) if match else None
+
+
+def object_of(storlet: str) -> str:
+    """The object in the storlet container that the name of a storlet refers to."""
+    bundle = bundle_of(storlet)
+    return bundle[0] + BUNDLE_SUFFIX if bundle else storlet

@@ -30,6 +30,8 @@ class Route(enum.Enum):
     REFUSE_HEADERS = enum.auto()
     #: A write into the storlet or dependency container.
     WRITE_CODE = enum.auto()
+    #: A GET of the list of a bundle's versions.
+    LIST_VERSIONS = enum.auto()
     #: A POST that adds or revokes a grant.
     CHANGE_GRANTS = enum.auto()
     #: HEAD or GET of a container or account: its owner sees the grants.
@@ -68,6 +70,15 @@ def _route_of_object(operation: Operation, code_containers: tuple[str, ...]) -> 
         return Route.REFUSE_HEADERS
     if operation.sent_method == "COPY" and operation.target is None:
         return Route.PASS  # Swift refuses it
+    if operation.sent_method == "GET":
+        return Route.LIST_VERSIONS if _lists_versions(operation, code_containers) else Route.PASS
     written = operation.target or operation.path
     writes = operation.sent_method in ("PUT", "POST", "DELETE", "COPY")
     return Route.WRITE_CODE if writes and written.container in code_containers else Route.PASS
+
+
+def _lists_versions(operation: Operation, code_containers: tuple[str, ...]) -> bool:
+    path = operation.path
+    is_bundle = (path.name or "").endswith(names.BUNDLE_SUFFIX)
+    is_here = is_bundle and path.container == code_containers[0]
+    return is_here and names.VERSIONS_QUERY in operation.query

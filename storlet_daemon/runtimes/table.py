@@ -27,6 +27,9 @@ def _java(language: Language, paths: ImagePaths) -> Runtime:
     return JavaRuntime(language, paths)
 
 
+API_VERSION = "1.0"
+"""The version of what storlets of all languages see; manifests of bundles name a range of it."""
+
 LANGUAGES: tuple[Language, ...] = (
     Language(
         name="python",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BUNDLE_SUFFIX = ".storlet"
+"""End of ``file`` of a bundle: its code is unpacked in the folder, and no file has the name."""
+BUNDLE_LIBRARY = "lib"
+"""The folder of a bundle's libraries."""
+
 
 @dataclass(frozen=True)
 class WorkerConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -10,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from storlet_daemon import author
-from storlet_daemon.worker.config import WorkerConfig
+from storlet_daemon.worker.config import BUNDLE_LIBRARY, BUNDLE_SUFFIX, WorkerConfig
 
 StorletClass = Callable[[author.StorletLogger], Any]
 """The author's class as the worker uses it: called with a logger, it returns a callable."""
@@ -31,15 +32,30 @@ def load_class(config: WorkerConfig) -> StorletClass:
     """
     path = config.execution_path
     sys.dont_write_bytecode = True
-    sys.path[:] = [path, *(each for each in sys.path if each not in (path, _PACKAGE_PARENT, ""))]
+    is_bundle = config.file.endswith(BUNDLE_SUFFIX)
+    own = [path, os.path.join(path, BUNDLE_LIBRARY)] if is_bundle else [path]
+    sys.path[:] = [*own, *(each for each in sys.path if each not in (path, _PACKAGE_PARENT, ""))]
     module_name, _, class_name = config.main.rpartition(".")
     if not module_name:
         raise LoadError(f"the main class must be given as module.Class, not {config.main!r}")
-    module = _import_file(module_name, os.path.join(path, config.file))
+    if is_bundle:
+        module = _import_of_bundle(module_name, path)
+    else:
+        module = _import_file(module_name, os.path.join(path, config.file))
     found = getattr(module, class_name, None)
     if not callable(found):
         raise LoadError(f"module {module_name} has no class {class_name}")
     return found  # type: ignore[no-any-return]
+
+
+def _import_of_bundle(name: str, path: str) -> ModuleType:
+    """Import a module or package of the bundle's own code."""
+    if "." not in name and os.path.isfile(os.path.join(path, f"{name}.py")):
+        return _import_file(name, os.path.join(path, f"{name}.py"))
+    module = importlib.import_module(name)
+    if not (getattr(module, "__file__", None) or "").startswith(path + os.sep):
+        raise LoadError(f"module {name} is not the bundle's: Python has another one of that name")
+    return module
 
 
 def _import_file(name: str, file: str) -> ModuleType:

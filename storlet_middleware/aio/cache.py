@@ -60,8 +60,11 @@ def tree_digest(root: Path, names: Iterable[str]) -> str:
 
 
 def tree_files(top: Path) -> Iterable[Path]:
-    """The source files below ``top``: no byte code, no build output, nothing hidden."""
-    for directory, folders, files in os.walk(top):
+    """The source files below ``top``: no byte code, no build output, nothing hidden.
+
+    Links are followed, because ``storlet_middleware/bundle`` is a folder of ``storlet_client``.
+    """
+    for directory, folders, files in os.walk(top, followlinks=True):
         folders[:] = [
             f
             for f in folders

@@ -13,10 +13,18 @@ from . import cache, java, packages, venv
 from .home import CHECKOUT
 from .progress import AioError, say
 
-SOURCES: Final = ("storlet_middleware", "storlet_daemon", "rules", "tests", "setup.py")
+SOURCES: Final = (
+    "storlet_middleware",
+    "storlet_daemon",
+    "storlet_client",
+    "rules",
+    "tests",
+    "setup.py",
+)
 TEXTS: Final = (
     "storlet_middleware",
     "storlet_daemon",
+    "storlet_client",
     "rules",
     "sandbox_images",
     "storlets",

@@ -28,6 +28,8 @@ _MAX_PIECES: Final = 6
 #: decode frames of version 1: the first release sent neither key.
 VERSION: Final = "1"
 _FIRST_VERSION: Final = "1"
+#: The version of a description of a bundle, which a node of the first releases cannot unpack.
+BUNDLE_VERSION: Final = "1-bundle"
 _ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
 
 
@@ -64,10 +66,10 @@ class BackendInvocation:
         """
         data = json.dumps(
             {
-                "version": VERSION,
+                "version": BUNDLE_VERSION if self.storlet.digest else VERSION,
                 "frames": self.frame_versions,
                 "id": self.id,
-                "storlet": self.storlet.node_text,
+                "storlet": self.storlet.for_node,
                 "parameters": dict(self.parameters),
                 "ranges": self.ranges,
                 "log": self.wants_log,
@@ -121,5 +123,5 @@ class BackendInvocation:
 
 def _require_known_version(message: Mapping[str, Any]) -> None:
     version = message.get("version", _FIRST_VERSION)
-    if version != VERSION:
+    if version not in (VERSION, BUNDLE_VERSION):
         raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")

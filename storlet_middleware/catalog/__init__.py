@@ -2,5 +2,9 @@
 
 ``storlets``       upload checks, access, and resolution of a name to one exact version
 ``code_uploads``   writes into the code containers, checked
+``bundle_uploads``  upload, rollback and deletion of bundles, and the list of their versions
+``bundle_check``    an uploaded bundle against the limits and languages of this cluster
+``bundle_process``  the child process that reads a bundle's bytes
+``bundle_store``    bundles and their versions as objects; resolution of ``name@number``
 ``manifests``      a tenant's declarations about a storlet or a dependency
 """

@@ -12,6 +12,7 @@ from swift.common.utils import config_true_value, drain_and_close
 from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import names
+from storlet_middleware.catalog.bundle_uploads import BundleUploads, is_bundle
 from storlet_middleware.catalog.storlets import Catalog
 from storlet_middleware.errors import PreconditionFailed
 from storlet_middleware.wsgi import authorization
@@ -31,10 +32,15 @@ class CodeUploads:
     """
 
     def __init__(
-        self, app: WSGIApp, catalog: Catalog, require_enabled: Callable[[dict[str, Any]], None]
+        self,
+        app: WSGIApp,
+        catalog: Catalog,
+        bundles: BundleUploads,
+        require_enabled: Callable[[dict[str, Any]], None],
     ) -> None:
         self._app = app
         self._catalog = catalog
+        self._bundles = bundles
         self._require_enabled = require_enabled
 
     def writer(self, context: RequestContext) -> WSGIApp:
@@ -49,6 +55,11 @@ class CodeUploads:
         target = operation.target or operation.path
         if operation.method != "DELETE":
             self._require_enabled(environ)
+        if self._is_of_bundle(target, operation.sent_method):
+            cache = self._catalog.cache_for_write(environ, target.account)
+            answer: WSGIApp = self._bundles.change(operation, environ, cache)
+            return answer
+        if operation.method != "DELETE":
             headers = Request(environ).headers
             self._catalog.refuse_links(headers)
             self._catalog.check_upload(
@@ -77,6 +88,13 @@ class CodeUploads:
             return ClosingIterator(chunks, cache.end_write)
 
         return write
+
+    def _is_of_bundle(self, target: SwiftPath, method: str) -> bool:
+        """Whether a write concerns a bundle; a version of one is deleted like any object."""
+        name = target.name or ""
+        if target.container != self._bundles.container or not is_bundle(name):
+            return False
+        return method != "DELETE" or not name.startswith(names.BUNDLE_OBJECTS)
 
     def _metadata(
         self, operation: Operation, environ: dict[str, Any], headers: Any

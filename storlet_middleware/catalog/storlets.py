@@ -22,6 +22,7 @@ from swift.common.wsgi import make_pre_authed_request
 from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import errors, names
+from storlet_middleware.catalog.bundle_store import BundleStore
 from storlet_middleware.catalog.manifests import (
     ManifestError,
     read_dependency,
@@ -66,6 +67,7 @@ class Catalog:
         self._app = app
         self._config = config.storlet
         self._class_of = config.class_of
+        self._bundles = BundleStore(app, config.storlet.versions_kept)
         self.containers = (config.storlet.storlet_container, config.storlet.dependency_container)
 
     # --- uploads ----------------------------------------------------------------------------------
@@ -114,7 +116,9 @@ class Catalog:
         :param container: the container of the request's object; its info is prefetched for Swift.
         """
         self._cache_of(environ, account).prefetch(storlet, container)
-        path = object_path(version, account, self._config.storlet_container, storlet)
+        path = object_path(
+            version, account, self._config.storlet_container, names.object_of(storlet)
+        )
         verdict = authorization.authorize(environ, self._app, "GET", path)
         if verdict.refusal is not None:
             raise StorletDenied(
@@ -167,6 +171,11 @@ class Catalog:
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
         path = (version, account, self._config.storlet_container)
+        if names.bundle_of(storlet):
+            return self._bundles.resolve(environ, path, storlet)
+        if storlet.endswith(names.BUNDLE_SUFFIX):
+            run = storlet.removesuffix(names.BUNDLE_SUFFIX)
+            raise StorletNotFound(f"a bundle is run by its name: {names.RUN_STORLET}: {run}")
         answer = self._head(environ, path, storlet)
         if answer.status_int == 404:
             raise StorletNotFound(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, get_type_hints
 
 from storlet_daemon.runtimes.table import LANGUAGES as LANGUAGE_ROWS
+from storlet_middleware import names
 from storlet_middleware.config.option import (
     BYTES,
     COUNT,
@@ -57,6 +58,8 @@ class StorletSection:
     records_days: int = option(
         COUNT, "14", "days after which records of runs are deleted",
         zero="only their owner deletes them")
+    versions_kept: int = option(
+        COUNT, "10", "versions of a bundle that are kept; the oldest is removed", least=1, most=50)
     languages: dict[str, tuple[str, ...]] = option(
         LANGUAGES, ", ".join(f"{row.name}:{'/'.join(row.versions)}" for row in LANGUAGE_ROWS),
         "languages that may be uploaded and run, with the versions in the sandbox image (a/b for"
@@ -256,6 +259,13 @@ class LimitsSection:
         limit=Limit("Log", "the rest is dropped; the log notes this"))
     code_bytes: int = option(
         BYTES, "256M", "a storlet with its dependencies")
+    bundle_unpacked_bytes: int = option(
+        BYTES, "1G", "a bundle when it is unpacked; packed it is limited by code_bytes",
+        least=64 * _K)
+    bundle_files: int = option(
+        COUNT, "20000", "files of a bundle", least=3, most=60000)
+    bundle_ratio: int = option(
+        COUNT, "50", "unpacked to packed size of a bundle", least=2)
     inputs: int = option(
         COUNT, "16",
         "inputs of an invocation: ranges and extra resources; at most 30, because a message to a"
@@ -334,6 +344,8 @@ class Config:
     def class_of(self, account: str, storlet: str) -> TrustClass:
         """The trust class: ``admin`` if the operator lifted the account or the storlet."""
         admin = self.classes[ADMIN_CLASS]
+        bundle = names.bundle_of(storlet)
+        storlet = bundle[0] if bundle else storlet  # all versions are of one class
         is_admin = account in admin.accounts or f"{account}/{storlet}" in admin.storlets
         return admin if is_admin else self.classes[USER_CLASS]
 

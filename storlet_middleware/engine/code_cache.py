@@ -8,6 +8,7 @@ This module knows nothing of Swift: the caller gives it a :class:`Fetcher`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -18,12 +19,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from storlet_middleware import errors, metrics
-from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware import child, errors, metrics
+from storlet_middleware.concurrency import WaitExpired, monotonic, sleep
+from storlet_middleware.engine import unpack_process
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
 
 _STALE_TEMP_SECONDS: Final = 3600
+#: A bundle of 1 GiB takes 10 s.
+_UNPACK_CPU_SECONDS: Final = 40
 
 
 class Fetcher(Protocol):
@@ -81,21 +85,23 @@ class CodeCache:
             try:
                 for file in version.files:
                     self._write(temp, version.account, file, fetcher)
-                _sync_directory(temp)
-                temp.rename(final)
+                if version.digest:
+                    self._unpack(temp / version.files[0].file_name, temp, version)
+                    (temp / unpack_process.CODE).rename(final)
+                else:
+                    _sync_directory(temp)
+                    temp.rename(final)
                 _sync_directory(home)
                 lock_path.unlink()  # tasks that wait for it find the directory
-            except BaseException:
-                shutil.rmtree(temp, ignore_errors=True)
-                raise
             finally:
+                shutil.rmtree(temp, ignore_errors=True)
                 metrics.cache_fetched(self._logger, monotonic() - began)
 
     def _write(self, directory: Path, account: str, file: CodeFile, fetcher: Fetcher) -> None:
         digest = hashlib.md5(usedforsecurity=False)
         size = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(directory / file.name, flags, 0o600)
+        fd = os.open(directory / file.file_name, flags, 0o600)
         with os.fdopen(fd, "wb") as out:
             for chunk in fetcher.fetch(account, file):
                 size += len(chunk)
@@ -110,6 +116,21 @@ class CodeCache:
             out.flush()
             os.fchmod(fd, file.mode)  # for any umask: the tenant's uid is "other" here
             os.fsync(fd)
+
+    def _unpack(self, bundle: Path, directory: Path, version: StorletVersion) -> None:
+        """Unpack ``bundle`` into a folder of ``directory``, in a process of its own."""
+        arguments = (str(bundle), version.digest, str(directory))
+        try:
+            status, output = child.run(
+                unpack_process.__name__, b"", _UNPACK_CPU_SECONDS, *arguments
+            )
+        except WaitExpired:
+            raise NodeBusy("the storlet's code could not be unpacked in time") from None
+        if status == unpack_process.NO_SPACE:
+            raise OSError(errno.ENOSPC, "")
+        if status:
+            text = output.decode("utf-8", "replace") or f"exit status {status}"
+            raise InternalError(f"bundle {version.name} cannot be unpacked: {text}")
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Iterator[None]:

@@ -13,14 +13,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.protocol import messages
+from storlet_middleware.names import BUNDLE_SUFFIX
 
 #: With the most dependencies that metadata can name, a version takes 80 KB, and the number of a
 #: tenant's versions is unbounded.
 MAX_VERSIONS: Final = 256
-_NOT_CODE: Final = ("limits", "records")
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,22 @@ class CodeFile:
     mode: int
     is_segmented: bool = False
 
+    @property
+    def file_name(self) -> str:
+        """Its name on the node, without the folders that only versions of bundles have."""
+        return self.name.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class StorletVersion:
     """A storlet as it will run: ``files[0]`` is the storlet, the others are its dependencies.
 
     ``limits`` are those that it declares, by the names of
-    :data:`storlet_middleware.engine.limits.TABLE`.  ``records`` is its wish for records of
-    runs, for the proxy only: object nodes of the release before do not know the field.
+    :data:`storlet_middleware.engine.limits.TABLE`.  ``records`` is its wish for records of runs.
+
+    A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
+    ``parameters`` is the content of its manifest about them.  Only the proxy needs ``parameters``
+    and ``records``.
     """
 
     account: str
@@ -57,24 +65,40 @@ class StorletVersion:
     files: tuple[CodeFile, ...]
     limits: Mapping[str, float] = field(default_factory=dict)
     records: str = ""
+    digest: str = ""
+    archives: tuple[str, ...] = ()
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
-        code = {name: value for name, value in asdict(self).items() if name not in _NOT_CODE}
+        left_out = {"limits", "records", "parameters", "archives", "files" if self.digest else "digest"}
+        # The hash of a bundle says it all: the current version is the same code under its number.
+        code = {name: value for name, value in asdict(self).items() if name not in left_out}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def text(self) -> str:
         """All of it as JSON, for :meth:`from_text`."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return _as_json(self._fields())
 
     @cached_property
-    def node_text(self) -> str:
-        """The same for an object node."""
-        fields = asdict(self)
+    def for_node(self) -> str:
+        """The same for an object node; older nodes know only plain storlets, without a wish for
+        records.
+        """
+        fields = self._fields()
         del fields["records"]
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        if "parameters" in fields:
+            fields["parameters"] = {}
+        return _as_json(fields)
+
+    def _fields(self) -> dict[str, Any]:
+        fields = asdict(self)
+        if not self.digest:
+            for name in ("digest", "archives", "parameters"):
+                del fields[name]
+        return fields
 
     @staticmethod
     def from_text(text: str) -> StorletVersion:
@@ -87,22 +111,29 @@ class StorletVersion:
 
     def load_request(self, group: str, resources: messages.Resources) -> messages.Storlet:
         """The request to sandboxd to load this code in a ``group`` with ``resources``."""
+        # The jars of a bundle are in the folder of its code, like a plain storlet's.
+        archives = self.archives or (self.name + BUNDLE_SUFFIX if self.digest else self.name,)
+        file, *dependencies = [*archives, *(each.name for each in self.files[1:])]
         return messages.Storlet(
             name=self.name,
             version=group,
             code=self.key,
             language=self.language,
             main=self.main,
-            file=self.name,
+            file=file,
             language_version=self.language_version or None,
-            dependencies=[file.name for file in self.files[1:]],
+            dependencies=dependencies,
             limits=resources,
         )
+
+
+def _as_json(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=MAX_VERSIONS)
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
-    return StorletVersion(
-        **{**fields, "files": tuple(CodeFile(**file) for file in fields["files"])}
-    )
+    files = tuple(CodeFile(**file) for file in fields["files"])
+    archives = tuple(fields.get("archives", ()))
+    return StorletVersion(**{**fields, "files": files, "archives": archives})

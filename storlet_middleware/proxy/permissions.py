@@ -7,7 +7,11 @@ declares.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from storlet_middleware import errors, names
+from storlet_middleware.bundle import manifest
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
@@ -22,9 +26,12 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
-from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
+
+#: Names in a query that are not meant for the storlet, or beginnings of such.
+_QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
 
 
 class Permissions:
@@ -63,6 +70,7 @@ class Permissions:
         for step in self._steps:
             step.version = self._resolve(step)
             self._check_limits(step)
+            self._fill_parameters(step)
 
     def resolve_again(self, step: Step) -> None:
         """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
@@ -70,6 +78,7 @@ class Permissions:
         step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
+        self._fill_parameters(step)
 
     def _is_signed(self) -> bool:
         return delegation.is_signed(self._environ)
@@ -158,3 +167,24 @@ class Permissions:
             faults = limits.of_rule(plan.rule, faults)
         if faults:
             raise BadRequest("; ".join(faults))
+
+    def _fill_parameters(self, step: Step) -> None:
+        """Refuse parameters that do not fit a bundle's manifest, and fill in its defaults."""
+        declared = step.storlet.parameters
+        if not declared:
+            return
+        given = step.given
+        # A query has names of Swift's and of signed URLs, too.
+        others = {
+            name: value
+            for name, value in given.items()
+            if name not in declared and name.lower().startswith(_QUERIES_OF_SWIFT)
+        }
+        own = {name: value for name, value in given.items() if name not in others}
+        values, faults = manifest.parameters_of_run(declared, own)
+        plan = self._plan_of(step)
+        if plan is not None:
+            faults = [f"rule {plan.rule}: {each}" for each in faults]
+        if faults:
+            raise BadRequest("; ".join(faults))
+        step.request = replace(step.request, parameters={**others, **values})

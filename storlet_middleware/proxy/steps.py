@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from storlet_middleware.admission.controller import Slot
 from storlet_middleware.engine.storlet_version import StorletVersion
@@ -17,6 +18,7 @@ class Step:
     :param id: the invocation's.
     :param version: known after the permission checks.
     :param keeps_log_tail: the record of the run has the end of its log if it fails.
+    :param given: the parameters of the request, without the defaults of a bundle's manifest.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
         starts.
@@ -27,6 +29,10 @@ class Step:
     version: StorletVersion | None = None
     keeps_log_tail: bool = False
     slot: Slot | None = None
+    given: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = self.request.parameters
 
     @property
     def storlet(self) -> StorletVersion:

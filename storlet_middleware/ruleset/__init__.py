@@ -6,9 +6,7 @@
 ``versions``        the objects that hold rules: ``rules.yaml`` and all ruleset versions
 ``pointer``         the ruleset version in force: system metadata of the account
 ``validation``      checks of uploaded rules that need the account's storlets and settings
-``check_slots``     concurrent checks, shared fairly by accounts
 ``check_process``   the process that checks rules
 ``parse_process``   the process that parses long rules
-``child``           processes with limits, isolated from the server
 ``upload_report``   findings as text or JSON
 """

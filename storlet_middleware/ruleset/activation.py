@@ -15,14 +15,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from swift.common.exceptions import MemcacheConnectionError
 from swift.common.swob import Request, Response
-from swift.common.utils import cache_from_env
 
 from rules import parse
 from storlet_middleware.errors import BackendFailed, RulesConflict
 from storlet_middleware.ruleset.pointer import Pointer, Pointers
 from storlet_middleware.ruleset.versions import RULES, Place, Versions
+from storlet_middleware.wsgi import change_lock
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 #: Longer than a successful change takes.
@@ -96,20 +95,12 @@ class Activation:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the account's rules; raise :class:`RulesConflict` if another request holds them."""
-        memcache, key = cache_from_env(self._environ), f"storlets-rules-change/{self._place[1]}"
-        try:
-            count = memcache.incr(key, time=_LOCK_SECONDS) if memcache else 1
-        except MemcacheConnectionError:
-            memcache, count = None, 1
-        if count > 1:
-            raise RulesConflict(
-                "another request is changing the rules of this account: try again", retry_after=1
-            )
-        try:
+        conflict = RulesConflict(
+            "another request is changing the rules of this account: try again", retry_after=1
+        )
+        key = f"storlets-rules-change/{self._place[1]}"
+        with change_lock.held(self._environ, key, _LOCK_SECONDS, conflict):
             yield
-        finally:
-            if memcache:
-                memcache.delete(key)
 
     def _set(self, pointer: Pointer, before: Pointer | None) -> None:
         """Write the pointer; if Swift reports a failure, undo it, as some replicas can have it."""

@@ -38,7 +38,7 @@ from rules.model import (
     Step,
     Test,
 )
-from storlet_middleware.ruleset import child
+from storlet_middleware import child_limits
 
 #: The callers that may run a storlet: all, or named ones, which are at least not anonymous.
 READERS_ALL: Final = "all"
@@ -130,12 +130,13 @@ def _step(rule: Rule, step: Step) -> dict[str, Any]:
 
 
 def main() -> None:
-    child.confine(int(sys.argv[1]))
+    child_limits.confine(int(sys.argv[1]))
+    child_limits.give_way()
     request = json.load(sys.stdin)
     try:
         json.dump(check(request["text"].encode("latin-1"), request["storlets"]), sys.stdout)
     except MemoryError:
-        sys.exit(child.NO_MEMORY)
+        sys.exit(child_limits.NO_MEMORY)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,18 @@ import pickle
 import sys
 
 from rules import parse
-from storlet_middleware.ruleset import child
+from storlet_middleware import child_limits
 
 
 def main() -> None:
-    child.confine(int(sys.argv[1]))
+    child_limits.confine(int(sys.argv[1]))
+    child_limits.give_way()
     try:
         rules, _ = parse.parse(sys.stdin.buffer.read())
         if rules is not None:
             pickle.dump(rules, sys.stdout.buffer)
     except MemoryError:
-        sys.exit(child.NO_MEMORY)
+        sys.exit(child_limits.NO_MEMORY)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 from rules import engine, parse
 from rules.engine import Compiled
 from rules.model import Deny, RuleSet
-from storlet_middleware import metrics
+from storlet_middleware import child, metrics
 from storlet_middleware.concurrency import (
     GreenTask,
     Timeout,
@@ -37,7 +37,7 @@ from storlet_middleware.concurrency import (
 )
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
-from storlet_middleware.ruleset import child, parse_process
+from storlet_middleware.ruleset import parse_process
 from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
 from storlet_middleware.ruleset.upload import Handler, Uploads
 from storlet_middleware.ruleset.versions import RULES, Versions

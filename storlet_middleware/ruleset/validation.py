@@ -18,14 +18,14 @@ from swift.common.wsgi import make_pre_authed_request
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
-from storlet_middleware import names
+from storlet_middleware import child, names
 from storlet_middleware.catalog.manifests import ContentTypes, read_types
+from storlet_middleware.check_slots import CheckSlots, NoSlot
 from storlet_middleware.concurrency import WaitExpired, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
-from storlet_middleware.ruleset import check_process, child
-from storlet_middleware.ruleset.check_slots import CheckSlots, NoSlot
+from storlet_middleware.ruleset import check_process
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -137,7 +137,7 @@ class Checker:
         return found
 
     def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
-        path = object_path(*place, self._config.storlet.storlet_container, name)
+        path = object_path(*place, self._config.storlet.storlet_container, names.object_of(name))
         request = make_pre_authed_request(
             environ,
             method="HEAD",

@@ -154,11 +154,13 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _bytes_of(path: Path) -> int:
-    total = 0
+    total = 0.0
     for directory, _, names in os.walk(path):
         for name in (".", *names):
             with contextlib.suppress(OSError):
                 status = (Path(directory) / name).lstat()
-                # A file with several names is counted for each; filters make none.
-                total += status.st_blocks * _BLOCK_BYTES if not stat.S_ISLNK(status.st_mode) else 0
-    return total
+                # Versions of a bundle share files: each counts its part, and all of them the whole.
+                sharers = 1 if stat.S_ISDIR(status.st_mode) else max(1, status.st_nlink)
+                if not stat.S_ISLNK(status.st_mode):
+                    total += status.st_blocks * _BLOCK_BYTES / sharers
+    return int(total)

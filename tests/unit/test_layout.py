@@ -15,6 +15,7 @@ FOLDERS: Final = {
     Path("storlet_middleware/aio"): UNIT / "aio",
     Path("storlet_middleware/cli"): UNIT / "cli",
     Path("storlet_middleware/sandboxd"): UNIT / "sandboxd",
+    Path("storlet_client"): UNIT / "client",
     Path("storlet_daemon"): UNIT / "daemon",
     Path("rules"): UNIT / "rules",
 }

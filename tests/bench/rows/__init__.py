@@ -10,6 +10,7 @@ from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.rows import (
     breakdown,
+    bundles,
     driver,
     first,
     fixity,
@@ -35,7 +36,8 @@ class Row:
     :param seconds: estimated duration on two cores, rounded up.
     :param quick_seconds: the same with :data:`tests.bench.plan.QUICK`; 0: not in ``make
         bench-quick``.
-    :param only_named: runs only if named, because it takes as long as all other rows together.
+    :param only_named: runs only if named, because it takes as long as all other rows together, or
+        needs an index of Python packages.
     """
 
     name: str
@@ -62,6 +64,7 @@ ROWS: Final = (
     Row("copy", "COPY of 100 MiB through identity", stream.copy, 50, 30),
     Row("load", "requests a second with 16 and 64 clients", load.measure, 125, 35),
     Row("first", "first calls", first.measure, 60, 35),
+    Row("bundle", "a bundle with numpy", bundles.measure, 90, only_named=True),
     Row("isolation", "storlets with and without a sandbox", isolation.measure, 110),
     Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 12),
     Row("scan", "a filter that keeps 1% of an object", scan.measure, 110),

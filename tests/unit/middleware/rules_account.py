@@ -86,12 +86,6 @@ class AccountSwift(FakeSwift):
                 replica[names.ACCOUNT_RULES] = request.headers[names.ACCOUNT_RULES]
         return Response(status=status, request=request)
 
-    def _object(self, request: Any, container: Any, name: str) -> Any:
-        answer = super()._object(request, container, name)
-        if request.method == "DELETE" and answer.status_int == 204:
-            del container.objects[name]
-        return answer
-
 
 class InfoCache:
     """A memcached with Swift's account info, shared by proxies.

@@ -411,6 +411,8 @@ class FakeSwift:
         stored = container.objects.get(name)
         if stored is None:
             return Response(status=404, request=request, body=b"no such object")
+        if request.method == "DELETE":
+            del container.objects[name]
         if request.method in ("POST", "DELETE", "COPY"):
             return Response(status=204, request=request)
         return self.serve(request, stored)
@@ -609,6 +611,14 @@ class Memcache:
     ) -> None:
         assert time > 0
         self.values.update(mapping)
+
+    def incr(self, key: str, time: int = 0) -> int:
+        assert time > 0
+        self.values[key] = self.values.get(key, 0) + 1
+        return int(self.values[key])
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
 
 
 class BrokenInput(io.RawIOBase):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from storlet_middleware import names
 
 
@@ -23,3 +25,21 @@ def test_every_header_is_a_row_and_has_a_constant() -> None:
         names.STORLET_META,
         names.OBJECT_META,
     }
+
+
+@pytest.mark.parametrize(
+    ("storlet", "bundle", "holder"),
+    [
+        ("thumb", ("thumb", 0), "thumb.storlet"),
+        ("thumb@3", ("thumb", 3), "thumb.storlet"),
+        ("thumb@0", None, "thumb@0"),
+        ("thumb.py", None, "thumb.py"),
+        ("a@3.py", None, "a@3.py"),
+        ("Thumb", None, "Thumb"),
+    ],
+)
+def test_names_of_bundles_have_no_dot(
+    storlet: str, bundle: tuple[str, int] | None, holder: str
+) -> None:
+    assert names.bundle_of(storlet) == bundle
+    assert names.object_of(storlet) == holder

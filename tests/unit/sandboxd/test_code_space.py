@@ -89,3 +89,15 @@ def test_a_version_used_after_the_sweep_began_is_not_evicted(tmp_path: Path) -> 
     assert not path.exists()
     space.clear([taken])
     assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_versions_that_share_files_count_them_once_together(tmp_path: Path) -> None:
+    one, two = (tmp_path / "account" / (name * 64) for name in "ab")
+    for folder in (one, two):
+        folder.mkdir(parents=True)
+    (one / "shared").write_bytes(bytes(1 << 20))
+    alone = sum(copy.bytes for copy in CodeSpace(tmp_path, 0, Threads()).copies())
+    (two / "shared").hardlink_to(one / "shared")
+    copies = CodeSpace(tmp_path, 0, Threads()).copies()
+    assert sum(copy.bytes for copy in copies) == alone
+    assert copies[0].bytes == copies[1].bytes > 1 << 19

@@ -9,7 +9,7 @@ import pytest
 
 from storlet_daemon.worker import failure
 from storlet_daemon.worker.config import WorkerConfig
-from storlet_daemon.worker.loader import load_class
+from storlet_daemon.worker.loader import LoadError, load_class
 
 
 def config(folder: Path, main: str, file: str) -> WorkerConfig:
@@ -89,3 +89,31 @@ def test_a_traceback_shows_the_authors_frames_of_causes_and_groups_too(folder: P
     assert "storlet_daemon" not in trace
     assert "/loader.py" not in trace
     assert "importlib" not in trace
+
+
+def bundle(folder: Path, main: str) -> WorkerConfig:
+    return config(folder, main, "it.storlet")
+
+
+def test_a_bundle_imports_its_libraries(folder: Path) -> None:
+    (folder / "lib").mkdir()
+    (folder / "lib/library_of_it.py").write_text("VALUE = 7\n")
+    (folder / "it.py").write_text("import library_of_it\nclass It:\n    v = library_of_it.VALUE\n")
+    found = load_class(bundle(folder, "it.It"))
+    assert getattr(found, "v") == 7  # noqa: B009
+    assert sys.path[:2] == [str(folder), str(folder / "lib")]
+
+
+def test_main_of_a_bundle_may_be_in_a_package(folder: Path) -> None:
+    (folder / "package_of_it").mkdir()
+    (folder / "package_of_it/__init__.py").write_text("")
+    (folder / "package_of_it/inner.py").write_text("class It: pass\n")
+    found = load_class(bundle(folder, "package_of_it.inner.It"))
+    assert getattr(found, "__module__") == "package_of_it.inner"  # noqa: B009
+
+
+def test_a_package_with_the_name_of_another_is_an_error(folder: Path) -> None:
+    (folder / "email").mkdir()
+    (folder / "email/message.py").write_text("class Message: pass\n")
+    with pytest.raises(LoadError, match="another one of that name"):
+        load_class(bundle(folder, "email.message.Message"))

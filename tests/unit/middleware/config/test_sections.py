@@ -75,3 +75,13 @@ def test_names_of_options_are_unique_in_their_section_and_limits_have_unique_hea
     for row in OPTIONS:
         if row.part_of:
             assert (row.section, row.part_of) in names
+
+
+def test_all_versions_of_a_bundle_are_of_one_class() -> None:
+    config = parse("[class:admin]\nstorlets = AUTH_b/thumb\n")
+    admin = [
+        name
+        for name in ("thumb", "thumb@3", "thumb@3.py", "other@3")
+        if config.class_of("AUTH_b", name).name == ADMIN_CLASS
+    ]
+    assert admin == ["thumb", "thumb@3"]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import eventlet
 import pytest
 
+from storlet_middleware.engine import code_cache, unpack_process
 from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import InternalError, NodeBusy, StorletError
+from tests.support.bundles import bundle, tool
 from tests.unit.middleware.engine.storlet_code import BODY, Fetcher, left, version
-from tests.unit.middleware.support import Logger, open_descriptors
+from tests.unit.middleware.support import Logger, open_descriptors, wait_until
 
 
 def test_code_arrives_whole_with_its_mode(tmp_path: Path) -> None:
@@ -81,3 +88,92 @@ def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (when, when))
     CodeCache(1000, Logger()).ensure(str(tmp_path), version(), Fetcher())
     assert set(left(tmp_path)) == {".tmp-new", "kept", version().key}
+
+
+def bundle_version(data: bytes, digest: str = "") -> StorletVersion:
+    known = digest or hashlib.sha256(data).hexdigest()
+    wanted = version(data, name="versions/tool/1-ab")
+    return replace(wanted, name="tool", main="tool.Tool", digest=known)
+
+
+def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
+    data = tool("tool")
+    wanted = bundle_version(data)
+    CodeCache(1 << 20, Logger()).ensure(str(tmp_path), wanted, Fetcher(data))
+    assert left(tmp_path) == [wanted.key]
+    assert sorted(each.name for each in (tmp_path / wanted.key).iterdir()) == [
+        "lib", "storlet.lock.json", "tool.py"
+    ]  # fmt: skip
+
+
+def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:
+    data = tool("tool")
+    with pytest.raises(InternalError, match="arrived altered"):
+        CodeCache(1 << 20, Logger()).ensure(
+            str(tmp_path), bundle_version(data, "0" * 64), Fetcher(data)
+        )
+    assert left(tmp_path) == []
+
+
+def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_cache.child, "run", lambda *_: (unpack_process.NO_SPACE, b""))
+    data = tool("tool")
+    with pytest.raises(NodeBusy, match="No space left"):
+        CodeCache(1 << 20, Logger()).ensure(str(tmp_path), bundle_version(data), Fetcher(data))
+    assert left(tmp_path) == []
+
+
+_ENSURE = """
+import sys, time
+from pathlib import Path
+from storlet_middleware.engine.code_cache import CodeCache
+from tests.unit.middleware.engine.storlet_code import Fetcher
+from tests.unit.middleware.engine.test_code_cache import bundle_version
+from tests.unit.middleware.support import Logger
+data = Path(sys.argv[2]).read_bytes()
+print(flush=True)
+CodeCache(1 << 30, Logger()).ensure(sys.argv[1], bundle_version(data), Fetcher(data))
+"""
+
+
+def _is_named(text: str) -> bool:
+    """Whether a process has ``text`` in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if text.encode() in path.read_bytes():
+                return True
+    return False
+
+
+@pytest.mark.parametrize("milliseconds", [1, 20, 60, 100, 140, 180, 250])
+def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
+    tmp_path: Path, milliseconds: int
+) -> None:
+    files = {f"lib/{number}.py": (os.urandom(4096), 0o644) for number in range(400)}
+    data = bundle("tool", {"tool.py": (b"class Tool: pass", 0o644), **files}, main="tool.Tool")
+    (tmp_path / "x.storlet").write_bytes(data)
+    home = tmp_path / "code"
+    home.mkdir()
+    command = [sys.executable, "-c", _ENSURE, str(home), str(tmp_path / "x.storlet")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline()
+        time.sleep(milliseconds / 1000)
+        server.kill()
+    # The process that unpacks is not killed; it ends by itself and renames nothing.
+    assert wait_until(lambda: not _is_named(str(home)))
+    wanted = bundle_version(data)
+    complete = [each for each in home.iterdir() if not each.name.startswith(".")]
+    assert [each.name for each in complete] in ([], [wanted.key])
+    for each in complete:
+        assert len(list(each.rglob("*.py"))) == 401
+    for each in home.glob(".tmp-*"):
+        os.utime(each, (0, 0))
+    code_cache.CodeCache(1 << 30, Logger()).ensure(str(home), wanted, Fetcher(data))
+    assert len(list((home / wanted.key).rglob("*.py"))) == 401
+    if not complete:
+        assert left(home) == [wanted.key]

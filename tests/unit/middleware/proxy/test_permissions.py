@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.bundles import tool
 from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, RunHarness
 from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy
 
@@ -131,3 +132,25 @@ def test_the_storlet_is_checked_before_the_target(proxy: Proxy, swift: FakeSwift
     assert (answer.status, answer.error) == (403, "access.denied")
     answer = proxy.call("COPY", "c/o", {**RUN, "Destination": "none/x"})
     assert (answer.status, answer.error) == (404, "target.not_found")
+
+
+def test_parameters_of_a_bundle_are_checked_and_its_defaults_reach_the_storlet(
+    proxy: Proxy, node: Node
+) -> None:
+    parameters = {"width": {"type": "integer", "default": 5, "max": 9}}
+    data = tool("tool", parameters=parameters)
+    assert proxy.call("PUT", "storlet/tool.storlet", body=data).status == 201
+    for query, given in (("", "5"), ("?width=7", "7"), ("?temp_url_sig=x&width=8", "8")):
+        answer = proxy.call("GET", f"c/o{query}", {"X-Run-Storlet": "tool"})
+        assert answer.status == 200, answer.data
+        assert node.workers.runs[-1].invoke.parameters["width"] == given
+    answer = proxy.call("GET", "c/o?width=10&hgt=1", {"X-Run-Storlet": "tool"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert "'width': '10': more than 9" in answer.data.decode()
+    assert "'hgt': unknown" in answer.data.decode()
+
+
+def test_the_name_of_a_bundles_object_is_answered_with_its_own_name(proxy: Proxy) -> None:
+    answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool.storlet"})
+    assert (answer.status, answer.error) == (404, "storlet.not_found")
+    assert "X-Run-Storlet: tool" in answer.data.decode()

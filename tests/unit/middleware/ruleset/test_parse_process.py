@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from rules import parse
-from storlet_middleware.ruleset import child, parse_process
+from storlet_middleware import child
+from storlet_middleware.ruleset import parse_process
 from tests.unit.middleware.rules_account import MANDATORY
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from swift.common.swob import Response
 
+from storlet_middleware import child
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
-from storlet_middleware.ruleset import child, validation
+from storlet_middleware.ruleset import validation
 from tests.unit.middleware.rules_account import ORDINARY, RUNS, AccountSwift, RulesProxy
 from tests.unit.middleware.support import ACCOUNT
 

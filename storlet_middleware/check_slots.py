@@ -1,4 +1,4 @@
-"""Slots of a proxy process for checks of rules, shared fairly by accounts.
+"""Slots of a proxy process for checks of rules or bundles, shared fairly by accounts.
 
 An account has one slot at a time, so its uploads wait for each other, and only one of them waits
 for a slot of the process.  Those are granted in the order of requests, so an account waits for at

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storlet_middleware.check_slots import CheckSlots, NoSlot
 from storlet_middleware.concurrency import sleep, spawn
-from storlet_middleware.ruleset.check_slots import CheckSlots, NoSlot
 
 
 class Checks:

@@ -1,0 +1,307 @@
+"""The manifest of a storlet: faults against the schema, the normal form, values of parameters.
+
+``storlet.toml`` of an author and ``storlet.json`` of a bundle have the same fields, which
+``manifest.schema.json`` describes.  :func:`faults_of` finds all faults at once: those that the
+schema can express, and those between fields.  :func:`normal` is the form in a bundle: the same
+manifest always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Union
+
+FORMAT = 1
+#: Characters of a value that a fault quotes.
+_QUOTED = 60
+_COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
+_TRUE = ("true", "1", "yes", "on")
+_FALSE = ("false", "0", "no", "off")
+#: A value of a parameter.
+Value = Union[str, int, float, bool]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: the field that has it, and the text for its author."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        where = ".".join(str(each) for each in self.path)
+        return f"{where}: {self.text}" if where else self.text
+
+
+@functools.lru_cache(maxsize=1)
+def schema() -> dict[str, Any]:
+    """The published JSON Schema."""
+    place = Path(__file__).with_name("manifest.schema.json")
+    loaded: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    return loaded
+
+
+def faults_of(document: Any) -> list[Fault]:
+    """All faults of a manifest, in the order of their fields; none if it is valid."""
+    # Most programs that use the values of manifests never validate one, and the import is slow.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+
+    faults: list[Fault] = []
+    for error in Draft202012Validator(schema()).iter_errors(document):
+        faults += _of_error(error)
+    if not faults:
+        faults = _between_fields(document)
+    return sorted(faults, key=lambda fault: [str(each) for each in fault.path])
+
+
+def normal(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The normal form of a valid manifest, with the defaults of optional fields."""
+    inputs = document.get("inputs", {})
+    least = inputs.get("min", 1)
+    return {
+        **document,
+        "format": FORMAT,
+        "engine": document.get("engine", ">=1.0,<2"),
+        "inputs": {"min": least, "max": inputs.get("max", least), "types": inputs.get("types", [])},
+        "outputs": {"count": 1, "types": document.get("outputs", {}).get("types", [])},
+        "parameters": dict(document.get("parameters", {})),
+        "limits": dict(document.get("limits", {})),
+    }
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """JSON with sorted keys, for :mod:`archive`: the same document gives the same bytes."""
+    return (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def fits_engine(wanted: str, version: str) -> bool:
+    """Whether an engine API version is in the range ``wanted``, such as ``>=1.0,<2``."""
+    have = _numbers(version)
+    results = {
+        "==": lambda other: have == other,
+        "!=": lambda other: have != other,
+        ">=": lambda other: have >= other,
+        "<=": lambda other: have <= other,
+        "<": lambda other: have < other,
+        ">": lambda other: have > other,
+    }
+    return all(results[match[1]](_numbers(match[2])) for match in _COMPARISON.finditer(wanted))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = [int(part) for part in version.split(".") if part]
+    return (*parts, 0, 0, 0)[:3]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def parameters_of_run(
+    declared: Mapping[str, Mapping[str, Any]], given: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """The parameters of a run with defaults filled in, and all faults of the ``given`` ones.
+
+    Storlets get text.  A manifest without parameters accepts all.
+    """
+    if not declared:
+        return dict(given), []
+    faults = [
+        f"parameter {name!r}: unknown: the storlet has {_listed(declared)}{nearest(name, declared)}"
+        for name in given
+        if name not in declared
+    ]
+    values = {}
+    for name, row in declared.items():
+        text = given.get(name)
+        if text is not None:
+            wrong = _fault_of_text(row, text)
+            if wrong:
+                faults.append(f"parameter {name!r}: {_shown(text)}: {wrong}")
+            values[name] = text
+        elif "default" in row:
+            values[name] = _text_of(row["default"])
+        elif row.get("required"):
+            faults.append(f"parameter {name!r}: missing: the storlet requires it")
+    return values, faults
+
+
+def _fault_of_text(row: Mapping[str, Any], text: str) -> str:
+    """Why a run's value does not fit a parameter; empty if it does."""
+    try:
+        value = _read(row["type"], text)
+    except ValueError as error:
+        return str(error)
+    return _fault_of_value(row, value)
+
+
+def _read(kind: str, text: str) -> Value:
+    if kind == "integer":
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII):
+            raise ValueError("want a whole number")
+        return int(text)
+    if kind == "number":
+        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
+            raise ValueError("want a number")
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError("want a finite number")
+        return number
+    if kind == "boolean":
+        if text.lower() not in (*_TRUE, *_FALSE):
+            raise ValueError("want true or false")
+        return text.lower() in _TRUE
+    return text
+
+
+def _fault_of_value(row: Mapping[str, Any], value: Value) -> str:
+    kind = row["type"]
+    if not _is_of(kind, value):
+        return f"is no {kind}"
+    choices = row.get("choices")
+    if choices and not any(_is_same(value, each) for each in choices):
+        return f"want one of {', '.join(_text_of(each) for each in choices)}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if "min" in row and value < row["min"]:
+            return f"less than {_text_of(row['min'])}, the least"
+        if "max" in row and value > row["max"]:
+            return f"more than {_text_of(row['max'])}, the most"
+    return ""
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    if kind == "boolean" or isinstance(value, bool):
+        return kind == "boolean" and isinstance(value, bool)
+    if kind == "string":
+        return isinstance(value, str)
+    if kind == "integer":
+        return isinstance(value, int)
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Equality that keeps ``true`` and ``1`` apart."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _text_of(value: Value) -> str:
+    """A default as a storlet gets it: as text, like the parameters of a request."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def nearest(name: str, known: Any) -> str:
+    """The end of a fault about an unknown name: the known one that was probably meant."""
+    close = difflib.get_close_matches(name.lower(), [str(each) for each in known], n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _listed(names: Any) -> str:
+    shown = [str(each) for each in names]
+    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+
+def _of_error(error: Any) -> list[Fault]:
+    """The faults of one error of the validator, in this product's words."""
+    path = tuple(error.absolute_path)
+    wanted = error.validator_value
+    if error.validator == "additionalProperties" and wanted is False:
+        known = error.schema.get("properties", {})
+        return [
+            Fault((*path, name), f"unknown key{nearest(name, known)}")
+            for name in error.instance
+            if name not in known
+        ]
+    if error.validator == "required":
+        missing = [name for name in wanted if name not in error.instance]
+        # The validator reports each missing key by itself, with the same list.
+        return [Fault((*path, name), "missing") for name in missing if repr(name) in error.message]
+    if "propertyNames" in error.absolute_schema_path:
+        text = "not a name: want a letter, then letters, digits, '_' and '-'; storlet_ is reserved"
+        return [Fault((*path, error.instance), text)]
+    return [Fault(path, f"{_shown(error.instance)}: {_wanted(error.validator, wanted, error)}")]
+
+
+def _wanted(validator: str, wanted: Any, error: Any) -> str:
+    texts: dict[str, Callable[[], str]] = {
+        "type": lambda: f"want {_or(wanted)}",
+        "enum": lambda: f"want one of {', '.join(map(str, wanted))}",
+        "const": lambda: f"want {wanted}",
+        "maxLength": lambda: f"longer than {wanted} characters",
+        "minLength": lambda: "must not be empty",
+        "maxItems": lambda: f"more than {wanted} items",
+        "minItems": lambda: f"fewer than {wanted} items",
+        "maxProperties": lambda: f"more than {wanted} keys",
+        "uniqueItems": lambda: "has an item twice",
+        "minimum": lambda: f"less than {wanted}",
+        "maximum": lambda: f"more than {wanted}",
+    }
+    if validator in texts:
+        return str(texts[validator]())
+    described = error.schema.get("description")
+    return f"want: {described}" if described else f"does not match {wanted}"
+
+
+def _or(types: Any) -> str:
+    return " or ".join([types] if isinstance(types, str) else types)
+
+
+def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
+    faults: list[Fault] = []
+    language = document["language"]
+    for key, owner in (
+        ("requirements", "python"),
+        ("maven", "java"),
+        ("language-version", "python"),
+    ):
+        if document.get(key) and language != owner:
+            faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
+    if language == "python" and "." not in document["main"]:
+        faults.append(Fault(("main",), f"{document['main']!r}: want module.Class"))
+    inputs = document.get("inputs", {})
+    if inputs.get("max", 30) < inputs.get("min", 1):
+        faults.append(Fault(("inputs", "max"), f"{inputs['max']}: less than inputs.min"))
+    for name, row in document.get("parameters", {}).items():
+        faults += _of_parameter(("parameters", name), row)
+    return faults
+
+
+def _of_parameter(path: Sequence[str | int], row: Mapping[str, Any]) -> list[Fault]:
+    kind, faults = row["type"], []
+    is_number = kind in ("integer", "number")
+    faults += [
+        Fault((*path, key), f"a {kind} has no {key}")
+        for key in ("min", "max")
+        if key in row and not is_number
+    ]
+    if faults:
+        return faults
+    if "min" in row and "max" in row and row["max"] < row["min"]:
+        faults.append(Fault((*path, "max"), f"{row['max']}: less than min"))
+    without_choices = {key: value for key, value in row.items() if key != "choices"}
+    for index, choice in enumerate(row.get("choices", ())):
+        wrong = _fault_of_value(without_choices, choice)
+        if wrong:
+            faults.append(Fault((*path, "choices", index), f"{_shown(choice)}: {wrong}"))
+    if "default" in row:
+        wrong = _fault_of_value(row, row["default"])
+        if wrong:
+            faults.append(Fault((*path, "default"), f"{_shown(row['default'])}: {wrong}"))
+        if row.get("required"):
+            faults.append(Fault((*path, "required"), "a parameter with a default is not required"))
+    return faults

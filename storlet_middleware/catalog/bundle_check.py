@@ -1,0 +1,132 @@
+"""Checks an uploaded bundle: its bytes in a process of its own, its manifest against a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from storlet_daemon.runtimes.table import API_VERSION
+from storlet_middleware import child, names
+from storlet_middleware.bundle import archive, manifest
+from storlet_middleware.catalog import bundle_process
+from storlet_middleware.check_slots import CheckSlots
+from storlet_middleware.concurrency import WaitExpired
+from storlet_middleware.config import Config
+from storlet_middleware.engine import limits
+from storlet_middleware.errors import BundleInvalid, InternalError, NodeBusy
+
+#: Concurrent checks in a proxy process, and so the most bundles that it holds on its disk.
+CHECKS: Final = 4
+#: To unpack and hash a bundle of 1 GiB takes 8 s.
+_CPU_SECONDS: Final = 30
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A valid bundle; ``facts`` is the part of its manifest that a run needs, as JSON."""
+
+    sha256: str
+    label: str
+    facts: dict[str, Any]
+    metadata: dict[str, str]
+
+
+class BundleChecker:
+    """One instance in a proxy process."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.slots = CheckSlots(CHECKS)
+        own = config.limits
+        self._bounds = archive.Bounds(
+            own.code_bytes,
+            own.bundle_unpacked_bytes,
+            own.bundle_files,
+            own.bundle_ratio,
+        )
+
+    def check(self, account: str, name: str, packed: BinaryIO) -> Checked:
+        """Verify the bundle in ``packed`` for the storlet ``name``.
+
+        :raises BundleInvalid: with all faults.
+        """
+        found = self._verify(packed)
+        faults = found["faults"]
+        if not faults:
+            faults = self._faults_here(account, name, found["manifest"])
+        if faults:
+            raise BundleInvalid("; ".join(faults))
+        return _checked(found)
+
+    def _verify(self, packed: BinaryIO) -> dict[str, Any]:
+        bounds = self._bounds
+        arguments = (bounds.packed_bytes, bounds.unpacked_bytes, bounds.entries, bounds.ratio)
+        try:
+            status, output = child.run(
+                bundle_process.__name__, packed, _CPU_SECONDS, *map(str, arguments)
+            )
+        except WaitExpired:
+            raise NodeBusy("the check of the bundle exceeded its deadline") from None
+        if status in child.TOO_MUCH:
+            raise BundleInvalid("the check of the bundle exceeded its limit of CPU time or memory")
+        if status:
+            raise InternalError(f"the check of a bundle ended with {status}")
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    def _faults_here(self, account: str, name: str, document: Mapping[str, Any]) -> list[str]:
+        """Faults that depend on this cluster and on the object's name."""
+        faults = []
+        if document["name"] != name:
+            faults.append(
+                f"name: {document['name']!r}: the object is {name}{names.BUNDLE_SUFFIX}: use one"
+                " name for both"
+            )
+        if not manifest.fits_engine(document["engine"], API_VERSION):
+            faults.append(f"engine: {document['engine']!r}: this cluster has {API_VERSION}")
+        versions = self._config.storlet.languages.get(document["language"])
+        wanted = document.get("language-version", "")
+        if versions is None:
+            known = ", ".join(self._config.storlet.languages)
+            faults.append(f"language: {document['language']!r}: this cluster has {known}")
+        elif wanted and wanted not in {*versions, *(each.partition(".")[0] for each in versions)}:
+            faults.append(f"language-version: {wanted!r}: this cluster has {', '.join(versions)}")
+        values, wrong = limits.declared(_limit_headers(document), document["language"])
+        trust_class = self._config.class_of(account, name)
+        wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
+        return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
+
+
+def _limit_headers(document: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        names.STORLET_META + key.title(): str(value) for key, value in document["limits"].items()
+    }
+
+
+def _checked(found: Mapping[str, Any]) -> Checked:
+    document = found["manifest"]
+    parameters = {
+        name: {key: value for key, value in row.items() if key != "help"}
+        for name, row in document["parameters"].items()
+    }
+    values, _ = limits.declared(_limit_headers(document), document["language"])
+    facts = {
+        "language": document["language"],
+        "language_version": document.get("language-version", ""),
+        "main": document["main"],
+        "engine": document["engine"],
+        "limits": values,
+        "archives": found["archives"] if document["language"] == "java" else [],
+        "parameters": parameters,
+    }
+    metadata = {
+        names.META_LANGUAGE: document["language"],
+        names.META_MAIN: document["main"],
+        names.META_INPUT_TYPE: ", ".join(document["inputs"]["types"]),
+        names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"]),
+        **_limit_headers(document),
+    }
+    shown = {key: value for key, value in metadata.items() if value}
+    return Checked(found["sha256"], document["version"], facts, shown)

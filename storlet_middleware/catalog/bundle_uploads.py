@@ -1,0 +1,340 @@
+"""Changes of bundles: upload, rollback, deletion, and the list of versions.
+
+::
+
+    client --> upload-... (expires) --> this proxy's disk --> check in a child process
+        lock --> version object --> NAME.storlet (the pointer) --> oldest version removed --> unlock
+
+Everything before the pointer is without effect, and is removed or expires.  A slow client fills
+space of its own account and no disk of the proxy: a proxy process holds at most
+:data:`~storlet_middleware.catalog.bundle_check.CHECKS` bundles at a time, one of an account.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, Final
+
+from swift.common.swob import Request, Response
+
+from storlet_middleware import errors, names
+from storlet_middleware.catalog.bundle_check import BundleChecker, Checked
+from storlet_middleware.catalog.bundle_store import (
+    CONTENT_TYPE,
+    BundleStore,
+    Place,
+    Row,
+    Versions,
+    facts_headers,
+    facts_of,
+)
+from storlet_middleware.check_slots import NoSlot
+from storlet_middleware.config import Config
+from storlet_middleware.errors import (
+    BackendFailed,
+    BadRequest,
+    BundleInvalid,
+    NodeBusy,
+    StorletError,
+    StorletNotFound,
+)
+from storlet_middleware.wsgi import authorization, change_lock
+from storlet_middleware.wsgi.bodies import ClientBody
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import object_path
+
+#: Longer than an upload with its check may last.
+_UPLOAD_SECONDS: Final = 86400
+_WAIT_SECONDS: Final = 60.0
+_LOCK_SECONDS: Final = 120
+#: Headers that make an object a link, or end it while its versions stay.
+_REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
+
+
+def is_bundle(name: str) -> bool:
+    """Whether an object of the storlet container is a bundle, or a version of one."""
+    return name.endswith(names.BUNDLE_SUFFIX) or name.startswith(names.BUNDLE_OBJECTS)
+
+
+class BundleUploads:
+    """Handles changes of bundles of all accounts.
+
+    :param app: the rest of the pipeline.
+    :param client_seconds: the idle deadline of a client.
+    """
+
+    def __init__(self, app: Any, config: Config, client_seconds: float) -> None:
+        self.app = app
+        self.container = config.storlet.storlet_container
+        self.most_bytes = config.limits.code_bytes
+        self.client_seconds = client_seconds
+        self.store = BundleStore(app, config.storlet.versions_kept)
+        self.checker = BundleChecker(config)
+
+    def change(self, operation: Operation, environ: dict[str, Any], cache: Any) -> Any:
+        """The answer to a write of a bundle.
+
+        :param cache: the account's cache of storlet versions.
+        """
+        return _Change(self, operation, environ).answer(cache)
+
+    def versions(self, operation: Operation, environ: dict[str, Any]) -> Response:
+        """The list of a bundle's versions, as JSON, newest first."""
+        change = _Change(self, operation, environ)
+        change.authorize("GET")
+        versions = change.existing()
+        rows = [
+            {
+                "number": row.number,
+                "version": row.label,
+                "sha256": row.sha256,
+                "bytes": row.size,
+                "time": row.time,
+                "current": row.number == versions.current,
+            }
+            for row in sorted(versions.rows, key=lambda row: -row.number)
+        ]
+        body = json.dumps({"name": change.name, "versions": rows}, indent=1).encode() + b"\n"
+        return Response(body=body, content_type="application/json", request=Request(environ))
+
+
+class _Change:
+    """One request about a bundle."""
+
+    def __init__(
+        self, uploads: BundleUploads, operation: Operation, environ: dict[str, Any]
+    ) -> None:
+        self._uploads = uploads
+        self._store = uploads.store
+        self._operation = operation
+        self._environ = environ
+        path = operation.target or operation.path
+        self._path = path
+        self._place: Place = (path.version, path.account, path.container or "")
+        self.name = (path.name or "").removesuffix(names.BUNDLE_SUFFIX)
+
+    def answer(self, cache: Any) -> Any:
+        self.authorize("PUT")
+        method = self._operation.sent_method
+        if (self._path.name or "").startswith(names.BUNDLE_OBJECTS):
+            raise BadRequest(
+                f"{names.BUNDLE_OBJECTS}...: versions of bundles are made by uploads of"
+                f" NAME{names.BUNDLE_SUFFIX} only"
+            )
+        if self._operation.is_copy:
+            raise BadRequest(
+                "a bundle cannot be the target of a copy: download it and PUT it, or POST"
+                f" ?{names.VERSION_QUERY}=NUMBER to return to a version"
+            )
+        if method == "PUT":
+            return self._upload(cache)
+        return self._rollback(cache) if method == "POST" else self._delete(cache)
+
+    def authorize(self, method: str) -> None:
+        """Raise Swift's refusal unless the caller may read or write the container."""
+        path = object_path(*self._place, self._path.name or "")
+        verdict = authorization.authorize(self._environ, self._uploads.app, method, path)
+        if verdict.refusal is not None:
+            raise SwiftRefusal(verdict.refusal)
+        if verdict.container_status == 404:
+            raise self._refusal(404)
+
+    def existing(self) -> Versions:
+        """The pointer; raise if there is no such bundle."""
+        found = self._store.find(self._environ, self._place, self.name)
+        if found.versions is None:
+            raise StorletNotFound(f"there is no bundle {self.name}{names.BUNDLE_SUFFIX}")
+        return found.versions
+
+    # --- upload -----------------------------------------------------------------------------------
+
+    def _upload(self, cache: Any) -> Response:
+        self._refuse_options()
+        staged = f"{names.BUNDLE_OBJECTS}{self.name}/upload-{secrets.token_hex(16)}"
+        headers = {"X-Delete-After": str(_UPLOAD_SECONDS), "Content-Type": CONTENT_TYPE}
+        try:
+            answer = self._store.write(self._environ, self._place, staged, self._body(), headers)
+            if answer.status_int // 100 != 2:
+                raise self._refusal(answer.status_int)
+            with self._slot(), tempfile.TemporaryFile() as packed:
+                self._store.read(self._environ, self._place, staged, packed)
+                checked = self._uploads.checker.check(self._place[1], self.name, packed)
+                return self._activate(packed, checked, cache)
+        finally:
+            self._store.remove(self._environ, self._place, staged)
+
+    @contextlib.contextmanager
+    def _slot(self) -> Iterator[None]:
+        """Hold one of the process's slots for bundles on its disk."""
+        try:
+            with self._uploads.checker.slots.held(self._place[1], _WAIT_SECONDS):
+                yield
+        except NoSlot:
+            raise NodeBusy("too many concurrent checks of bundles", retry_after=5) from None
+
+    def _body(self) -> Iterator[bytes]:
+        body, size = ClientBody(self._environ, self._uploads.client_seconds), 0
+        most = self._uploads.most_bytes
+        for chunk in body:
+            size += len(chunk)
+            if size > most:
+                body.abandon()
+                raise BundleInvalid(f"the bundle is larger than the {most} bytes allowed")
+            yield chunk
+
+    def _refuse_options(self) -> None:
+        faults = [
+            f"{header}: a bundle is a plain object that does not expire: leave it out"
+            for header in _REFUSED
+            if self._operation.header(header)
+        ]
+        if "multipart-manifest" in self._operation.query:
+            faults.append("multipart-manifest: a bundle is a plain object, not a manifest")
+        prefix = "HTTP_" + names.STORLET_META.upper().replace("-", "_")
+        faults += [
+            f"{key[5:].replace('_', '-').title()}: a bundle has this in its manifest: leave it out"
+            for key in self._environ
+            if key.startswith(prefix)
+        ]
+        if names.bundle_of(self.name) != (self.name, 0):
+            wanted = "want a lower-case letter, then at most 62 of a-z, 0-9, '_' and '-'"
+            faults.append(f"{self.name}{names.BUNDLE_SUFFIX}: {wanted}, before the suffix")
+        if faults:
+            raise BundleInvalid("; ".join(faults))
+
+    def _activate(self, packed: BinaryIO, checked: Checked, cache: Any) -> Response:
+        """Store the version, then move the pointer to it."""
+        with self._locked():
+            before = self._store.find(self._environ, self._place, self.name).versions or Versions()
+            # A deletion that was cut left versions, whose numbers are not given again.
+            number = max([before.last, *([] if before.rows else self._stored())]) + 1
+            time = datetime.now(UTC).isoformat(timespec="seconds")
+            size = packed.seek(0, 2)
+            row = Row(number, checked.sha256, size, checked.label, time)
+            facts = facts_headers({**checked.facts, "metadata": checked.metadata}, row)
+            self._put(row.object_of(self.name), packed, facts)
+            rows = (*before.rows, row)[-self._store.kept :]
+            answer = self._point(
+                Versions(number, number, rows), packed, facts, checked.metadata, cache
+            )
+            self._prune(number, rows)
+            return answer
+
+    def _put(self, holder: str, packed: BinaryIO, headers: dict[str, str]) -> Any:
+        headers = {"Content-Type": CONTENT_TYPE, **headers}
+        answer = self._store.write_file(self._environ, self._place, holder, packed, headers)
+        if answer.status_int // 100 != 2:
+            raise self._refusal(answer.status_int)
+        return answer
+
+    def _point(
+        self,
+        versions: Versions,
+        packed: BinaryIO,
+        facts: dict[str, str],
+        metadata: dict[str, str],
+        cache: Any,
+    ) -> Response:
+        """Make ``versions`` the pointer, whose current version is ``packed``."""
+        headers = {**facts, **metadata, names.BUNDLE_VERSIONS: versions.text}
+        if self._operation.sent_method == "PUT":
+            headers |= self._own_headers()
+        cache.begin_write()
+        try:
+            stored = self._put(self.name + names.BUNDLE_SUFFIX, packed, headers)
+        finally:
+            cache.end_write()
+        status = 201 if self._operation.sent_method == "PUT" else 202
+        answer = Response(status=status, request=Request(self._environ))
+        for name in ("Etag", "Last-Modified"):
+            if name in stored.headers:
+                answer.headers[name] = stored.headers[name]
+        answer.headers[names.BUNDLE_NUMBER] = str(versions.current)
+        return answer
+
+    def _own_headers(self) -> dict[str, str]:
+        """The client's metadata, and its condition that there is no such bundle yet."""
+        return {
+            key[5:].replace("_", "-").title(): str(value)
+            for key, value in self._environ.items()
+            if key.startswith("HTTP_X_OBJECT_META_") or key == "HTTP_IF_NONE_MATCH"
+        }
+
+    def _prune(self, last: int, kept: tuple[Row, ...]) -> None:
+        """Remove the versions up to ``last`` that are not ``kept``, also those of cut uploads."""
+        kept_objects = {row.object_of(self.name) for row in kept}
+        for number, holders in self._stored().items():
+            if number <= last:
+                for holder in holders - kept_objects:
+                    self._store.remove(self._environ, self._place, holder)
+
+    def _stored(self) -> dict[int, set[str]]:
+        """The objects that hold versions, by number."""
+        found: dict[int, set[str]] = {}
+        prefix = f"{names.BUNDLE_OBJECTS}{self.name}/"
+        for holder in self._store.list(self._environ, self._place, prefix):
+            number = holder.removeprefix(prefix).partition("-")[0]
+            if number.isdecimal():
+                found.setdefault(int(number), set()).add(holder)
+        return found
+
+    # --- rollback and deletion --------------------------------------------------------------------
+
+    def _rollback(self, cache: Any) -> Response:
+        text = self._operation.query.get(names.VERSION_QUERY)
+        if text is None:
+            raise BadRequest(
+                "the metadata of a bundle comes from its manifest; a POST takes"
+                f" ?{names.VERSION_QUERY}=NUMBER and makes that version current"
+            )
+        if not text.isdecimal() or not text.isascii() or len(text) > 9:
+            raise BadRequest(errors.fault(names.VERSION_QUERY, text, "want a version number"))
+        with self._locked(), self._slot(), tempfile.TemporaryFile() as packed:
+            before = self.existing()
+            row = before.row(int(text)) if int(text) else None
+            if row is None:
+                kept = ", ".join(str(each.number) for each in before.rows)
+                raise StorletNotFound(f"bundle {self.name} has no version {text}; there are {kept}")
+            holder = row.object_of(self.name)
+            if row.number == before.current:
+                holder = self.name + names.BUNDLE_SUFFIX
+            stored = facts_of(self._store.read(self._environ, self._place, holder, packed))
+            if stored.get("sha256") != row.sha256 or packed.seek(0, 2) != row.size:
+                raise BackendFailed(f"{holder} is not what was verified at its upload")
+            # Versions of a longer list than is kept now stay until the next upload.
+            facts, metadata = facts_headers(stored, row), stored["metadata"]
+            return self._point(replace(before, current=row.number), packed, facts, metadata, cache)
+
+    def _delete(self, cache: Any) -> Any:
+        """Delete the bundle with all its versions."""
+        with self._locked():
+            found = self._store.find(self._environ, self._place, self.name)
+            cache.begin_write()
+            try:
+                answer = Request(self._environ).get_response(self._uploads.app)
+            finally:
+                cache.end_write()
+            if answer.status_int // 100 == 2 and found.versions is not None:
+                self._prune(found.versions.last, ())
+            return answer
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _locked(self) -> Any:
+        conflict = StorletError(
+            f"another request is changing the bundle {self.name}: try again",
+            code=errors.REGISTRATION_CONFLICT,
+        )
+        key = f"storlets-bundle-change/{self._place[1]}/{self.name}"
+        return change_lock.held(self._environ, key, _LOCK_SECONDS, conflict)
+
+    def _refusal(self, status: int) -> SwiftRefusal:
+        """Swift's status for a sub-request, as a response to the client."""
+        return SwiftRefusal(Response(status=status, request=Request(self._environ)))

@@ -1,0 +1,132 @@
+"""Unpacks a bundle in a process of its own.
+
+The process is ``python -m storlet_middleware.engine.unpack_process``.  Its arguments are the
+limit of CPU seconds, the bundle, its SHA-256, and the folder in which it makes :data:`CODE`.  A
+proxy has verified a bundle with this hash, so paths and sizes need no other check.
+
+A file that another version of the account has already, by hash and mode, becomes a hard link to it:
+no other store is kept, and a file lives as long as any version that has it.  Tenants cannot write
+any of them.  All is on the disk before the process ends with 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from storlet_middleware import child_limits
+from storlet_middleware.bundle import archive
+
+CODE: Final = "code"
+#: The exit status if the disk is full.
+NO_SPACE: Final = 4
+_NO_SPACE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+_VERSION: Final = re.compile("[0-9a-f]{64}")
+#: All files are written before the first is synced: the kernel then commits most of them together.
+#: A numpy of 1,000 files takes 0.1 s; synced one after another, as they are written, 0.6 s.
+_SYNC_THREADS: Final = 16
+#: Neighbours that are searched for identical files, newest first.
+_NEIGHBOURS: Final = 8
+_CHUNK: Final = 1 << 18
+
+
+class Altered(ValueError):
+    """The bundle does not have the hash that was verified."""
+
+
+def unpack(bundle: Path, digest: str, directory: Path) -> None:
+    """Make ``directory``/code, readable by all users."""
+    with bundle.open("rb") as packed:
+        if hashlib.file_digest(packed, "sha256").hexdigest() != digest:
+            raise Altered("it arrived altered")
+        code = directory / CODE
+        _make_folder(code)
+        with zipfile.ZipFile(packed) as zipped:
+            lock = zipped.read(archive.LOCK)
+            known = _known_files(directory.parent)
+            rows = [row for row in json.loads(lock)["files"] if row["path"] != archive.MANIFEST]
+            written = [
+                path for row in rows if (path := _place(zipped, code, known, row)) is not None
+            ]
+    (code / archive.LOCK).write_bytes(lock)
+    folders = [Path(folder) for folder, _, _ in os.walk(code)]
+    with ThreadPoolExecutor(_SYNC_THREADS) as threads:
+        for _ in threads.map(_sync, [*written, code / archive.LOCK, *folders]):
+            pass
+
+
+def _known_files(home: Path) -> dict[tuple[str, str], Path]:
+    """Files of other versions of the account, by hash and mode."""
+    known: dict[tuple[str, str], Path] = {}
+    folders = [each for each in home.iterdir() if _VERSION.fullmatch(each.name)]
+    with contextlib.suppress(OSError):  # evicted meanwhile
+        folders.sort(key=lambda each: -each.stat().st_mtime)
+    for folder in folders[:_NEIGHBOURS]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            for row in json.loads((folder / archive.LOCK).read_bytes())["files"]:
+                known[row["sha256"], row["mode"]] = folder / row["path"].removeprefix(archive.CODE)
+    return known
+
+
+def _place(
+    zipped: zipfile.ZipFile,
+    code: Path,
+    known: dict[tuple[str, str], Path],
+    row: dict[str, Any],
+) -> Path | None:
+    """Link one file, or write it; its path if it was written."""
+    path = code / str(row["path"]).removeprefix(archive.CODE)
+    _make_folder(path.parent)
+    neighbour = known.get((row["sha256"], row["mode"]))
+    if neighbour is not None:
+        with contextlib.suppress(OSError):  # evicted meanwhile, or the file has too many links
+            path.hardlink_to(neighbour)
+            return None
+    with zipped.open(row["path"]) as source, path.open("xb") as out:
+        while chunk := source.read(_CHUNK):
+            out.write(chunk)
+        # For any umask: the tenant's uid is "other" here.
+        os.fchmod(out.fileno(), 0o555 if row["mode"] == "0755" else 0o444)
+    return path
+
+
+def _make_folder(path: Path) -> None:
+    if not path.is_dir():
+        if not path.parent.is_dir():
+            _make_folder(path.parent)
+        path.mkdir()
+        path.chmod(0o755)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def main() -> None:
+    child_limits.confine(int(sys.argv[1]))
+    try:
+        unpack(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+    except OSError as error:
+        if error.errno in _NO_SPACE_ERRORS:
+            sys.exit(NO_SPACE)
+        sys.exit(f"{type(error).__name__}: {error.strerror}")
+    except Altered as error:
+        sys.stdout.write(str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

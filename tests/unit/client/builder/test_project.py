@@ -1,0 +1,93 @@
+"""Projects: their manifests, with positions of faults, and their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder import project
+from storlet_client.builder.project import ProjectError
+from tests.unit.client.builder.projects import make
+
+
+def test_manifest_and_source_of_a_project(tmp_path: Path) -> None:
+    folder = make(tmp_path / "p")
+    (folder / "src/__pycache__").mkdir()
+    (folder / "src/__pycache__/x.pyc").write_bytes(b"")
+    made = project.read(folder)
+    assert made.document["name"] == "thumb"
+    assert made.source() == {"thumb.py": (b"class Thumb: pass\n", 0o644)}
+
+
+def test_all_faults_come_with_line_and_column(tmp_path: Path) -> None:
+    more = """\
+  summry = "x"
+
+[parameters.width]
+type = "integer"
+default = "x"
+
+[[tests]]
+name = "a"
+input = "in"
+[[tests]]
+name = "b"
+inptu = "in"
+"""
+    folder = make(tmp_path / "p", more)
+    with pytest.raises(ProjectError) as refused:
+        project.read(folder)
+    place = folder / "storlet.toml"
+    assert refused.value.faults == [
+        f"{place}:5:3: summry: unknown key; did you mean summary?",
+        f"{place}:14:3: tests.1.input: missing",
+        f"{place}:16:1: tests.1.inptu: unknown key; did you mean input?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "position"),
+    [
+        (("name",), (1, 1)),
+        (("a", "b", "c"), (3, 1)),
+        (("a", "x"), (2, 2)),
+        (("d", "e.f"), (5, 2)),
+        (("list", 1, "k"), (10, 3)),
+        (("nothing",), (1, 1)),
+    ],
+)
+def test_position_of_a_key(path: tuple[object, ...], position: tuple[int, int]) -> None:
+    text = """\
+name = "x"
+[a]
+b.c = 1
+[ d ]  # a comment
+ "e.f" = 1
+
+[[list]]
+k = 1
+[[list]]
+  k = 2
+"""
+    assert project.position_of(text, path) == position
+
+
+@pytest.mark.parametrize("text", ["name = ", "\0", "a = 1\na = 2"])
+def test_text_that_is_no_toml_is_a_fault(tmp_path: Path, text: str) -> None:
+    (tmp_path / "storlet.toml").write_text(text)
+    with pytest.raises(ProjectError, match=r"storlet\.toml: [A-Z]"):
+        project.read(tmp_path)
+
+
+def test_folder_without_a_manifest_source_or_with_a_link_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match="No such file"):
+        project.read(tmp_path)
+    folder = make(tmp_path / "p")
+    (folder / "src/link").symlink_to("/etc/passwd")
+    with pytest.raises(ProjectError, match="a symbolic link"):
+        project.read(folder).source()
+    (folder / "src/link").unlink()
+    (folder / "src/thumb.py").unlink()
+    with pytest.raises(ProjectError, match="no source"):
+        project.read(folder).source()

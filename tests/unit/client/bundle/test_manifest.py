@@ -1,0 +1,135 @@
+"""Manifests: all faults at once, the normal form, parameters of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlet_client.bundle import manifest
+from storlet_middleware.engine import limits
+
+GOOD: dict[str, Any] = {
+    "name": "thumb",
+    "version": "1.0",
+    "language": "python",
+    "main": "thumb.Thumb",
+}
+
+
+def test_valid_manifest_has_no_faults_and_its_normal_form_neither() -> None:
+    assert manifest.faults_of(GOOD) == []
+    assert manifest.faults_of(manifest.normal(GOOD)) == []
+    assert manifest.normal(manifest.normal(GOOD)) == manifest.normal(GOOD)
+
+
+def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
+    document = {**GOOD, "summry": "x", "version": 7, "limits": {"memry": "1M"}}
+    document["parameters"] = {"width": {"type": "int"}, "storlet_x": {"type": "string"}}
+    del document["main"]
+    texts = [str(fault) for fault in manifest.faults_of(document)]
+    for part in (
+        "main: missing",
+        "summry: unknown key; did you mean summary?",
+        "version: 7: want string",
+        "limits.memry: unknown key; did you mean memory?",
+        "parameters.width.type: 'int': want one of string, integer",
+        "parameters.storlet_x: not a name",
+    ):
+        assert any(part in text for text in texts), (part, texts)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"maven": ["a:b:1"]}, "maven: is of java storlets"),
+        ({"language": "java", "requirements": ["a"]}, "requirements: is of python"),
+        ({"main": "Thumb"}, "want module.Class"),
+        ({"inputs": {"min": 2, "max": 1}}, "inputs.max: 1: less than"),
+        ({"engine": "~1"}, "engine: '~1': want"),
+        ({"parameters": {"a": {"type": "integer", "default": 9, "max": 3}}}, "more than 3"),
+        ({"parameters": {"a": {"type": "integer", "default": True}}}, "is no integer"),
+        ({"parameters": {"a": {"type": "string", "min": 1}}}, "a string has no min"),
+        ({"parameters": {"a": {"type": "string", "choices": [1]}}}, "is no string"),
+        ({"parameters": {"a": {"type": "number", "min": 2, "max": 1}}}, "less than min"),
+        (
+            {"parameters": {"a": {"type": "string", "default": "x", "required": True}}},
+            "is not required",
+        ),
+    ],
+)
+def test_faults_between_fields(change: dict[str, Any], part: str) -> None:
+    assert any(part in str(fault) for fault in manifest.faults_of({**GOOD, **change}))
+
+
+def test_limits_are_those_of_the_server() -> None:
+    known = manifest.schema()["properties"]["limits"]["properties"]
+    assert sorted(known) == sorted(row.name.lower() for row in limits.TABLE)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version", "fits"),
+    [
+        (">=1.0,<2", "1.0", True),
+        (">=1.0,<2", "2.0", False),
+        (">1", "1.0", False),
+        ("==1.2", "1.2.0", True),
+        ("!=1.2, <= 1.3", "1.3", True),
+    ],
+)
+def test_engine_range(wanted: str, version: str, fits: bool) -> None:
+    assert manifest.fits_engine(wanted, version) is fits
+
+
+DECLARED: dict[str, dict[str, Any]] = {
+    "width": {"type": "integer", "default": 100, "min": 1, "max": 4096},
+    "format": {"type": "string", "choices": ["png", "jpeg"]},
+    "scale": {"type": "number", "required": True},
+    "strict": {"type": "boolean", "default": False},
+}
+
+
+def test_defaults_are_filled_in() -> None:
+    values, faults = manifest.parameters_of_run(DECLARED, {"scale": "0.5"})
+    assert (values, faults) == ({"width": "100", "scale": "0.5", "strict": "false"}, [])
+
+
+def test_all_faults_of_parameters_come_at_once() -> None:
+    given_values = {"wdth": "1", "width": "0", "format": "gif", "strict": "maybe"}
+    _, faults = manifest.parameters_of_run(DECLARED, given_values)
+    text = "; ".join(faults)
+    for part in (
+        "'wdth': unknown: the storlet has width, format, scale, strict; did you mean width?",
+        "'width': '0': less than 1",
+        "'format': 'gif': want one of png, jpeg",
+        "'strict': 'maybe': want true or false",
+        "'scale': missing",
+    ):
+        assert part in text
+
+
+def test_a_manifest_without_parameters_accepts_all() -> None:
+    assert manifest.parameters_of_run({}, {"a": "b"}) == ({"a": "b"}, [])
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_value_or_a_fault(text: str) -> None:
+    for name in DECLARED:
+        values, faults = manifest.parameters_of_run(DECLARED, {"scale": "1", name: text})
+        assert faults or values[name] == text
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=10,
+)
+
+
+@given(st.sampled_from(sorted(manifest.schema()["properties"])), _JSON)
+def test_any_value_of_a_field_gives_faults_or_a_normal_form(key: str, value: Any) -> None:
+    document = {**GOOD, key: value}
+    if not manifest.faults_of(document):
+        assert manifest.faults_of(manifest.normal(document)) == []

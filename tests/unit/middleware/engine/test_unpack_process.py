@@ -1,0 +1,74 @@
+"""Bundles on a node: unpacked with fixed modes, identical files shared between versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.engine import unpack_process
+from storlet_middleware.engine.unpack_process import Altered, unpack
+from tests.support.bundles import bundle, tool
+
+
+def unpacked(home: Path, name: str, data: bytes) -> Path:
+    """The folder of a version, as :mod:`storlet_middleware.engine.code_cache` makes it."""
+    work = home / f".tmp-{name}"
+    work.mkdir()
+    packed = work / "x.storlet"
+    packed.write_bytes(data)
+    unpack(packed, hashlib.sha256(data).hexdigest(), work)
+    final = home / (name * 64)
+    (work / unpack_process.CODE).rename(final)
+    return final
+
+
+def test_files_have_their_content_and_no_write_permission(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        code = unpacked(
+            tmp_path,
+            "a",
+            bundle("t", {"t.py": (b"1", 0o644), "lib/x": (b"2", 0o755)}, main="t.T"),
+        )
+    finally:
+        os.umask(old)
+    assert (code / "t.py").read_bytes() == b"1"
+    modes = {
+        path.name: path.stat().st_mode & 0o777
+        for path in (code / "t.py", code / "lib/x", code / "lib")
+    }
+    assert modes == {"t.py": 0o444, "x": 0o555, "lib": 0o755}
+
+
+def test_identical_files_of_versions_are_one_file(tmp_path: Path) -> None:
+    one = unpacked(tmp_path, "a", tool("tool", "one"))
+    two = unpacked(tmp_path, "b", tool("tool", "two"))
+    assert (one / "lib/helper.py").stat().st_ino == (two / "lib/helper.py").stat().st_ino
+    assert (one / "tool.py").stat().st_ino != (two / "tool.py").stat().st_ino
+    assert b"two" in (two / "tool.py").read_bytes()
+
+
+def test_files_with_another_mode_are_not_shared(tmp_path: Path) -> None:
+    for name, mode in (("a", 0o644), ("b", 0o755)):
+        unpacked(tmp_path, name, bundle("t", {"t.py": (b"1", mode)}, main="t.T"))
+    assert (tmp_path / ("a" * 64) / "t.py").stat().st_nlink == 1
+
+
+def test_neighbour_that_is_damaged_or_evicted_is_not_used(tmp_path: Path) -> None:
+    one = unpacked(tmp_path, "a", tool("tool", "one"))
+    (one / "lib/helper.py").unlink()
+    (tmp_path / ("c" * 64)).mkdir()
+    (tmp_path / ("c" * 64) / "storlet.lock.json").write_text("[]")
+    two = unpacked(tmp_path, "b", tool("tool", "two"))
+    assert (two / "lib/helper.py").exists()
+
+
+def test_altered_bundle_is_not_unpacked(tmp_path: Path) -> None:
+    packed = tmp_path / "x.storlet"
+    packed.write_bytes(tool("tool"))
+    with pytest.raises(Altered):
+        unpack(packed, "0" * 64, tmp_path)
+    assert not (tmp_path / unpack_process.CODE).exists()
