@@ -25,6 +25,7 @@ import pytest
 
 from storlet_middleware.aio.configs import identities
 from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.host import is_alive, read_process
 from tests.support.own_cluster import CLEANER, remove_orphans
 from tests.support.waiting import wait_for
 
@@ -238,8 +239,12 @@ def test_a_killed_session_leaves_no_cluster(cluster: Cluster, has_cleaner: bool)
         node_id = json.loads((home / "settings.json").read_text())["node_id"]
         cleaner = int((home / CLEANER).read_text())
         assert Traces.of(node_id, cluster.docker_host).processes
+        process = read_process(cleaner)
+        assert process is not None
         if not has_cleaner:
             os.kill(cleaner, signal.SIGKILL)
+            # A killed process can still be seen for a moment.
+            wait_for(lambda: not is_alive(process), 10, "the cleaner to end")
         session.kill()
     if not has_cleaner:
         assert home.exists()
