@@ -1,5 +1,65 @@
-"""The part of the product that users install: it knows a cluster by HTTP only.
+"""A client of OpenStack Swift clusters with storlets: functions that run where the data are.
 
-``builder``  makes bundles from projects
-``bundle``   the format of bundles
+::
+
+    from storlet_client import Storlets
+
+    with Storlets.connect() as storlets:              # OS_CLOUD, OS_*, ST_*: see login
+        storlets.deploy("csv_filter.py", source, main="csv_filter.CsvFilter")
+        with storlets.run("csv_filter.py", "samples/input.csv", {"columns": "station"}) as output:
+            for line in output.lines():
+                ...
+
+:class:`AsyncStorlets` has the same methods for ``asyncio``.  The package knows HTTP only; it works
+with each released version of the server.
+
+``storlets``    :class:`Storlets` and :class:`AsyncStorlets`: the two faces
+``operations``  the requests of each operation, without any input or output of their own
+``session``     token, retries and errors of one request
+``exchange``    the values that operations and transports exchange: a call, a pause, an answer
+``login``       credentials and where they are found
+``clouds``      ``clouds.yaml``
+``errors``      the exceptions
+``bundle``      the format of bundles: manifest, reproducible archives, verification
+``builder``     makes bundles from projects
+``cli``         the command ``storlet``
 """
+
+from __future__ import annotations
+
+from storlet_client.errors import (
+    BrokenAnswer,
+    ConfigurationError,
+    LoginFailed,
+    NotThere,
+    Refused,
+    StorletsError,
+    Unreachable,
+)
+from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
+from storlet_client.operations import Deployed, Grant, Info, Storlet
+from storlet_client.storlets import AsyncOutput, AsyncStorlets, Output, Storlets
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncOutput",
+    "AsyncStorlets",
+    "BrokenAnswer",
+    "ConfigurationError",
+    "Credentials",
+    "Deployed",
+    "Grant",
+    "Info",
+    "Keystone",
+    "LoginFailed",
+    "NotThere",
+    "Output",
+    "Refused",
+    "Storlet",
+    "Storlets",
+    "StorletsError",
+    "Tempauth",
+    "Token",
+    "Unreachable",
+    "from_environment",
+]

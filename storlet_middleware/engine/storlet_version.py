@@ -72,7 +72,8 @@ class StorletVersion:
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
-        left_out = {"limits", "records", "parameters", "archives", "files" if self.digest else "digest"}
+        replaced = "files" if self.digest else "digest"
+        left_out = {"limits", "records", "parameters", "archives", replaced}
         # The hash of a bundle says it all: the current version is the same code under its number.
         code = {name: value for name, value in asdict(self).items() if name not in left_out}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()

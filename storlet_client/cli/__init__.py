@@ -1,0 +1,16 @@
+"""The command ``storlet``.
+
+``main``      the entry point, its options, and the exit code of an error
+``storlets``  ``list``, ``show``, ``deploy``, ``delete``, ``download``
+``invoke``    ``invoke`` and ``logs``
+``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
+``account``   ``doctor``, ``enable`` and ``info``
+``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules
+``context``   the connection and the options that all commands share
+``groups``    groups of commands that name the nearest known command
+``output``    results as table, JSON, YAML or CSV
+``progress``  progress bars, and files that appear only when they are complete
+``trace``     ``-v``: the HTTP requests, without secrets
+"""
+
+from __future__ import annotations

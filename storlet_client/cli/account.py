@@ -1,0 +1,67 @@
+"""``doctor``, ``enable`` and ``info``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from storlet_client.cli.context import DONE, PROBLEM, with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, legible, show_one, show_rows
+from storlet_client.storlets import Storlets
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example("doctor", examples="storlet doctor")
+    @click.pass_context
+    @with_storlets
+    @format_option
+    def doctor(storlets: Storlets, context: click.Context, form: str) -> None:
+        """Find problems of login, account and storlets, each with the command that repairs it."""
+        checks = storlets.diagnose()
+        if form == "table":
+            for check in checks:
+                mark = click.style("ok  ", fg="green") if check.is_well else _BAD
+                click.echo(f"{mark}  {legible(check.subject)}: {legible(check.text)}")
+                if check.remedy:
+                    click.echo(f"      repair: {legible(check.remedy)}")
+        else:
+            columns = ("subject", "is_well", "text", "remedy")
+            show_rows([asdict(check) for check in checks], columns, form, "")
+        context.exit(DONE if all(check.is_well for check in checks) else PROBLEM)
+
+    @group.example("enable", examples="storlet enable")
+    @with_storlets
+    def enable(storlets: Storlets) -> None:
+        """Enable storlets for the account, and create its containers."""
+        created = storlets.enable()
+        click.echo("storlets are enabled")
+        for name in created:
+            click.echo(legible(f"  created container {name}"))
+
+    @group.example("info", examples="storlet info\nstorlet info -f yaml")
+    @with_storlets
+    @format_option
+    def info(storlets: Storlets, form: str) -> None:
+        """Show the cluster's languages, limits and container names."""
+        found = storlets.info()
+        if form in {"json", "yaml"}:
+            show_one(found.raw, form)
+            return
+        names = ("storlet_container", "dependency_container", "log_container", "rules_container")
+        values = {name.replace("_", " "): getattr(found, name) for name in names}
+        values["languages"] = ", ".join(
+            f"{name} {'/'.join(versions)}" for name, versions in found.languages.items()
+        )
+        values.update({f"limit {name}": _number(value) for name, value in found.limits.items()})
+        show_one(values, form)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+_BAD = click.style("FAIL", fg="red", bold=True)

@@ -1,0 +1,70 @@
+"""The connection and the options that all commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from storlet_client.cli import trace
+from storlet_client.errors import ConfigurationError
+from storlet_client.login import from_environment
+from storlet_client.storlets import Storlets
+
+#: Exit codes; the help of the command lists them.
+DONE, PROBLEM, MISUSED, NOT_CONFIGURED, REFUSED, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options before the name of the command."""
+
+    cloud: str
+    storage_url: str
+    token: str
+    verify: bool | str
+    is_verbose: bool
+
+    def connect(self) -> Storlets:
+        credentials = from_environment(
+            cloud=self.cloud, storage_url=self.storage_url, token=self.token
+        )
+        if self.is_verbose:
+            return Storlets(credentials, verify=self.verify, watch=trace.watch)
+        return Storlets(credentials, verify=self.verify)
+
+
+def with_storlets(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets the connection as its first argument."""
+
+    @click.pass_context
+    def run(context: click.Context, *arguments: Any, **options: Any) -> Any:
+        with context.find_root().obj.connect() as storlets:
+            return command(storlets, *arguments, **options)
+
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    # Options are declared by decorators below this one.
+    vars(run)["__click_params__"] = vars(command).get("__click_params__", [])
+    return run
+
+
+def pairs(values: Sequence[str], option: str) -> dict[str, str]:
+    """``key=value`` words.
+
+    :raises ConfigurationError: a word has another form, or a key is given twice.
+    """
+    faults: list[str] = []
+    found: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            faults.append(f"{option} {value!r}: write {option} KEY=VALUE")
+        elif key in found:
+            faults.append(f"{option} {key} is given twice")
+        found[key] = text
+    if faults:
+        raise ConfigurationError(faults)
+    return found

@@ -1,0 +1,33 @@
+"""Groups of commands; a misspelt command is refused with the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+class Group(click.Group):
+    """Lists its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.commands, 1)
+            if not near:
+                raise
+            text = f"{error.message} Did you mean '{near[0]}'?"
+            raise click.UsageError(text, error.ctx) from None
+
+    def example(self, name: str, examples: str) -> Callable[[Callable[..., Any]], click.Command]:
+        """Declare a command with ``examples`` at the end of its help."""
+        epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.splitlines())
+        return self.command(name, epilog=epilog)

@@ -1,0 +1,154 @@
+"""``invoke`` and ``logs``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import click
+
+from storlet_client.cli.context import pairs, with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.cli.progress import chunks_of, watched, written
+from storlet_client.errors import ConfigurationError
+from storlet_client.storlets import Storlets
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example(
+        "invoke",
+        examples="storlet invoke csv_filter.py samples/input.csv -p columns=station\n"
+        "storlet invoke thumb.jar photos/a.jpg -o a-small.jpg\n"
+        "storlet invoke thumb.jar photos/a.jpg --to thumbs/a.jpg\n"
+        "storlet invoke deidentify.py patients/new.csv --put new.csv",
+    )
+    @with_storlets
+    @click.argument("name")
+    @click.argument("path", metavar="CONTAINER/OBJECT")
+    @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option("-o", "--output", help="File for the output; '-' (default) is standard output.")
+    @click.option("--to", "target", metavar="CONTAINER/OBJECT", help="Store the output as this.")
+    @click.option(
+        "--put", "source", type=click.File("rb"), help="Upload this file through the storlet."
+    )
+    @click.option("--content-type", default="", help="Content type of the uploaded file.")
+    @click.option("--range", "byte_range", default="", metavar="A-B", help="Bytes of the input.")
+    @click.option(
+        "--resource", "resources", multiple=True, metavar="CONTAINER/OBJECT", help="Further input."
+    )
+    @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
+    @click.option("--on-proxy", is_flag=True, help="Run at the proxy server.")
+    @click.option("--keep-log", is_flag=True, help="Store the log; see 'storlet logs'.")
+    def invoke(storlets: Storlets, name: str, path: str, **options: Any) -> None:
+        """Run a storlet on an object.
+
+        Prints the output (GET), stores it (--to), or uploads a file through the storlet (--put).
+        A terminal on standard error also shows time, placement and usage.
+        """
+        target, source = options["target"], options["source"]
+        _refuse_contradictions(target, source, options)
+        parameters = pairs(options["parameters"], "-p")
+        more = {
+            "byte_range": options["byte_range"],
+            "resources": options["resources"],
+            "limits": pairs(options["limits"], "--limit"),
+            "on_proxy": options["on_proxy"],
+            "keep_log": options["keep_log"],
+        }
+        began = time.monotonic()
+        if source is not None:
+            body = _body(source, path)
+            kind = options["content_type"]
+            answer = storlets.put(name, path, body, parameters, content_type=kind, **more)
+            _summary(answer.headers, began, f"stored {path}")
+        elif target is not None:
+            answer = storlets.copy(name, path, target, parameters, **more)
+            _summary(answer.headers, began, f"stored {target}")
+        else:
+            run = storlets.run(name, path, parameters, **more)
+            with run as stream, written(options["output"] or "-") as file:
+                for chunk in watched(stream, f"{name} {path}", stream.length):
+                    file.write(chunk)
+            _summary(stream.headers, began, "")
+
+    @group.example(
+        "logs",
+        examples="storlet logs csv_filter.py\nstorlet logs csv_filter.py tx0123456789-1",
+    )
+    @with_storlets
+    @click.argument("name")
+    @click.argument("invocation", required=False)
+    @format_option
+    def logs(storlets: Storlets, name: str, invocation: str | None, form: str) -> None:
+        """List the stored logs of a storlet, or print one.
+
+        A run stores its log if the request has 'storlet invoke --keep-log'.
+        """
+        if invocation is not None:
+            click.echo(storlets.log(name, invocation), nl=False)
+            return
+        rows = [
+            {
+                "invocation": row["name"].rpartition("/")[2].removesuffix(".log"),
+                "time": row["last_modified"],
+                "bytes": row["bytes"],
+            }
+            for row in storlets.logs(name)
+        ]
+        empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
+        show_rows(rows, ("invocation", "time", "bytes"), form, empty)
+
+
+def _refuse_contradictions(target: str | None, source: Any, options: Mapping[str, Any]) -> None:
+    faults = []
+    if target is not None and source is not None:
+        faults.append(
+            "--to and --put exclude each other: --put stores the output as CONTAINER/OBJECT"
+        )
+    if options["output"] is not None and (target is not None or source is not None):
+        faults.append("-o is for an output that is not stored: leave out --to and --put")
+    if options["content_type"] and source is None:
+        faults.append("--content-type needs --put")
+    if faults:
+        raise ConfigurationError(faults)
+
+
+def _body(source: BinaryIO, path: str) -> Iterator[bytes] | bytes:
+    """The bytes of a file; a small file can be sent again after a failure."""
+    first = source.read(_SMALL + 1)
+    if len(first) <= _SMALL:
+        return first
+
+    def chunks() -> Iterator[bytes]:
+        yield first
+        yield from chunks_of(source)
+
+    return watched(chunks(), f"upload {path}", None)
+
+
+#: Bytes of a body that is kept in memory, so that it can be sent again.
+_SMALL = 16 << 20
+
+
+def _summary(headers: Mapping[str, str], began: float, text: str) -> None:
+    """Print the result, for people."""
+    if text:
+        click.echo(legible(text))
+    if headers.get("x-storlet-log-lost"):
+        click.echo("warning: the log could not be stored", err=True)
+    if not sys.stderr.isatty():
+        return
+    facts = [f"{time.monotonic() - began:.2f} s"]
+    if headers.get("x-storlet-ran-on"):
+        facts.append(f"ran on the {headers['x-storlet-ran-on']} node")
+    if headers.get("x-storlet-rule"):
+        facts.append(f"rule {headers['x-storlet-rule']}")
+    if headers.get("x-storlet-usage"):
+        facts.append(headers["x-storlet-usage"].replace(";", " "))
+    facts.append(headers.get("x-storlet-invocation", ""))
+    click.secho(legible(" · ".join(filter(None, facts))), err=True, dim=True)

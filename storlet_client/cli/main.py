@@ -1,0 +1,155 @@
+"""The entry point: options of all commands, and the exit code of each error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from storlet_client import __version__
+from storlet_client.cli import access, account, invoke, operators, storlets
+from storlet_client.cli.context import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    NOT_CONFIGURED,
+    REFUSED,
+    Options,
+)
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import legible
+from storlet_client.errors import (
+    BrokenAnswer,
+    ConfigurationError,
+    LoginFailed,
+    NotThere,
+    Refused,
+    StorletsError,
+)
+
+_EPILOG = """\b
+Log in with clouds.yaml and OS_CLOUD, with OS_* or ST_* variables, or with
+--os-storage-url and --os-auth-token.
+
+\b
+Exit codes:
+  0    success
+  1    'doctor' found a problem
+  2    invalid command line
+  3    no or wrong credentials, or an impossible combination of options
+  4    refused: not found, no permission, or the storlet failed
+  5    no answer, an incomplete answer, or a failure of the server
+  130  interrupted
+"""
+
+#: The next command to try, by error code.
+_ADVICE = {
+    "storlet.not_found": "list the storlets: storlet list",
+    "storlet.load": "see the reason above; check the class and the dependencies: storlet show NAME",
+    "storlet.failed": "keep the log of a run: storlet invoke --keep-log .., then storlet logs NAME",
+    "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
+    "registration.invalid": "see the options: storlet deploy --help",
+}
+
+
+@click.group(
+    cls=Group,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="storlet")
+@click.option("--os-cloud", "cloud", default="", help="Entry of clouds.yaml (OS_CLOUD).")
+@click.option("--os-storage-url", "storage_url", default="", help="URL of the account.")
+@click.option("--os-auth-token", "token", default="", help="Token for --os-storage-url.")
+@click.option(
+    "--os-cacert", "cacert", default="", help="File with trusted certificates (OS_CACERT)."
+)
+@click.option("--insecure", is_flag=True, help="Do not check certificates.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the HTTP requests, without secrets.")
+@click.pass_context
+def cli(context: click.Context, /, **options: Any) -> None:
+    """Run functions inside an OpenStack Swift cluster, where the data are."""
+    cacert = options["cacert"] or os.environ.get("OS_CACERT")
+    verify = False if options["insecure"] else cacert or True
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    context.obj = Options(
+        options["cloud"], options["storage_url"], options["token"], verify, options["verbose"]
+    )
+
+
+for part in (account, storlets, invoke, access, operators):
+    part.declare(cli)
+
+
+@cli.example("completion", examples='eval "$(storlet completion bash)"')
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - seldom needed
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(kind(cli, {}, "storlet", "_STORLET_COMPLETE").source())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    try:
+        # Without a code from `Context.exit`, a command returns None.
+        return int(cli.main(arguments, prog_name="storlet", standalone_mode=False) or DONE)
+    except click.ClickException as error:
+        error.show()
+        return MISUSED
+    except StorletsError as error:
+        return _fail(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("storlet: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader closed the pipe (`| head`); the interpreter would report it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        click.echo(legible(f"storlet: {error.filename or 'file'}: {error.strerror}"), err=True)
+        return NOT_CONFIGURED
+
+
+def _fail(error: StorletsError) -> int:
+    faults = error.faults if isinstance(error, ConfigurationError) else (str(error),)
+    for fault in faults:
+        click.echo(legible(f"storlet: {fault}"), err=True)
+    if isinstance(error, Refused):
+        if error.invocation:
+            click.echo(legible(f"  invocation {error.invocation}"), err=True)
+        advice = _advice(error)
+        if advice:
+            click.echo(legible(f"  {advice}"), err=True)
+    elif isinstance(error, BrokenAnswer):
+        click.echo("  the output so far is not complete; repeat the command", err=True)
+    return _exit_code(error)
+
+
+def _advice(error: Refused) -> str:
+    if "disabled for storlets" in error.message:
+        return "enable them: storlet enable"
+    if error.status == 401:
+        return "log in again, or check the account: storlet doctor"
+    return _ADVICE.get(error.code, "")
+
+
+def _exit_code(error: StorletsError) -> int:
+    if isinstance(error, (ConfigurationError, LoginFailed)):
+        return NOT_CONFIGURED
+    if isinstance(error, NotThere) or (isinstance(error, Refused) and error.status < 500):
+        return REFUSED
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

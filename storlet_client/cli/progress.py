@@ -1,0 +1,78 @@
+"""Progress on a terminal, and files that appear only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+
+def watched(chunks: Iterable[bytes], text: str, total: int | None) -> Iterator[bytes]:
+    """``chunks``; a terminal on standard error shows bytes, rate and time left.
+
+    :param total: bytes in all, if they are known.
+    """
+    if not sys.stderr.isatty():
+        yield from chunks
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(text, total=total)
+        for chunk in chunks:
+            yield chunk
+            progress.update(task, advance=len(chunk))
+
+
+def chunks_of(file: BinaryIO, size: int = 1 << 18) -> Iterator[bytes]:
+    """The content of an open file."""
+    while True:
+        chunk = file.read(size)
+        if not chunk:
+            return
+        yield chunk
+
+
+@contextmanager
+def written(path: str) -> Iterator[BinaryIO]:
+    """A file to write, which replaces ``path`` if the block succeeds; ``-`` is standard output."""
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    place = Path(path)
+    if place.exists() and not place.is_file():
+        # A device or a pipe cannot be replaced.
+        with place.open("wb") as file:
+            yield file
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,143 @@
+"""``list``, ``show``, ``deploy``, ``delete`` and ``download``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from storlet_client.cli.context import pairs, with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, legible, show_one, show_rows
+from storlet_client.cli.progress import watched, written
+from storlet_client.errors import ConfigurationError
+from storlet_client.operations import Manifest, language_of
+from storlet_client.storlets import Storlets
+
+_COLUMNS = ("name", "language", "main", "size", "dependencies", "modified")
+#: A class of a Python file that can be a storlet.
+_CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example("list", examples="storlet list\nstorlet list -f json")
+    @with_storlets
+    @format_option
+    def list_(storlets: Storlets, form: str) -> None:
+        """List the storlets of the account."""
+        rows = [asdict(each) for each in storlets.list()]
+        show_rows(rows, _COLUMNS, form, "no storlets: deploy one with 'storlet deploy FILE'")
+
+    @group.example("show", examples="storlet show csv_filter.py")
+    @with_storlets
+    @click.argument("name")
+    @format_option
+    def show(storlets: Storlets, name: str, form: str) -> None:
+        """Show one storlet with its declared limits."""
+        show_one(asdict(storlets.show(name)), form)
+
+    @group.example(
+        "deploy",
+        examples="storlet deploy csv_filter.py\n"
+        "storlet deploy thumb.jar --main org.example.Thumb --dependency imaging.jar\n"
+        "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M",
+    )
+    @with_storlets
+    @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.option("--main", help="module.Class, or a Java class; the only class of a Python file.")
+    @click.option("--name", help="Name of the storlet; the name of the file.")
+    @click.option("--language", help="Language; by the suffix of the file.")
+    @click.option("--language-version", default="", help="Version of the language.")
+    @click.option(
+        "--dependency",
+        "dependencies",
+        multiple=True,
+        metavar="FILE[:MODE]",
+        help="File beside the storlet's, such as lib.py or tool:0700; a name without such a file"
+        " is a dependency that is uploaded already. Repeat it for several.",
+    )
+    @click.option(
+        "--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Limit, such as memory=256M."
+    )
+    @click.option("--input-type", "inputs", multiple=True, help="Accepted content type.")
+    @click.option("--output-type", default="", help="Content type of the output.")
+    def deploy(storlets: Storlets, file: Path, **options: Any) -> None:
+        """Upload a storlet and its dependencies, and print what changed.
+
+        The new code is in use for each request that begins after this command.
+        """
+        name, code = options["name"] or file.name, file.read_bytes()
+        files, named = _dependencies(file.parent, options["dependencies"])
+        manifest = Manifest(
+            main=options["main"] or _only_class(file, name, code),
+            language=_language(options["language"], name),
+            dependencies=named,
+            language_version=options["language_version"],
+            input_types=options["inputs"],
+            output_type=options["output_type"],
+            limits=pairs(options["limits"], "--limit"),
+        )
+        deployed = storlets.deploy(name, code, manifest, files)
+        click.echo(legible(f"deployed {name}"))
+        for line in deployed.changes or ("unchanged",):
+            click.echo(legible(f"  {line}"))
+        click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
+
+    @group.example("delete", examples="storlet delete csv_filter.py")
+    @with_storlets
+    @click.argument("name")
+    def delete(storlets: Storlets, name: str) -> None:
+        """Delete a storlet; its dependencies stay."""
+        storlets.delete(name)
+        click.echo(legible(f"deleted {name}"))
+
+    @group.example("download", examples="storlet download csv_filter.py -o csv_filter.py")
+    @with_storlets
+    @click.argument("name")
+    @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
+    def download(storlets: Storlets, name: str, output: str) -> None:
+        """Download the file of a storlet."""
+        with storlets.download(name) as stream, written(output) as file:
+            for chunk in watched(stream, name, stream.length):
+                file.write(chunk)
+
+
+def _language(given: str | None, name: str) -> str:
+    language = given or language_of(name)
+    if not language:
+        raise ConfigurationError([f"the language of {name} is unknown: add --language"])
+    return language
+
+
+def _only_class(file: Path, name: str, code: bytes) -> str:
+    """The entry point of a Python file with one class."""
+    if language_of(name) != "python":
+        raise ConfigurationError([f"{file}: add --main with the class to run"])
+    classes = _CLASS.findall(code.decode("utf-8", "replace"))
+    if len(classes) != 1:
+        found = f"it has {', '.join(classes)}" if classes else "it has no class"
+        raise ConfigurationError([f"{file}: {found}: add --main MODULE.CLASS"])
+    return f"{Path(name).stem}.{classes[0]}"
+
+
+def _dependencies(
+    folder: Path, given: tuple[str, ...]
+) -> tuple[dict[str, tuple[bytes, str]], tuple[str, ...]]:
+    """The files to upload, and the names of all dependencies."""
+    files, names, faults = {}, [], []
+    for each in given:
+        word, _, mode = each.partition(":")
+        path = Path(word) if Path(word).is_file() else folder / word
+        names.append(path.name)
+        if path.is_file():
+            files[path.name] = (path.read_bytes(), mode or "0600")
+        elif mode or "/" in word:
+            faults.append(f"--dependency {each}: there is no file {word}")
+    if faults:
+        raise ConfigurationError(faults)
+    return files, tuple(names)

@@ -1,0 +1,95 @@
+"""The exceptions of the client.
+
+::
+
+    StorletsError
+    ├── ConfigurationError   credentials are missing or contradict each other; lists all faults
+    ├── LoginFailed          the authentication service refused them
+    ├── Unreachable          no answer: connection refused, timeout, broken TLS
+    ├── BrokenAnswer         the answer ended before its end: what was read is incomplete
+    ├── NotThere             a storlet, or another object that an operation needs, does not exist
+    └── Refused              an answer with an error status; has the server's error code
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+
+#: Headers of an error.
+ERROR = "x-storlet-error"
+INVOCATION = "x-storlet-invocation"
+RULE = "x-storlet-rule"
+_TRANSACTION = "x-trans-id"
+
+
+class StorletsError(Exception):
+    """Base class."""
+
+
+class ConfigurationError(StorletsError):
+    """Credentials are missing or wrong; ``faults`` lists every reason."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = tuple(faults)
+
+
+class LoginFailed(StorletsError):
+    """The authentication service refused the credentials."""
+
+
+class Unreachable(StorletsError):
+    """No answer from the server."""
+
+
+class BrokenAnswer(StorletsError):
+    """The connection ended before the end of the answer."""
+
+
+class NotThere(StorletsError):
+    """A storlet, or another object that an operation needs, does not exist."""
+
+
+class Refused(StorletsError):
+    """An answer with an error status.
+
+    :ivar status: HTTP status.
+    :ivar code: error code of the server, such as ``storlet.failed``; empty for Swift's own errors.
+    :ivar message: reason, as the server states it.
+    :ivar retry_after: seconds to wait before the same request can succeed, if the server states it.
+    :ivar invocation: id of the invocation, for its log.
+    """
+
+    def __init__(self, request: str, status: int, headers: Mapping[str, str], body: str) -> None:
+        self.status = status
+        self.code = headers.get(ERROR, "")
+        self.message = _plain(body) or _REASONS.get(status, "the server states no reason")
+        self.invocation = headers.get(INVOCATION, "")
+        self.rule = headers.get(RULE, "")
+        self.transaction = headers.get(_TRANSACTION, "")
+        self.retry_after = _seconds(headers.get("retry-after"))
+        code = f"{status} {self.code}".strip()
+        super().__init__(f"{request}: {code}: {self.message}")
+
+
+#: Reasons of answers without a text.
+_REASONS = {
+    401: "the token is not valid for this account",
+    403: "access denied",
+    404: "not found",
+    507: "insufficient storage",
+}
+
+
+def _plain(body: str) -> str:
+    """The text of an error; Swift writes some as HTML."""
+    if not body.lstrip().lower().startswith("<html"):
+        return body.strip()
+    words = re.sub(r"</h1>", ": ", body, flags=re.IGNORECASE)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", words)).split())
+
+
+def _seconds(value: str | None) -> float | None:
+    return float(value) if value is not None and value.isdecimal() else None

@@ -1,0 +1,80 @@
+"""The values that operations and transports exchange.
+
+An operation is a generator (:data:`Flow`): it yields :class:`Call` and :class:`Pause`, is sent the
+:class:`Answer` of each call, and returns its result.  It neither opens connections nor sleeps, so
+the same operation serves the synchronous and the asynchronous face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, Union
+from urllib.parse import quote, urlencode
+
+T = TypeVar("T")
+Body = Union[bytes, Iterable[bytes], AsyncIterable[bytes], None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One HTTP request.
+
+    :param path: segments below the account, such as ``("container", "object/with/slash")``; unused
+        if ``url`` is given.
+    :param url: absolute URL of a request outside the account.
+    :param is_streamed: the body of a successful answer is not read by the transport.
+    """
+
+    method: str
+    path: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: tuple[tuple[str, str], ...] = ()
+    body: Body = None
+    url: str = ""
+    is_streamed: bool = False
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether the body can be sent again."""
+        return self.body is None or isinstance(self.body, bytes)
+
+    def target(self, account_url: str) -> str:
+        """The URL, with the query."""
+        path = "".join("/" + quote(segment) for segment in self.path)
+        return (self.url or account_url + path) + (
+            "?" + urlencode(self.query) if self.query else ""
+        )
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.url or '/'.join(self.path) or 'account'}"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A wait before the next call."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a call.
+
+    :param headers: names in lower case.
+    :param body: empty if the body is streamed.
+    :param stream: the transport's response, if the body is streamed.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+    stream: Any | None = None
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+Flow = Generator[Union[Call, Pause], Answer, T]

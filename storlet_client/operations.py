@@ -1,0 +1,536 @@
+"""The requests of each operation, as flows (:mod:`~storlet_client.exchange`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
+from storlet_client.exchange import Answer, Body, Call, Flow
+from storlet_client.session import Session
+
+_META = "X-Object-Meta-Storlet-"
+#: The language of a file by its suffix.
+_LANGUAGES = {".py": "python", ".jar": "java"}
+#: Values that a header cannot carry unchanged are sent in the query.
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_PAGE = 1000
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class Info:
+    """The cluster's description of its storlets; see *Cluster information* in the reference.
+
+    :param languages: versions by language.
+    :param limits: maxima by name, in the unit of the name.
+    """
+
+    storlet_container: str
+    dependency_container: str
+    log_container: str
+    rules_container: str
+    rules_object: str
+    languages: Mapping[str, tuple[str, ...]]
+    limits: Mapping[str, float]
+    raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> Info:
+        rules = raw.get("rules") or {}
+        return cls(
+            raw.get("storlet_container", "storlet"),
+            raw.get("storlet_dependency", "dependency"),
+            raw.get("storlet_log", "storletlog"),
+            rules.get("container", "storlet_rules"),
+            rules.get("object", "rules.yaml"),
+            {name: tuple(versions) for name, versions in (raw.get("languages") or {}).items()},
+            raw.get("limits") or {},
+            raw,
+        )
+
+
+@dataclass(frozen=True)
+class Storlet:
+    """A deployed storlet.
+
+    :param size: bytes of its file.
+    :param modified: as Swift writes it.
+    :param declared: its other ``X-Object-Meta-Storlet-*`` metadata, such as limits, by lower-case
+        name without the prefix.
+    """
+
+    name: str
+    language: str
+    main: str
+    size: int
+    modified: str
+    etag: str
+    dependencies: tuple[str, ...] = ()
+    declared: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The result of a deployment.
+
+    :param before: the storlet that was replaced, or ``None``.
+    """
+
+    before: Storlet | None
+    after: Storlet
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The differences, each as one line; empty if nothing changed."""
+        if self.before is None:
+            return (f"new: {self.after.size:,} bytes of {self.after.language}",)
+        before, after = self.before, self.after
+        found = []
+        if before.etag != after.etag:
+            found.append(f"code: {before.size:,} -> {after.size:,} bytes")
+        for name in ("language", "main"):
+            old, new = getattr(before, name), getattr(after, name)
+            if old != new:
+                found.append(f"{name}: {old} -> {new}")
+        if before.dependencies != after.dependencies:
+            listed = [", ".join(each.dependencies) or "none" for each in (before, after)]
+            found.append(f"dependencies: {' -> '.join(listed)}")
+        for name in sorted({*before.declared, *after.declared}):
+            old, new = before.declared.get(name, "unset"), after.declared.get(name, "unset")
+            if old != new:
+                found.append(f"{name}: {old} -> {new}")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Access of a user to the objects of a container through one storlet."""
+
+    user: str
+    storlet: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The declaration of a plain storlet file.
+
+    :param limits: by the name of ``X-Object-Meta-Storlet-<limit>``, such as ``memory``.
+    """
+
+    main: str
+    language: str
+    dependencies: Sequence[str] = ()
+    language_version: str = ""
+    input_types: Sequence[str] = ()
+    output_type: str = ""
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+    def headers(self) -> dict[str, str]:
+        found = {
+            "Language": self.language,
+            "Interface-Version": "1.0",
+            "Object-Metadata": "no",
+            "Main": self.main,
+            "Dependency": ",".join(self.dependencies),
+            "Language-Version": self.language_version,
+            "Input-Type": ",".join(self.input_types),
+            "Output-Type": self.output_type,
+            **self.limits,
+        }
+        return {_META + name: value for name, value in found.items() if value}
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A request to run a storlet.
+
+    :param path: ``container/object``.
+    :param parameters: sent as headers, so that access logs do not have them; values that a header
+        cannot carry are sent in the query.
+    :param resources: further inputs, each ``container/object``.
+    :param limits: lowered limits by name, such as ``timeout-total``.
+    """
+
+    storlet: str
+    path: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    byte_range: str = ""
+    resources: Sequence[str] = ()
+    limits: Mapping[str, str] = field(default_factory=dict)
+    on_proxy: bool = False
+    keep_log: bool = False
+
+    def call(self, method: str, headers: Mapping[str, str], body: Body = None) -> Call:
+        sent = {"X-Run-Storlet": self.storlet, "Accept": "*/*", **headers}
+        in_headers = {k: v for k, v in self.parameters.items() if _fits_header(k, v)}
+        for number, (key, value) in enumerate(in_headers.items(), 1):
+            sent[f"X-Storlet-Parameter-{number}"] = f"{key}:{value}"
+        if self.byte_range:
+            value = self.byte_range
+            sent["X-Storlet-Range"] = value if "=" in value else f"bytes={value}"
+        if self.resources:
+            sent["X-Storlet-Extra-Resources"] = ",".join(
+                "/" + each.lstrip("/") for each in self.resources
+            )
+        sent.update({f"X-Storlet-Limit-{name}": value for name, value in self.limits.items()})
+        if self.on_proxy:
+            sent["X-Storlet-Run-On-Proxy"] = ""
+        if self.keep_log:
+            sent["X-Storlet-Generate-Log"] = "true"
+        query = tuple((k, v) for k, v in self.parameters.items() if k not in in_headers)
+        return Call(method, object_path(self.path), sent, query, body, is_streamed=method == "GET")
+
+
+def _fits_header(name: str, value: str) -> bool:
+    return ":" not in name and all(_HEADER_VALUE.fullmatch(each) for each in (name, value))
+
+
+def object_path(path: str) -> tuple[str, str]:
+    """Container and object of ``container/object``."""
+    container, _, name = path.lstrip("/").partition("/")
+    if not container or not name:
+        raise ConfigurationError([f"{path!r} is not an object: write container/object"])
+    return container, name
+
+
+def language_of(name: str) -> str:
+    """The language of a storlet by its file name; empty if unknown."""
+    return _LANGUAGES.get(PurePosixPath(name).suffix, "")
+
+
+# --- the cluster and the account ------------------------------------------------------------------
+
+
+def info(session: Session) -> Flow[Info]:
+    """The cluster's description.
+
+    :raises StorletsError: the cluster has no storlets.
+    """
+    account = yield from session.account()
+    parts = urlsplit(account.url)
+    url = f"{parts.scheme}://{parts.netloc}/info"
+    answer = yield from session.exchange(Call("GET", url=url))
+    try:
+        described = json.loads(answer.body)
+    except ValueError:
+        raise StorletsError(f"{url}: not a description of a Swift cluster") from None
+    if "storlet_handler" not in described:
+        raise StorletsError(f"{parts.netloc} runs no storlets: /info has no storlet_handler")
+    return Info.of(described["storlet_handler"])
+
+
+def is_enabled(session: Session) -> Flow[bool]:
+    """Whether the account may use storlets."""
+    answer = yield from session.exchange(Call("HEAD"))
+    return answer.headers.get("x-account-meta-storlet-enabled", "").lower() in _TRUE
+
+
+_TRUE = frozenset(("true", "1", "yes", "on", "t", "y"))
+
+
+def enable(session: Session) -> Flow[tuple[str, ...]]:
+    """Enable storlets for the account and create its containers; the names of the new ones."""
+    cluster = yield from info(session)
+    yield from session.exchange(
+        Call("POST", headers={"X-Account-Meta-Storlet-Enabled": "True"}, body=b"")
+    )
+    created = []
+    containers = (cluster.storlet_container, cluster.dependency_container, cluster.log_container)
+    for name in containers:
+        answer = yield from session.exchange(Call("PUT", (name,), body=b""))
+        if answer.status == 201:
+            created.append(name)
+    return tuple(created)
+
+
+# --- storlets -------------------------------------------------------------------------------------
+
+
+def list_storlets(session: Session) -> Flow[list[Storlet]]:
+    cluster = yield from info(session)
+    rows = yield from listing(session, cluster.storlet_container)
+    found = []
+    for row in rows:
+        one = yield from _head(session, cluster.storlet_container, row["name"])
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def show(session: Session, name: str) -> Flow[Storlet]:
+    cluster = yield from info(session)
+    found = yield from _head(session, cluster.storlet_container, name)
+    if found is None:
+        raise NotThere(f"there is no storlet {name}")
+    return found
+
+
+def _head(session: Session, container: str, name: str) -> Flow[Storlet | None]:
+    call = Call("HEAD", (container, name), {"X-Newest": "true"})
+    answer = yield from session.exchange(call, (_NOT_FOUND,))
+    return None if answer.status == _NOT_FOUND else _storlet(name, answer)
+
+
+def _storlet(name: str, answer: Answer) -> Storlet:
+    prefix = _META.lower()
+    declared = {
+        key[len(prefix) :]: value for key, value in answer.headers.items() if key.startswith(prefix)
+    }
+    for key in ("interface-version", "object-metadata"):
+        declared.pop(key, None)
+    listed = declared.pop("dependency", "")
+    return Storlet(
+        name=name,
+        language=declared.pop("language", ""),
+        main=declared.pop("main", ""),
+        size=int(answer.headers.get("content-length") or 0),
+        modified=answer.headers.get("last-modified", ""),
+        etag=answer.headers.get("etag", "").strip('"'),
+        dependencies=tuple(each.strip() for each in listed.split(",") if each.strip()),
+        declared=declared,
+    )
+
+
+def deploy(
+    session: Session,
+    name: str,
+    code: bytes,
+    manifest: Manifest,
+    dependencies: Mapping[str, tuple[bytes, str]],
+) -> Flow[Deployed]:
+    """Upload dependencies, then the storlet; each proxy runs the new code once it has answered.
+
+    :param dependencies: content and file mode (octal) by name.
+    """
+    cluster = yield from info(session)
+    before = yield from _head(session, cluster.storlet_container, name)
+    for each, (content, mode) in dependencies.items():
+        headers = {
+            f"{_META}Dependency-Version": "1",
+            f"{_META}Dependency-Permissions": mode,
+        }
+        yield from _upload(session, cluster.dependency_container, each, content, headers)
+    yield from _upload(session, cluster.storlet_container, name, code, manifest.headers())
+    after = yield from _head(session, cluster.storlet_container, name)
+    if after is None or after.etag != _md5(code):
+        raise StorletsError(f"{name} was replaced by another upload at the same time: deploy again")
+    return Deployed(before, after)
+
+
+def _upload(
+    session: Session, container: str, name: str, content: bytes, headers: Mapping[str, str]
+) -> Flow[None]:
+    sent = {"Content-Type": "application/octet-stream", "ETag": _md5(content), **headers}
+    yield from session.exchange(Call("PUT", (container, name), sent, body=content))
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()  # noqa: S324 - Swift compares it with what it received
+
+
+def delete(session: Session, name: str) -> Flow[None]:
+    cluster = yield from info(session)
+    call = Call("DELETE", (cluster.storlet_container, name))
+    answer = yield from session.exchange(call, (_NOT_FOUND,))
+    if answer.status == _NOT_FOUND:
+        raise NotThere(f"there is no storlet {name}")
+
+
+def download(session: Session, path: tuple[str, str]) -> Flow[Answer]:
+    """An object, streamed."""
+    answer = yield from session.exchange(Call("GET", path, is_streamed=True))
+    return answer
+
+
+def download_storlet(session: Session, name: str) -> Flow[Answer]:
+    cluster = yield from info(session)
+    answer = yield from download(session, (cluster.storlet_container, name))
+    return answer
+
+
+def listing(session: Session, container: str, prefix: str = "") -> Flow[list[dict[str, Any]]]:
+    """All objects of a container; empty if it does not exist."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        query = [("format", "json"), ("limit", str(_PAGE)), ("prefix", prefix)]
+        query += [("marker", rows[-1]["name"])] if rows else []
+        answer = yield from session.exchange(
+            Call("GET", (container,), query=tuple(query)), (_NOT_FOUND,)
+        )
+        if answer.status == _NOT_FOUND:
+            return rows
+        page = json.loads(answer.body or b"[]")
+        rows += page
+        if len(page) < _PAGE:
+            return rows
+
+
+# --- invocations ----------------------------------------------------------------------------------
+
+
+def run(session: Session, invocation: Invocation) -> Flow[Answer]:
+    """GET through a storlet; the answer is streamed."""
+    answer = yield from session.exchange(invocation.call("GET", {}))
+    if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
+        raise BrokenAnswer(f"{invocation.storlet}: the answer has no length: its end is unknown")
+    return answer
+
+
+def copy(session: Session, invocation: Invocation, target: str) -> Flow[Answer]:
+    """Store the output of a storlet on an object as ``target``."""
+    container, name = object_path(target)
+    destination = Call("", (container, name)).target("").lstrip("/")
+    answer = yield from session.exchange(invocation.call("COPY", {"Destination": destination}))
+    return answer
+
+
+def put(session: Session, invocation: Invocation, body: Body, content_type: str) -> Flow[Answer]:
+    """Store the output of a storlet on ``body``."""
+    headers = {"Content-Type": content_type} if content_type else {}
+    answer = yield from session.exchange(invocation.call("PUT", headers, body))
+    return answer
+
+
+# --- grants, rules, logs --------------------------------------------------------------------------
+
+
+def grants(session: Session, container: str) -> Flow[list[Grant]]:
+    answer = yield from session.exchange(Call("HEAD", (container,)))
+    listed = answer.headers.get("x-storlet-container-read", "")
+    pairs = [each.strip().rpartition("=") for each in listed.split(",") if each.strip()]
+    return [Grant(unquote(user), unquote(storlet)) for user, _, storlet in pairs]
+
+
+def grant(session: Session, container: str, given: Grant) -> Flow[str]:
+    """Give access; the server's warning, if the grant cannot have an effect."""
+    headers = {"X-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
+    answer = yield from session.exchange(Call("POST", (container,), headers, body=b""))
+    return answer.headers.get("x-storlet-warning", "")
+
+
+def revoke(session: Session, container: str, given: Grant) -> Flow[None]:
+    headers = {"X-Remove-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
+    yield from session.exchange(Call("POST", (container,), headers, body=b""))
+
+
+def rules(session: Session) -> Flow[str | None]:
+    """The text of the rules in force, or ``None``."""
+    cluster = yield from info(session)
+    path = (cluster.rules_container, cluster.rules_object)
+    answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
+    return None if answer.status == _NOT_FOUND else answer.text
+
+
+def put_rules(session: Session, text: bytes, *, accept_warnings: bool = False) -> Flow[str]:
+    """Check rules and put them in force; the server's report.
+
+    :raises Refused: they have errors, or warnings that are not accepted.
+    """
+    cluster = yield from info(session)
+    yield from session.exchange(Call("PUT", (cluster.rules_container,), body=b""))
+    headers = {"X-Storlet-Rules-Accept-Warnings": "true"} if accept_warnings else {}
+    path = (cluster.rules_container, cluster.rules_object)
+    answer = yield from session.exchange(Call("PUT", path, headers, body=text))
+    return answer.text
+
+
+def delete_rules(session: Session) -> Flow[None]:
+    cluster = yield from info(session)
+    path = (cluster.rules_container, cluster.rules_object)
+    yield from session.exchange(Call("DELETE", path), (_NOT_FOUND,))
+
+
+def explain(session: Session, method: str, path: str) -> Flow[str]:
+    """The decision of the rules on a request, which is not performed."""
+    call = Call(method, object_path(path), {"X-Storlet-Explain": "true"})
+    answer = yield from session.exchange(call)
+    return answer.text
+
+
+def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
+    """The stored logs of a storlet: name and time of each object, the newest last."""
+    cluster = yield from info(session)
+    rows = yield from listing(session, cluster.log_container, f"{storlet}/")
+    return sorted(rows, key=lambda row: row["last_modified"])
+
+
+def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
+    cluster = yield from info(session)
+    path = (cluster.log_container, f"{storlet}/{invocation}.log")
+    answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
+    if answer.status == _NOT_FOUND:
+        raise NotThere(f"{storlet} has no log {invocation}: only runs that ask for it store one")
+    return answer.text
+
+
+# --- diagnosis ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Check:
+    """One result of the diagnosis.
+
+    :param remedy: the command that repairs it; empty if it is well.
+    """
+
+    subject: str
+    is_well: bool
+    text: str
+    remedy: str = ""
+
+
+def diagnose(session: Session) -> Flow[list[Check]]:
+    """Check login, cluster, account and storlets; ends at the first check that others depend on."""
+    account = yield from session.account()
+    found = [Check("login", True, account.url)]
+    try:
+        cluster = yield from info(session)
+    except StorletsError as error:
+        return [*found, Check("cluster", False, str(error), "ask the operator of the cluster")]
+    languages = ", ".join(f"{name} {'/'.join(v)}" for name, v in cluster.languages.items())
+    found.append(Check("cluster", True, f"storlets in {languages}"))
+    try:
+        enabled = yield from is_enabled(session)
+    except Refused as error:
+        text = f"its metadata cannot be read ({error.status}): you do not own it"
+        return [*found, Check("account", False, text, "ask the owner of the account")]
+    if not enabled:
+        text = "not enabled for storlets"
+        return [*found, Check("account", False, text, "storlet enable")]
+    found.append(Check("account", True, "enabled for storlets"))
+    for name in (cluster.storlet_container, cluster.dependency_container, cluster.log_container):
+        answer = yield from session.exchange(Call("HEAD", (name,)), (_NOT_FOUND,))
+        is_there = answer.status != _NOT_FOUND
+        text = f"{answer.headers.get('x-container-object-count', 0)} objects"
+        remedy = "" if is_there else "storlet enable"
+        found.append(Check(f"container {name}", is_there, text if is_there else "missing", remedy))
+    found += yield from _storlets_of(session, cluster)
+    return found
+
+
+def _storlets_of(session: Session, cluster: Info) -> Flow[list[Check]]:
+    """A check for each storlet that cannot run."""
+    found = []
+    for one in (yield from list_storlets(session)):
+        if one.language not in cluster.languages:
+            text = (
+                f"language {one.language or 'unset'} is not one of {', '.join(cluster.languages)}"
+            )
+            remedy = f"storlet deploy {one.name} --main .. --language .."
+            found.append(Check(f"storlet {one.name}", False, text, remedy))
+            continue
+        for each in one.dependencies:
+            call = Call("HEAD", (cluster.dependency_container, each))
+            answer = yield from session.exchange(call, (_NOT_FOUND,))
+            if answer.status == _NOT_FOUND:
+                text = f"dependency {each} is missing"
+                remedy = f"storlet deploy {one.name} --main {one.main} --dependency {each}"
+                found.append(Check(f"storlet {one.name}", False, text, remedy))
+    return found

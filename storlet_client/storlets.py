@@ -1,0 +1,573 @@
+"""The two faces of the library: :class:`Storlets`, and :class:`AsyncStorlets` for ``asyncio``.
+
+Both drive the same flows of :mod:`~storlet_client.operations`.  A connection is kept open between
+requests.  An output that ends before its end raises :class:`~storlet_client.BrokenAnswer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from types import TracebackType
+from typing import Any, TypeVar, Union
+
+import httpx
+from typing_extensions import Self
+
+from storlet_client import operations
+from storlet_client.errors import BrokenAnswer, Unreachable
+from storlet_client.exchange import Answer, Body, Call, Flow, Pause
+from storlet_client.login import Credentials, from_environment
+from storlet_client.operations import Deployed, Grant, Info, Invocation, Manifest, Storlet
+from storlet_client.session import Session
+
+T = TypeVar("T")
+#: Called with each call, and with its answer or pause: for progress and ``-v``.
+Watch = Callable[[Call, Union[Answer, Pause, None]], None]
+
+_CONNECT_SECONDS = 10.0
+#: A storlet that works without output sends no bytes for a long time; the server limits that.
+_READ_SECONDS = 3600.0
+_TIMEOUT = httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+
+
+class _Facts:
+    """The headers of an output."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.headers = answer.headers
+        self._response: Any = answer.stream
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The user metadata that the storlet set, by lower-case name."""
+        prefix = "x-object-meta-"
+        return {k[len(prefix) :]: v for k, v in self.headers.items() if k.startswith(prefix)}
+
+    @property
+    def invocation(self) -> str:
+        """The id of the invocation."""
+        return self.headers.get("x-storlet-invocation", "")
+
+    @property
+    def ran_on(self) -> str:
+        """``object`` or ``proxy``; empty if nothing ran."""
+        return self.headers.get("x-storlet-ran-on", "")
+
+    @property
+    def usage(self) -> str:
+        """CPU time, memory and bytes, if the server sent them."""
+        return self.headers.get("x-storlet-usage", "")
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of the output, if they are known."""
+        value = self.headers.get("content-length", "")
+        return int(value) if value.isdecimal() else None
+
+
+class Output(_Facts):
+    """The output of a storlet, or an object, as a stream."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._response.iter_raw()
+        except httpx.HTTPError as error:
+            raise _broken(error) from error
+
+    def lines(self) -> Iterator[str]:
+        """Lines of UTF-8 without their ends."""
+        yield from _lines(self)
+
+    def read(self) -> bytes:
+        """The whole output."""
+        return b"".join(self)
+
+
+class AsyncOutput(_Facts):
+    """The output of a storlet, or an object, as a stream."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.aiter_raw():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise _broken(error) from error
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Lines of UTF-8 without their ends."""
+        splitter = _Lines()
+        async for chunk in self:
+            for line in splitter.feed(chunk):
+                yield line
+        for line in splitter.end():
+            yield line
+
+    async def read(self) -> bytes:
+        """The whole output."""
+        return b"".join([chunk async for chunk in self])
+
+
+class _Lines:
+    """Splits chunks into lines."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[str]:
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        whole = [b"".join(self._rest), *others[:-1]]
+        self._rest = [others[-1]]
+        return [line.decode("utf-8") for line in whole]
+
+    def end(self) -> list[str]:
+        rest = b"".join(self._rest)
+        return [rest.decode("utf-8")] if rest else []
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    splitter = _Lines()
+    for chunk in chunks:
+        yield from splitter.feed(chunk)
+    yield from splitter.end()
+
+
+# --- transports -----------------------------------------------------------------------------------
+
+
+def _broken(error: httpx.HTTPError) -> BrokenAnswer:
+    reason = str(error) or type(error).__name__
+    return BrokenAnswer(f"the output is incomplete: {reason}")
+
+
+def _unreachable(call: Call, error: Exception) -> Unreachable:
+    url = httpx.URL(call.url)
+    reason = str(error) or type(error).__name__
+    return Unreachable(f"{url.scheme}://{url.netloc.decode()}: {reason}")
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    # An output is stored and sent as the storlet made it, so no encoding is negotiated.
+    given = {"Accept-Encoding": "identity", **call.headers}
+    headers = [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()]
+    return {"method": call.method, "url": call.target(""), "headers": headers, "content": call.body}
+
+
+def _answer(response: httpx.Response, *, is_read: bool) -> Answer:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    body, stream = (response.content, None) if is_read else (b"", response)
+    return Answer(response.status_code, headers, body, stream)
+
+
+def _reads(call: Call, response: httpx.Response) -> bool:
+    """Whether the body is read at once: of errors, and of answers that are not streamed."""
+    return not call.is_streamed or response.status_code // 100 != 2
+
+
+def _no_watch(_call: Call, _event: Answer | Pause | None) -> None:
+    pass
+
+
+# --- the synchronous face -------------------------------------------------------------------------
+
+
+class Storlets:
+    """An account with storlets.
+
+    :param credentials: see :mod:`~storlet_client.login`.
+    :param verify: whether certificates are checked, or the path of a file with trusted ones.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        verify: bool | str = True,
+        watch: Watch = _no_watch,
+    ) -> None:
+        self._session = Session(credentials)
+        self._http = httpx.Client(timeout=_TIMEOUT, verify=verify)
+        self._watch = watch
+
+    @classmethod
+    def connect(cls, cloud: str = "") -> Storlets:
+        """The account of a cloud of ``clouds.yaml``, or of the environment."""
+        return cls(from_environment(cloud=cloud))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _perform(self, call: Call) -> Answer:
+        self._watch(call, None)
+        try:
+            response = self._http.send(
+                self._http.build_request(**_arguments(call)), stream=call.is_streamed
+            )
+            if _reads(call, response):
+                response.read()
+        except httpx.HTTPError as error:
+            raise _unreachable(call, error) from error
+        answer = _answer(response, is_read=_reads(call, response))
+        self._watch(call, answer)
+        return answer
+
+    def _drive(self, flow: Flow[T]) -> T:
+        call: Call | None = None
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, Pause):
+                    if call is not None:
+                        self._watch(call, step)
+                    time.sleep(step.seconds)
+                    step = next(flow)
+                else:
+                    call = step
+                    step = flow.send(self._perform(step))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    @contextmanager
+    def _stream(self, flow: Flow[Answer]) -> Iterator[Output]:
+        answer = self._drive(flow)
+        try:
+            yield Output(answer)
+        finally:
+            if answer.stream is not None:
+                answer.stream.close()
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def info(self) -> Info:
+        """The cluster's languages, limits and container names."""
+        return self._drive(operations.info(self._session))
+
+    def enable(self) -> tuple[str, ...]:
+        """Enable storlets for the account; the names of the containers that were created."""
+        return self._drive(operations.enable(self._session))
+
+    def list(self) -> list[Storlet]:
+        """All storlets of the account."""
+        return self._drive(operations.list_storlets(self._session))
+
+    def show(self, name: str) -> Storlet:
+        """One storlet."""
+        return self._drive(operations.show(self._session, name))
+
+    def deploy(
+        self,
+        name: str,
+        code: bytes,
+        manifest: Manifest,
+        dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+    ) -> Deployed:
+        """Upload a storlet with its dependencies; it is in use once this returns.
+
+        :param dependencies: content and file mode (octal, such as ``0700``) by file name; others
+            that ``manifest`` names are uploaded already.
+        """
+        files = dependencies or {}
+        return self._drive(operations.deploy(self._session, name, code, manifest, files))
+
+    def delete(self, name: str) -> None:
+        """Delete a storlet; running invocations finish."""
+        self._drive(operations.delete(self._session, name))
+
+    def download(self, name: str) -> AbstractContextManager[Output]:
+        """The file of a storlet, as a stream."""
+        return self._stream(operations.download_storlet(self._session, name))
+
+    def run(
+        self,
+        storlet: str,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> AbstractContextManager[Output]:
+        """Run a storlet on ``container/object``; the output is a stream.
+
+        :param more: further fields of :class:`~storlet_client.operations.Invocation`.
+        """
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return self._stream(operations.run(self._session, invocation))
+
+    def copy(
+        self,
+        storlet: str,
+        path: str,
+        target: str,
+        parameters: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """Run a storlet on an object, and store its output as ``target`` (``container/object``)."""
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return self._drive(operations.copy(self._session, invocation, target))
+
+    def put(
+        self,
+        storlet: str,
+        path: str,
+        body: Body,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        content_type: str = "",
+        **more: Any,
+    ) -> Answer:
+        """Upload ``body`` through a storlet, and store its output as ``path``."""
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return self._drive(operations.put(self._session, invocation, body, content_type))
+
+    def grants(self, container: str) -> Sequence[Grant]:
+        """The grants of a container."""
+        return self._drive(operations.grants(self._session, container))
+
+    def grant(self, container: str, user: str, storlet: str) -> str:
+        """Let ``user`` read a container through one storlet only; any warning of the server."""
+        return self._drive(operations.grant(self._session, container, Grant(user, storlet)))
+
+    def revoke(self, container: str, user: str, storlet: str) -> None:
+        """Remove a grant."""
+        self._drive(operations.revoke(self._session, container, Grant(user, storlet)))
+
+    def rules(self) -> str | None:
+        """The text of the rules in force; ``None`` without rules."""
+        return self._drive(operations.rules(self._session))
+
+    def put_rules(self, text: bytes, *, accept_warnings: bool = False) -> str:
+        """Check rules and put them in force; the server's report."""
+        flow = operations.put_rules(self._session, text, accept_warnings=accept_warnings)
+        return self._drive(flow)
+
+    def delete_rules(self) -> None:
+        """Remove the rules."""
+        self._drive(operations.delete_rules(self._session))
+
+    def explain(self, method: str, path: str) -> str:
+        """The decision of the rules on a request, which is not performed."""
+        return self._drive(operations.explain(self._session, method, path))
+
+    def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
+        """The stored logs of a storlet, the newest last."""
+        return self._drive(operations.logs(self._session, storlet))
+
+    def log(self, storlet: str, invocation: str) -> str:
+        """One stored log."""
+        return self._drive(operations.log(self._session, storlet, invocation))
+
+    def diagnose(self) -> Sequence[operations.Check]:
+        """Problems of login, cluster, account and storlets, each with its remedy."""
+        return self._drive(operations.diagnose(self._session))
+
+
+# --- the asynchronous face ------------------------------------------------------------------------
+
+
+class AsyncStorlets:
+    """The same for ``asyncio``; see :class:`Storlets` for the parameters of each method."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        verify: bool | str = True,
+        watch: Watch = _no_watch,
+    ) -> None:
+        self._session = Session(credentials)
+        self._http = httpx.AsyncClient(timeout=_TIMEOUT, verify=verify)
+        self._watch = watch
+
+    @classmethod
+    def connect(cls, cloud: str = "") -> AsyncStorlets:
+        """The account of a cloud of ``clouds.yaml``, or of the environment."""
+        return cls(from_environment(cloud=cloud))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _perform(self, call: Call) -> Answer:
+        self._watch(call, None)
+        try:
+            response = await self._http.send(
+                self._http.build_request(**_arguments(call)), stream=call.is_streamed
+            )
+            if _reads(call, response):
+                await response.aread()
+        except httpx.HTTPError as error:
+            raise _unreachable(call, error) from error
+        answer = _answer(response, is_read=_reads(call, response))
+        self._watch(call, answer)
+        return answer
+
+    async def _drive(self, flow: Flow[T]) -> T:
+        call: Call | None = None
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, Pause):
+                    if call is not None:
+                        self._watch(call, step)
+                    await asyncio.sleep(step.seconds)
+                    step = next(flow)
+                else:
+                    call = step
+                    step = flow.send(await self._perform(step))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    @asynccontextmanager
+    async def _stream(self, flow: Flow[Answer]) -> AsyncIterator[AsyncOutput]:
+        answer = await self._drive(flow)
+        try:
+            yield AsyncOutput(answer)
+        finally:
+            if answer.stream is not None:
+                await answer.stream.aclose()
+
+    # --- operations -------------------------------------------------------------------------------
+
+    async def info(self) -> Info:
+        """The cluster's languages, limits and container names."""
+        return await self._drive(operations.info(self._session))
+
+    async def enable(self) -> tuple[str, ...]:
+        """Enable storlets for the account; the names of the containers that were created."""
+        return await self._drive(operations.enable(self._session))
+
+    async def list(self) -> list[Storlet]:
+        """All storlets of the account."""
+        return await self._drive(operations.list_storlets(self._session))
+
+    async def show(self, name: str) -> Storlet:
+        """One storlet."""
+        return await self._drive(operations.show(self._session, name))
+
+    async def deploy(
+        self,
+        name: str,
+        code: bytes,
+        manifest: Manifest,
+        dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+    ) -> Deployed:
+        """Upload a storlet with its dependencies; it is in use once this returns."""
+        files = dependencies or {}
+        return await self._drive(operations.deploy(self._session, name, code, manifest, files))
+
+    async def delete(self, name: str) -> None:
+        """Delete a storlet; running invocations finish."""
+        await self._drive(operations.delete(self._session, name))
+
+    def download(self, name: str) -> AbstractAsyncContextManager[AsyncOutput]:
+        """The file of a storlet, as a stream."""
+        return self._stream(operations.download_storlet(self._session, name))
+
+    def run(
+        self,
+        storlet: str,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> AbstractAsyncContextManager[AsyncOutput]:
+        """Run a storlet on ``container/object``; the output is a stream."""
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return self._stream(operations.run(self._session, invocation))
+
+    async def copy(
+        self,
+        storlet: str,
+        path: str,
+        target: str,
+        parameters: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """Run a storlet on an object, and store its output as ``target`` (``container/object``)."""
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return await self._drive(operations.copy(self._session, invocation, target))
+
+    async def put(
+        self,
+        storlet: str,
+        path: str,
+        body: Body,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        content_type: str = "",
+        **more: Any,
+    ) -> Answer:
+        """Upload ``body`` through a storlet, and store its output as ``path``."""
+        invocation = Invocation(storlet, path, parameters or {}, **more)
+        return await self._drive(operations.put(self._session, invocation, body, content_type))
+
+    async def grants(self, container: str) -> Sequence[Grant]:
+        """The grants of a container."""
+        return await self._drive(operations.grants(self._session, container))
+
+    async def grant(self, container: str, user: str, storlet: str) -> str:
+        """Let ``user`` read a container through one storlet only; any warning of the server."""
+        return await self._drive(operations.grant(self._session, container, Grant(user, storlet)))
+
+    async def revoke(self, container: str, user: str, storlet: str) -> None:
+        """Remove a grant."""
+        await self._drive(operations.revoke(self._session, container, Grant(user, storlet)))
+
+    async def rules(self) -> str | None:
+        """The text of the rules in force; ``None`` without rules."""
+        return await self._drive(operations.rules(self._session))
+
+    async def put_rules(self, text: bytes, *, accept_warnings: bool = False) -> str:
+        """Check rules and put them in force; the server's report."""
+        flow = operations.put_rules(self._session, text, accept_warnings=accept_warnings)
+        return await self._drive(flow)
+
+    async def delete_rules(self) -> None:
+        """Remove the rules."""
+        await self._drive(operations.delete_rules(self._session))
+
+    async def explain(self, method: str, path: str) -> str:
+        """The decision of the rules on a request, which is not performed."""
+        return await self._drive(operations.explain(self._session, method, path))
+
+    async def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
+        """The stored logs of a storlet, the newest last."""
+        return await self._drive(operations.logs(self._session, storlet))
+
+    async def log(self, storlet: str, invocation: str) -> str:
+        """One stored log."""
+        return await self._drive(operations.log(self._session, storlet, invocation))
+
+    async def diagnose(self) -> Sequence[operations.Check]:
+        """Problems of login, cluster, account and storlets, each with its remedy."""
+        return await self._drive(operations.diagnose(self._session))

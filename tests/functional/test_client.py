@@ -1,0 +1,102 @@
+"""The command ``storlet`` against a cluster: the life of a storlet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.accounts import unique
+from tests.support.cluster import CHECKOUT
+from tests.support.http import Client
+
+SAMPLE = CHECKOUT / "storlets/csv_filter"
+
+
+class Shell:
+    """The command, in a process of its own, as the owner of a new account."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(CHECKOUT),
+            "OS_STORAGE_URL": client.storage_url,
+            "OS_AUTH_TOKEN": client.token,
+        }
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """Standard output; standard error for other exit codes than 0."""
+        done = subprocess.run(
+            [sys.executable, "-m", "storlet_client.cli.main", *words],
+            env=self._environment, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr if code else done.stdout
+
+
+@pytest.fixture
+def shell(users: dict[str, Client]) -> Shell:
+    return Shell(users["admin:admin"].on(f"AUTH_{unique('client')}"))
+
+
+def test_the_life_of_a_storlet(shell: Shell, tmp_path: Path) -> None:
+    file = str(SAMPLE / "csv_filter.py")
+    assert shell.client.put("").status in {201, 202}
+    assert "storlet enable" in shell.run("deploy", file, code=4)
+    assert "created container storlet" in shell.run("enable")
+    assert "FAIL" not in shell.run("doctor")
+    assert "new: " in shell.run("deploy", file)
+    assert "memory: unset -> 128M" in shell.run("deploy", file, "--limit", "memory=128M")
+    assert "unchanged" in shell.run("deploy", file, "--limit", "memory=128M")
+    (row,) = json.loads(shell.run("list", "-f", "json"))
+    assert (row["name"], row["declared"]) == ("csv_filter.py", {"memory": "128M"})
+    for container in ("samples", "stored"):
+        assert shell.client.put(container).status == 201
+    content = (SAMPLE / "input.csv").read_bytes()
+    assert shell.client.put("samples/input.csv", content).status == 201
+    run = ("invoke", "csv_filter.py", "samples/input.csv", "-p", "columns=station")
+    expected = shell.run(*run)
+    assert expected.splitlines()[0] == "station"
+    assert len(expected.splitlines()) == len(content.splitlines())
+    place = tmp_path / "out.csv"
+    shell.run(*run, "-o", str(place))
+    assert place.read_text() == expected
+    shell.run(*run, "--to", "stored/copied.csv")
+    uploaded = ("--put", str(SAMPLE / "input.csv"), "-p", "columns=station", "--keep-log")
+    shell.run("invoke", "csv_filter.py", "stored/put.csv", *uploaded)
+    for name in ("copied.csv", "put.csv"):
+        assert shell.client.get(f"stored/{name}").text == expected
+    (log,) = json.loads(shell.run("logs", "csv_filter.py", "-f", "json"))
+    assert "outcome: ok" in shell.run("logs", "csv_filter.py", log["invocation"])
+    assert (
+        shell.run("download", "csv_filter.py").encode() == (SAMPLE / "csv_filter.py").read_bytes()
+    )
+    failed = shell.run(*run[:3], "-p", "columns=none", code=4)
+    assert "no column 'none'" in failed
+    assert shell.run("delete", "csv_filter.py") == "deleted csv_filter.py\n"
+    assert "no storlet csv_filter.py" in shell.run("show", "csv_filter.py", code=4)
+
+
+def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
+    assert shell.client.put("").status in {201, 202}
+    shell.run("enable")
+    shell.run("deploy", str(SAMPLE / "csv_filter.py"))
+    assert shell.client.put("samples").status == 201
+    shell.run("grant", "samples", "test2:tester2", "csv_filter.py")
+    (grant,) = json.loads(shell.run("grants", "samples", "-f", "json"))
+    assert grant == {"user": "test2:tester2", "storlet": "csv_filter.py"}
+    shell.run("revoke", "samples", "test2:tester2", "csv_filter.py")
+    assert json.loads(shell.run("grants", "samples", "-f", "json")) == []
+    file = tmp_path / "rules.yaml"
+    file.write_text("version: 1\nrules:\n- {name: shut, when: {object: a}, deny: closed}\n")
+    assert shell.run("rules", "put", str(file)).endswith("rules in force\n")
+    assert shell.run("rules", "show") == file.read_text()
+    assert "deny: closed" in shell.run("rules", "decide", "GET", "samples/a")
+    file.write_text("version: 1\nrules:\n- {name: shut, dny: closed}\n")
+    assert "rules.yaml:3:" in shell.run("rules", "put", str(file), code=4)
+    assert "no rules" in shell.run("rules", "delete")

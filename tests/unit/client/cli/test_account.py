@@ -1,0 +1,31 @@
+"""``doctor``, ``enable`` and ``info``."""
+
+from __future__ import annotations
+
+import json
+
+from tests.unit.client.conftest import Command
+from tests.unit.client.server import INFO, Reply, Server
+
+
+def test_the_doctor_names_the_command_that_repairs(server: Server, command: Command) -> None:
+    server.on("HEAD", "", Reply(204))
+    result = command("doctor")
+    assert (result.code, "repair: storlet enable" in result.out) == (1, True)
+    assert [row["is_well"] for row in json.loads(command("doctor", "-f", "json").out)] == [
+        True, True, False,
+    ]  # fmt: skip
+
+
+def test_enabling_creates_the_containers(server: Server, command: Command) -> None:
+    server.on("POST", "", Reply(204))
+    for name in ("storlet", "dependency"):
+        server.on("PUT", f"/{name}", Reply(202))
+    server.on("PUT", "/storletlog", Reply(201))
+    result = command("enable")
+    assert result.out == "storlets are enabled\n  created container storletlog\n"
+
+
+def test_info_has_limits_and_the_whole_document(command: Command) -> None:
+    assert "limit memory_bytes    1,024" in command("info").out
+    assert json.loads(command("info", "-f", "json").out) == INFO["storlet_handler"]

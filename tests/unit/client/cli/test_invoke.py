@@ -1,0 +1,53 @@
+"""``invoke`` and ``logs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.conftest import Command
+from tests.unit.client.server import Reply, Server
+
+
+def test_an_output_is_stored_as_another_object(server: Server, command: Command) -> None:
+    server.on("COPY", "/c/o", Reply(201))
+    result = command("invoke", "s.py", "c/o", "--to", "d/x y")
+    assert (result.code, result.out) == (0, "stored d/x y\n")
+    assert server.received[-1].headers["destination"] == "d/x%20y"
+
+
+@pytest.mark.parametrize("size", [10, (16 << 20) + 5])
+def test_a_file_is_uploaded_through_the_storlet(
+    server: Server, command: Command, tmp_path: Path, size: int
+) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(b"x" * size)
+    server.on("PUT", "/c/o", Reply(201))
+    assert command("invoke", "s.py", "c/o", "--put", str(file)).code == 0
+    assert len(server.received[-1].body) == size
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--to", "c/x", "--put", __file__],
+        ["--to", "c/x", "-o", "out"],
+        ["--content-type", "text/csv"],
+        ["-p", "novalue"],
+    ],
+)
+def test_contradictions_are_refused_before_any_request(
+    server: Server, command: Command, words: list[str]
+) -> None:
+    assert command("invoke", "s.py", "c/o", *words).code == 3
+    assert server.calls() == []
+
+
+def test_logs_are_listed_and_printed(server: Server, command: Command) -> None:
+    row = b'[{"name": "s.py/tx1-1.log", "bytes": 4, "last_modified": "2026-11-23T20:00:00"}]'
+    server.on("GET", "/storletlog", Reply(body=row))
+    server.on("GET", "/storletlog/s.py/tx1-1.log", Reply(body=b"log\n"))
+    assert command("logs", "s.py", "-f", "csv").out.splitlines()[1].startswith("tx1-1,")
+    assert command("logs", "s.py", "tx1-1").out == "log\n"
+    assert command("logs", "s.py", "tx2-1").code == 4

@@ -1,0 +1,83 @@
+"""``list``, ``show``, ``deploy``, ``delete`` and ``download``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.conftest import Command
+from tests.unit.client.server import Reply, Server
+from tests.unit.client.test_operations import CODE, META
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    place = tmp_path / "a.py"
+    place.write_bytes(CODE)
+    (tmp_path / "tool").write_bytes(b"#!")
+    return place
+
+
+def test_a_file_with_one_class_needs_no_option(
+    server: Server, command: Command, file: Path
+) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, META))
+    for path in ("/storlet/a.py", "/dependency/tool"):
+        server.on("PUT", path, Reply(201))
+    result = command("deploy", str(file), "--dependency", "tool:0700", "--dependency", "there.py")
+    assert (result.code, result.out) == (0, "deployed a.py\n  new: 0 bytes of python\n")
+    sent = [one.headers for one in server.received if one.method == "PUT"]
+    assert sent[0]["x-object-meta-storlet-dependency-permissions"] == "0700"
+    assert sent[1]["x-object-meta-storlet-main"] == "a.A"
+    assert sent[1]["x-object-meta-storlet-dependency"] == "tool,there.py"
+    assert sent[1]["etag"] == hashlib.md5(CODE, usedforsecurity=False).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("b.py", b"class A: pass\nclass B: pass\n", [], "it has A, B: add --main"),
+        ("b.py", b"x = 1\n", [], "it has no class"),
+        ("b.jar", b"PK", [], "add --main"),
+        ("b.txt", b"x", ["--main", "b.B"], "language of b.txt is unknown"),
+        ("b.py", CODE, ["--limit", "memory"], "write --limit KEY=VALUE"),
+        ("b.py", CODE, ["--dependency", "none:0700"], "there is no file none"),
+    ],
+)
+def test_a_fault_uploads_nothing(
+    server: Server, command: Command, tmp_path: Path, fault: tuple[str, bytes, list[str], str]
+) -> None:
+    name, content, words, expected = fault
+    file = tmp_path / name
+    file.write_bytes(content)
+    result = command("deploy", str(file), *words)
+    assert (result.code, expected in result.err) == (3, True), result.err
+    assert server.calls() == []
+
+
+def test_storlets_are_listed_and_shown(server: Server, command: Command) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}]'))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    assert "a.py  python" in command("list").out
+    (row,) = json.loads(command("list", "-f", "json").out)
+    assert json.loads(command("show", "a.py", "-f", "json").out) == row
+    assert row["declared"] == {"memory": "64M"}
+
+
+def test_a_download_is_complete_or_absent(server: Server, command: Command, tmp_path: Path) -> None:
+    server.on("GET", "/storlet/a.py", Reply(body=CODE), Reply(body=CODE, sent=3))
+    place = tmp_path / "got.py"
+    assert command("download", "a.py", "-o", str(place)).code == 0
+    assert place.read_bytes() == CODE
+    place.unlink()
+    assert command("download", "a.py", "-o", str(place)).code == 5
+    assert not place.exists()
+
+
+def test_a_deleted_storlet_is_said(server: Server, command: Command) -> None:
+    server.on("DELETE", "/storlet/a.py", Reply(204), Reply(404))
+    assert command("delete", "a.py").out == "deleted a.py\n"
+    assert command("delete", "a.py").code == 4

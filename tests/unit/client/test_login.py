@@ -1,0 +1,120 @@
+"""Credentials and what they become."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storlet_client import ConfigurationError, Keystone, LoginFailed, Storlets, Tempauth, Token
+from storlet_client.login import from_environment
+from tests.unit.client.server import ACCOUNT, Reply, Server
+
+OS = {
+    "OS_AUTH_URL": "http://k/v3",
+    "OS_USERNAME": "ada",
+    "OS_PASSWORD": "s",
+    "OS_PROJECT_NAME": "p",
+}
+
+
+def test_a_token_comes_before_everything_else() -> None:
+    environ = {"OS_STORAGE_URL": "http://s/", "OS_AUTH_TOKEN": "t", **OS}
+    assert from_environment(environ) == Token("http://s/", "t")
+
+
+def test_a_password_has_names_with_the_default_domain() -> None:
+    found = from_environment({**OS, "OS_REGION_NAME": "r", "OS_INTERFACE": "internalURL"})
+    assert isinstance(found, Keystone)
+    user = {"name": "ada", "domain": {"id": "default"}, "password": "s"}
+    assert found.identity == {"methods": ["password"], "password": {"user": user}}
+    assert found.scope == {"name": "p", "domain": {"id": "default"}}
+    assert (found.region, found.interface) == ("r", "internal")
+
+
+def test_an_application_credential_has_no_scope() -> None:
+    found = from_environment(
+        {
+            "OS_AUTH_URL": "http://k",
+            "OS_APPLICATION_CREDENTIAL_ID": "i",
+            "OS_APPLICATION_CREDENTIAL_SECRET": "s",
+        }
+    )
+    assert isinstance(found, Keystone)
+    assert found.identity["application_credential"] == {"secret": "s", "id": "i"}
+    assert found.scope is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "faults"),
+    [
+        ({}, ["no credentials"]),
+        ({"ST_AUTH": "http://a"}, ["ST_USER is missing", "ST_KEY is missing"]),
+        ({"OS_STORAGE_URL": "http://s"}, ["OS_STORAGE_URL needs OS_AUTH_TOKEN"]),
+        (
+            {"OS_AUTH_URL": "http://k"},
+            ["username is missing", "password is missing", "project_name is missing"],
+        ),
+        (
+            {"OS_AUTH_URL": "http://k", "OS_AUTH_TYPE": "v3passwort"},
+            ["auth type 'v3passwort' is unknown"],
+        ),
+    ],
+)
+def test_all_missing_parts_are_named(environ: dict[str, str], faults: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        from_environment(environ)
+    assert len(caught.value.faults) == len(faults)
+    for expected, found in zip(faults, caught.value.faults, strict=True):
+        assert expected in found
+
+
+@pytest.mark.parametrize("auth_type", ["v1password", "password"])
+def test_a_cloud_can_have_both_kinds_of_authentication(tmp_path: Path, auth_type: str) -> None:
+    file = tmp_path / "clouds.yaml"
+    file.write_text(
+        f"clouds: {{lab: {{auth_type: {auth_type}, auth: {{auth_url: 'http://k', username: u,"
+        " password: s, project_id: p}}}}\n".replace("}}}}", "}}}")
+    )
+    environ = {"OS_CLIENT_CONFIG_FILE": str(file), "OS_CLOUD": "lab"}
+    expected = Tempauth if auth_type == "v1password" else Keystone
+    assert isinstance(from_environment(environ), expected)
+
+
+def keystone(server: Server, catalog: list[object]) -> None:
+    body = json.dumps({"token": {"catalog": catalog}}).encode()
+    reply = Reply(201, {"X-Subject-Token": "secret-token"}, body)
+    server.replies["POST", "/v3/auth/tokens"] = reply
+
+
+def test_keystone_gives_the_endpoint_of_the_region(server: Server) -> None:
+    endpoints = [
+        {"interface": "public", "region": "one", "url": "http://127.0.0.1:1/v1/AUTH_x"},
+        {"interface": "internal", "region": "two", "url": "http://127.0.0.1:1/v1/AUTH_x"},
+        {"interface": "public", "region": "two", "url": server.url + ACCOUNT},
+    ]
+    keystone(server, [{"type": "object-store", "endpoints": endpoints}])
+    server.on("HEAD", "", Reply(204, {"X-Account-Meta-Storlet-Enabled": "true"}))
+    credentials = Keystone(server.url, {"methods": ["token"]}, {"id": "p"}, region="two")
+    with Storlets(credentials) as storlets:
+        assert storlets.info().storlet_container == "storlet"
+    sent = json.loads(server.received[0].body)
+    assert sent == {"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": "p"}}}}
+
+
+def test_an_unknown_region_names_the_known_ones(server: Server) -> None:
+    endpoints = [{"interface": "public", "region": "one", "url": "http://h"}]
+    keystone(server, [{"type": "object-store", "endpoints": endpoints}])
+    credentials = Keystone(server.url, {}, region="two")
+    with Storlets(credentials) as storlets, pytest.raises(LoginFailed, match="there are one"):
+        storlets.info()
+
+
+def test_refused_credentials_are_a_failed_login(server: Server) -> None:
+    server.replies["GET", "/auth/v1.0"] = Reply(401)
+    credentials = Tempauth(server.auth_url, "u", "secret-key")
+    with Storlets(credentials) as storlets, pytest.raises(LoginFailed) as caught:
+        storlets.info()
+    assert "secret-key" not in str(caught.value)
+    assert len(server.received) == 1

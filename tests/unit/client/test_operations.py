@@ -1,0 +1,171 @@
+"""The requests of each operation."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from storlet_client import ConfigurationError, Grant, NotThere, Storlets, StorletsError
+from storlet_client.operations import Invocation, Manifest, language_of, object_path
+from tests.unit.client.server import Reply, Server
+
+CODE = b"class A: pass\n"
+META = {
+    "X-Object-Meta-Storlet-Language": "python",
+    "X-Object-Meta-Storlet-Main": "a.A",
+    "X-Object-Meta-Storlet-Interface-Version": "1.0",
+    "X-Object-Meta-Storlet-Object-Metadata": "no",
+    "X-Object-Meta-Storlet-Dependency": "b.py, c.py",
+    "X-Object-Meta-Storlet-Memory": "64M",
+    "ETag": hashlib.md5(CODE, usedforsecurity=False).hexdigest(),
+}
+
+
+def test_a_storlet_has_its_manifest(server: Server, storlets: Storlets) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    found = storlets.show("a.py")
+    assert (found.language, found.main, found.dependencies) == ("python", "a.A", ("b.py", "c.py"))
+    assert found.declared == {"memory": "64M"}
+
+
+def test_a_missing_storlet_is_named(storlets: Storlets) -> None:
+    with pytest.raises(NotThere, match=r"no storlet x\.py"):
+        storlets.show("x.py")
+    with pytest.raises(NotThere):
+        storlets.delete("x.py")
+
+
+def test_dependencies_are_uploaded_before_the_storlet(server: Server, storlets: Storlets) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, META))
+    server.on("PUT", "/storlet/a.py", Reply(201))
+    server.on("PUT", "/dependency/b.py", Reply(201))
+    manifest = Manifest("a.A", "python", ("b.py",), limits={"memory": "64M"})
+    deployed = storlets.deploy("a.py", CODE, manifest, {"b.py": (b"x", "0700")})
+    assert server.calls() == [
+        "HEAD /storlet/a.py", "PUT /dependency/b.py", "PUT /storlet/a.py", "HEAD /storlet/a.py",
+    ]  # fmt: skip
+    puts = [one for one in server.received if one.method == "PUT"]
+    assert puts[0].headers["x-object-meta-storlet-dependency-permissions"] == "0700"
+    assert puts[1].headers["x-object-meta-storlet-memory"] == "64M"
+    assert puts[1].headers["etag"] == META["ETag"]
+    assert deployed.changes == ("new: 0 bytes of python",)
+
+
+def test_a_deployment_lists_what_changed(server: Server, storlets: Storlets) -> None:
+    before = {**META, "X-Object-Meta-Storlet-Main": "a.B", "ETag": "other"}
+    del before["X-Object-Meta-Storlet-Memory"]
+    server.on("HEAD", "/storlet/a.py", Reply(200, before), Reply(200, META))
+    server.on("PUT", "/storlet/a.py", Reply(201))
+    deployed = storlets.deploy("a.py", CODE, Manifest("a.A", "python"))
+    assert deployed.changes == (
+        "code: 0 -> 0 bytes",
+        "main: a.B -> a.A",
+        "memory: unset -> 64M",
+    )
+
+
+def test_another_upload_at_the_same_time_is_noticed(server: Server, storlets: Storlets) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(200, {**META, "ETag": "other"}))
+    server.on("PUT", "/storlet/a.py", Reply(201))
+    with pytest.raises(StorletsError, match="another upload"):
+        storlets.deploy("a.py", CODE, Manifest("a.A", "python"))
+
+
+def test_parameters_are_headers_if_a_header_can_carry_them() -> None:
+    parameters = {
+        "plain": "a b",
+        "end": "a ",
+        "line": "a\nb",
+        "accent": "\u00e9",
+        "k:1": "v",
+        "": "e",
+    }
+    call = Invocation("s.py", "c/o", parameters).call("GET", {})
+    assert call.headers["X-Storlet-Parameter-1"] == "plain:a b"
+    assert dict(call.query) == {
+        key: parameters[key] for key in ("end", "line", "accent", "k:1", "")
+    }
+
+
+def test_an_invocation_has_all_its_headers() -> None:
+    invocation = Invocation(
+        "s.py", "/c/a/b", {}, "0-9", ("c/x", "/c/y"), {"memory": "1M"}, on_proxy=True, keep_log=True
+    )
+    call = invocation.call("COPY", {"Destination": "c/z"})
+    assert call.path == ("c", "a/b")
+    assert dict(call.headers) == {
+        "X-Run-Storlet": "s.py",
+        "Accept": "*/*",
+        "Destination": "c/z",
+        "X-Storlet-Range": "bytes=0-9",
+        "X-Storlet-Extra-Resources": "/c/x,/c/y",
+        "X-Storlet-Limit-memory": "1M",
+        "X-Storlet-Run-On-Proxy": "",
+        "X-Storlet-Generate-Log": "true",
+    }
+
+
+@pytest.mark.parametrize("path", ["", "/", "c", "c/", "/c", "//o"])
+def test_a_path_has_a_container_and_an_object(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="write container/object"):
+        object_path(path)
+
+
+@pytest.mark.parametrize(("name", "language"), [("a.py", "python"), ("a.jar", "java"), ("a", "")])
+def test_the_suffix_gives_the_language(name: str, language: str) -> None:
+    assert language_of(name) == language
+
+
+def test_a_long_listing_has_all_pages(server: Server, storlets: Storlets) -> None:
+    rows = [
+        f'{{"name": "s/{n:04}.log", "bytes": 1, "last_modified": "{n:04}"}}' for n in range(1500)
+    ]
+    pages = [",".join(rows[:1000]), ",".join(rows[1000:])]
+    server.on("GET", "/storletlog", *(Reply(body=f"[{page}]".encode()) for page in pages))
+    assert len(storlets.logs("s")) == 1500
+    assert "marker=s%2F0999.log" in server.received[-1].path
+
+
+def test_grants_are_read_and_changed(server: Server, storlets: Storlets) -> None:
+    listed = "test2%3Aada=a.py, bob=b%2C.py"
+    server.on("HEAD", "/c", Reply(204, {"X-Storlet-Container-Read": listed}))
+    server.on("POST", "/c", Reply(204, {"X-Storlet-Warning": "no such storlet"}))
+    assert storlets.grants("c") == [Grant("test2:ada", "a.py"), Grant("bob", "b,.py")]
+    assert storlets.grant("c", "ada", "a.py") == "no such storlet"
+    storlets.revoke("c", "ada", "a.py")
+    sent = server.received[-1].headers
+    assert (sent["x-remove-storlet-container-read"], sent["x-storlet-name"]) == ("ada", "a.py")
+
+
+def test_a_cluster_without_storlets_is_an_error(server: Server, storlets: Storlets) -> None:
+    server.replies["GET", "/info"] = Reply(body=b'{"swift": {}}')
+    with pytest.raises(StorletsError, match="runs no storlets"):
+        storlets.info()
+
+
+def test_the_diagnosis_ends_where_the_rest_depends_on_it(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("HEAD", "", Reply(204))
+    *well, last = storlets.diagnose()
+    assert [check.is_well for check in well] == [True, True]
+    assert (last.is_well, last.remedy) == (False, "storlet enable")
+
+
+def test_the_diagnosis_finds_storlets_that_cannot_run(server: Server, storlets: Storlets) -> None:
+    server.on("HEAD", "", Reply(204, {"X-Account-Meta-Storlet-Enabled": "True"}))
+    for container in ("storlet", "dependency"):
+        server.on("HEAD", f"/{container}", Reply(204))
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}, {"name": "b.rb"}]'))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on(
+        "HEAD", "/storlet/b.rb", Reply(200, {**META, "X-Object-Meta-Storlet-Language": "ruby"})
+    )
+    server.on("HEAD", "/dependency/b.py", Reply(200))
+    bad = {(check.subject, check.text) for check in storlets.diagnose() if not check.is_well}
+    assert bad == {
+        ("container storletlog", "missing"),
+        ("storlet a.py", "dependency c.py is missing"),
+        ("storlet b.rb", "language ruby is not one of python"),
+    }
