@@ -37,7 +37,7 @@ from storlet_client.errors import (
     Unreachable,
 )
 from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
-from storlet_client.operations import Deployed, Grant, Info, Storlet
+from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Manifest, Storlet
 from storlet_client.storlets import AsyncOutput, AsyncStorlets, Output, Storlets
 
 __version__ = "0.1.0"
@@ -45,6 +45,7 @@ __all__ = [
     "AsyncOutput",
     "AsyncStorlets",
     "BrokenAnswer",
+    "BundleVersion",
     "ConfigurationError",
     "Credentials",
     "Deployed",
@@ -52,6 +53,7 @@ __all__ = [
     "Info",
     "Keystone",
     "LoginFailed",
+    "Manifest",
     "NotThere",
     "Output",
     "Refused",

@@ -258,6 +258,8 @@ def list_storlets(session: Session) -> Flow[list[Storlet]]:
     rows = yield from listing(session, cluster.storlet_container)
     found = []
     for row in rows:
+        if "/" in row["name"]:
+            continue  # a version of a bundle, or another object that is no storlet
         one = yield from _head(session, cluster.storlet_container, row["name"])
         if one is not None:
             found.append(one)
@@ -468,6 +470,96 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     if answer.status == _NOT_FOUND:
         raise NotThere(f"{storlet} has no log {invocation}: only runs that ask for it store one")
     return answer.text
+
+
+# --- bundles --------------------------------------------------------------------------------------
+
+_BUNDLE = ".storlet"
+
+
+@dataclass(frozen=True)
+class BundleVersion:
+    """A deployed version of a bundle.
+
+    :param number: the server's, for ``NAME@NUMBER``.
+    :param version: the author's.
+    """
+
+    number: int
+    version: str
+    sha256: str
+    bytes: int
+    time: str
+    current: bool
+
+
+def deploy_bundle(session: Session, name: str, packed: bytes) -> Flow[int]:
+    """Upload a bundle under ``name``; the number of the new version, which is current."""
+    cluster = yield from info(session)
+    path = (cluster.storlet_container, name + _BUNDLE)
+    answer = yield from session.exchange(Call("PUT", path, body=packed))
+    return int(answer.headers["x-storlet-version"])
+
+
+def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
+    """The versions of a bundle that the cluster keeps, newest first."""
+    cluster = yield from info(session)
+    path = (cluster.storlet_container, name.removesuffix(_BUNDLE) + _BUNDLE)
+    answer = yield from session.exchange(Call("GET", path, query=(("storlet-versions", ""),)))
+    return [BundleVersion(**row) for row in json.loads(answer.body)["versions"]]
+
+
+def roll_back(session: Session, name: str, number: int) -> Flow[None]:
+    """Make an earlier version of a bundle the current one."""
+    cluster = yield from info(session)
+    path = (cluster.storlet_container, name.removesuffix(_BUNDLE) + _BUNDLE)
+    query = (("storlet-version", str(number)),)
+    yield from session.exchange(Call("POST", path, query=query, body=b""))
+
+
+# --- records of runs ------------------------------------------------------------------------------
+
+
+def runs(
+    session: Session, selection: Mapping[str, str], most: int
+) -> Flow[list[Mapping[str, Any]]]:
+    """Records of runs, newest first.
+
+    :param selection: parameters of the request: ``storlet``, ``outcome``, ``since``, ``until``.
+    :param most: the maximum number of records.
+    """
+    found: list[Mapping[str, Any]] = []
+    marker = ""
+    while len(found) < most:
+        query = [("storlet-runs", ""), *selection.items()]
+        query += [("limit", str(min(_PAGE, most - len(found))))]
+        query += [("marker", marker)] if marker else []
+        answer = yield from session.exchange(Call("GET", query=tuple(query)))
+        found += json.loads(answer.body)
+        marker = answer.headers.get("x-storlet-runs-next", "")
+        if not marker:
+            break
+    return found
+
+
+def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
+    """The record of one run."""
+    query = (("storlet-runs", ""), ("id", invocation))
+    answer = yield from session.exchange(Call("GET", query=query), (_NOT_FOUND,))
+    if answer.status == _NOT_FOUND:
+        raise NotThere(
+            f"there is no record of {invocation}: records are written up to five seconds after a"
+            " run, and by default of failures only"
+        )
+    found: Mapping[str, Any] = json.loads(answer.body)
+    return found
+
+
+def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
+    """A stream with a line for each record of a run that ends from now on."""
+    query = (("storlet-runs", ""), ("follow", ""), *selection.items())
+    answer = yield from session.exchange(Call("GET", query=query, is_streamed=True))
+    return answer
 
 
 # --- diagnosis ------------------------------------------------------------------------------------

@@ -25,7 +25,15 @@ from storlet_client import operations
 from storlet_client.errors import BrokenAnswer, Unreachable
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause
 from storlet_client.login import Credentials, from_environment
-from storlet_client.operations import Deployed, Grant, Info, Invocation, Manifest, Storlet
+from storlet_client.operations import (
+    BundleVersion,
+    Deployed,
+    Grant,
+    Info,
+    Invocation,
+    Manifest,
+    Storlet,
+)
 from storlet_client.session import Session
 
 T = TypeVar("T")
@@ -291,6 +299,18 @@ class Storlets:
         files = dependencies or {}
         return self._drive(operations.deploy(self._session, name, code, manifest, files))
 
+    def deploy_bundle(self, name: str, packed: bytes) -> int:
+        """Upload a bundle under ``name``; the number of the new version, which is current."""
+        return self._drive(operations.deploy_bundle(self._session, name, packed))
+
+    def versions(self, name: str) -> Sequence[BundleVersion]:
+        """The versions of a bundle that the cluster keeps, newest first."""
+        return self._drive(operations.versions(self._session, name))
+
+    def roll_back(self, name: str, number: int) -> None:
+        """Make an earlier version of a bundle the current one."""
+        self._drive(operations.roll_back(self._session, name, number))
+
     def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""
         self._drive(operations.delete(self._session, name))
@@ -375,6 +395,18 @@ class Storlets:
     def log(self, storlet: str, invocation: str) -> str:
         """One stored log."""
         return self._drive(operations.log(self._session, storlet, invocation))
+
+    def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
+        """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
+        return self._drive(operations.runs(self._session, selection, most))
+
+    def run_record(self, invocation: str) -> Mapping[str, Any]:
+        """The record of one run."""
+        return self._drive(operations.run_record(self._session, invocation))
+
+    def follow_runs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
+        """A stream with a line of JSON for each record of a run that ends from now on."""
+        return self._stream(operations.follow_runs(self._session, selection))
 
     def diagnose(self) -> Sequence[operations.Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""
@@ -486,6 +518,18 @@ class AsyncStorlets:
         files = dependencies or {}
         return await self._drive(operations.deploy(self._session, name, code, manifest, files))
 
+    async def deploy_bundle(self, name: str, packed: bytes) -> int:
+        """Upload a bundle under ``name``; the number of the new version, which is current."""
+        return await self._drive(operations.deploy_bundle(self._session, name, packed))
+
+    async def versions(self, name: str) -> Sequence[BundleVersion]:
+        """The versions of a bundle that the cluster keeps, newest first."""
+        return await self._drive(operations.versions(self._session, name))
+
+    async def roll_back(self, name: str, number: int) -> None:
+        """Make an earlier version of a bundle the current one."""
+        await self._drive(operations.roll_back(self._session, name, number))
+
     async def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""
         await self._drive(operations.delete(self._session, name))
@@ -567,6 +611,18 @@ class AsyncStorlets:
     async def log(self, storlet: str, invocation: str) -> str:
         """One stored log."""
         return await self._drive(operations.log(self._session, storlet, invocation))
+
+    async def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
+        """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
+        return await self._drive(operations.runs(self._session, selection, most))
+
+    async def run_record(self, invocation: str) -> Mapping[str, Any]:
+        """The record of one run."""
+        return await self._drive(operations.run_record(self._session, invocation))
+
+    def follow_runs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
+        """A stream with a line of JSON for each record of a run that ends from now on."""
+        return self._stream(operations.follow_runs(self._session, selection))
 
     async def diagnose(self) -> Sequence[operations.Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""

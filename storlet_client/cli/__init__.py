@@ -3,6 +3,8 @@
 ``main``      the entry point, its options, and the exit code of an error
 ``storlets``  ``list``, ``show``, ``deploy``, ``delete``, ``download``
 ``invoke``    ``invoke`` and ``logs``
+``projects``  ``init``, ``build``, ``versions`` and ``rollback``
+``runs``      ``runs`` and ``show-run``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``
 ``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules

@@ -71,8 +71,9 @@ def declare(group: Group) -> None:
             _summary(answer.headers, began, f"stored {target}")
         else:
             run = storlets.run(name, path, parameters, **more)
-            with run as stream, written(options["output"] or "-") as file:
-                for chunk in watched(stream, f"{name} {path}", stream.length):
+            output = options["output"] or "-"
+            with run as stream, written(output) as file:
+                for chunk in watched(stream, f"{name} {path}", stream.length, output):
                     file.write(chunk)
             _summary(stream.headers, began, "")
 

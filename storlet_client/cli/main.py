@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from storlet_client import __version__
-from storlet_client.cli import access, account, invoke, operators, storlets
+from storlet_client.cli import access, account, invoke, operators, projects, runs, storlets
 from storlet_client.cli.context import (
     DONE,
     FAILED,
@@ -50,7 +50,6 @@ Exit codes:
 _ADVICE = {
     "storlet.not_found": "list the storlets: storlet list",
     "storlet.load": "see the reason above; check the class and the dependencies: storlet show NAME",
-    "storlet.failed": "keep the log of a run: storlet invoke --keep-log .., then storlet logs NAME",
     "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
     "registration.invalid": "see the options: storlet deploy --help",
 }
@@ -82,7 +81,7 @@ def cli(context: click.Context, /, **options: Any) -> None:
     )
 
 
-for part in (account, storlets, invoke, access, operators):
+for part in (account, projects, storlets, invoke, runs, access, operators):
     part.declare(cli)
 
 
@@ -140,6 +139,8 @@ def _advice(error: Refused) -> str:
         return "enable them: storlet enable"
     if error.status == 401:
         return "log in again, or check the account: storlet doctor"
+    if error.code.startswith("storlet.") and error.invocation:
+        return f"see its record, some seconds after the run: storlet show-run {error.invocation}"
     return _ADVICE.get(error.code, "")
 
 

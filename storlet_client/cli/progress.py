@@ -21,12 +21,16 @@ from rich.progress import (
 )
 
 
-def watched(chunks: Iterable[bytes], text: str, total: int | None) -> Iterator[bytes]:
+def watched(
+    chunks: Iterable[bytes], text: str, total: int | None, output: str = ""
+) -> Iterator[bytes]:
     """``chunks``; a terminal on standard error shows bytes, rate and time left.
 
     :param total: bytes in all, if they are known.
+    :param output: the file that gets them; on a terminal it would mix with the progress.
     """
-    if not sys.stderr.isatty():
+    is_mixed = output == "-" and sys.stdout.isatty()
+    if is_mixed or not sys.stderr.isatty():
         yield from chunks
         return
     columns = (

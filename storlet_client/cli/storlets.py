@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from storlet_client.bundle import archive
 from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
@@ -44,6 +46,7 @@ def declare(group: Group) -> None:
     @group.example(
         "deploy",
         examples="storlet deploy csv_filter.py\n"
+        "storlet deploy dist/thumb-0.1.0.storlet\n"
         "storlet deploy thumb.jar --main org.example.Thumb --dependency imaging.jar\n"
         "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M",
     )
@@ -67,10 +70,13 @@ def declare(group: Group) -> None:
     @click.option("--input-type", "inputs", multiple=True, help="Accepted content type.")
     @click.option("--output-type", default="", help="Content type of the output.")
     def deploy(storlets: Storlets, file: Path, **options: Any) -> None:
-        """Upload a storlet and its dependencies, and print what changed.
+        """Upload a storlet and its dependencies, or a bundle, and print what changed.
 
         The new code is in use for each request that begins after this command.
         """
+        if file.suffix == archive.SUFFIX:
+            _deploy_bundle(storlets, file, options)
+            return
         name, code = options["name"] or file.name, file.read_bytes()
         files, named = _dependencies(file.parent, options["dependencies"])
         manifest = Manifest(
@@ -103,8 +109,26 @@ def declare(group: Group) -> None:
     def download(storlets: Storlets, name: str, output: str) -> None:
         """Download the file of a storlet."""
         with storlets.download(name) as stream, written(output) as file:
-            for chunk in watched(stream, name, stream.length):
+            for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
+
+
+def _deploy_bundle(storlets: Storlets, file: Path, options: Mapping[str, Any]) -> None:
+    """Check a bundle here, before it is uploaded, and upload it under the name of its manifest."""
+    given = sorted(key for key, value in options.items() if value)
+    if given:
+        raise ConfigurationError(
+            [f"--{key.replace('_', '-')}: a bundle has this in its manifest" for key in given]
+        )
+    with file.open("rb") as packed:
+        try:
+            manifest = archive.verify(packed, archive.Bounds()).manifest
+        except archive.BundleError as error:
+            raise ConfigurationError([f"{file}: {fault}" for fault in error.faults]) from None
+    name = manifest["name"]
+    number = storlets.deploy_bundle(name, file.read_bytes())
+    click.echo(legible(f"deployed {name} {manifest['version']} as version {number}"))
+    click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
 
 
 def _language(given: str | None, name: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from tests.support.accounts import unique
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Client
+from tests.support.waiting import retry_until
 
 SAMPLE = CHECKOUT / "storlets/csv_filter"
 
@@ -100,3 +101,41 @@ def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
     file.write_text("version: 1\nrules:\n- {name: shut, dny: closed}\n")
     assert "rules.yaml:3:" in shell.run("rules", "put", str(file), code=4)
     assert "no rules" in shell.run("rules", "delete")
+
+
+def test_a_project_becomes_versions_and_failures_leave_records(
+    shell: Shell, tmp_path: Path
+) -> None:
+    assert shell.client.put("").status in {201, 202}
+    shell.run("enable")
+    project = tmp_path / "fruit"
+    shell.run("init", str(project))
+    bundle = shell.run("build", str(project)).strip()
+    assert shell.run("deploy", bundle) == "deployed fruit 0.1.0 as version 1\n"
+    assert shell.client.put("samples").status == 201
+    assert shell.client.put("samples/list", (project / "sample.txt").read_bytes()).status == 201
+    run = ("invoke", "fruit", "samples/list", "-p", "text=apple")
+    assert shell.run(*run) == "one apple\nthree apples\n"
+    source = project / "src/fruit.py"
+    source.write_text(source.read_text().replace("wanted in line", "wanted not in line"))
+    assert "version 2" in shell.run("deploy", shell.run("build", str(project)).strip())
+    assert shell.run(*run) == "two pears\n"
+    assert shell.run("invoke", "fruit@1", *run[2:]) == "one apple\nthree apples\n"
+    rows = json.loads(shell.run("versions", "fruit", "-f", "json"))
+    assert [(row["number"], row["current"]) for row in rows] == [(2, True), (1, False)]
+    shell.run("rollback", "fruit", "1")
+    assert shell.run(*run) == "one apple\nthree apples\n"
+    assert "FAIL" not in shell.run("doctor")
+    (row,) = json.loads(shell.run("list", "-f", "json"))
+    assert (row["name"], row["language"]) == ("fruit.storlet", "python")
+    assert "txt" in shell.run("invoke", "fruit", "samples/list", "-p", "txt=apple", code=4)
+    source.write_text(
+        source.read_text().replace("kept = 0", "raise ValueError('broken on purpose')")
+    )
+    shell.run("deploy", shell.run("build", str(project)).strip())
+    assert "broken on purpose" in shell.run(*run, code=4)
+    records = retry_until(
+        lambda: json.loads(shell.run("runs", "fruit", "--failed", "-f", "json")), 20
+    )
+    assert records[0]["code"] == "storlet.failed"
+    assert "broken on purpose" in shell.run("show-run", records[0]["id"])

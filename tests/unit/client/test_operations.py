@@ -157,7 +157,11 @@ def test_the_diagnosis_finds_storlets_that_cannot_run(server: Server, storlets: 
     server.on("HEAD", "", Reply(204, {"X-Account-Meta-Storlet-Enabled": "True"}))
     for container in ("storlet", "dependency"):
         server.on("HEAD", f"/{container}", Reply(204))
-    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}, {"name": "b.rb"}]'))
+    server.on(
+        "GET",
+        "/storlet",
+        Reply(body=b'[{"name": "a.py"}, {"name": "b.rb"}, {"name": "versions/c/1"}]'),
+    )
     server.on("HEAD", "/storlet/a.py", Reply(200, META))
     server.on(
         "HEAD", "/storlet/b.rb", Reply(200, {**META, "X-Object-Meta-Storlet-Language": "ruby"})

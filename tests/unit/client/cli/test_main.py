@@ -32,7 +32,11 @@ def test_each_command_has_help_with_examples(command: Command, words: tuple[str,
 
 @pytest.mark.parametrize(
     ("status", "headers", "code"),
-    [(404, {}, 4), (422, {"X-Storlet-Error": "storlet.failed"}, 4), (503, {}, 5)],
+    [
+        (404, {}, 4),
+        (422, {"X-Storlet-Error": "storlet.failed", "X-Storlet-Invocation": "tx1-1"}, 4),
+        (503, {}, 5),
+    ],
 )
 def test_an_error_has_a_code_and_a_next_step(
     server: Server, command: Command, status: int, headers: dict[str, str], code: int
@@ -42,7 +46,7 @@ def test_an_error_has_a_code_and_a_next_step(
     assert (result.code, result.out) == (code, "")
     assert "the reason" in result.err
     if status == 422:
-        assert "--keep-log" in result.err
+        assert "storlet show-run tx1-1" in result.err
 
 
 def test_a_broken_output_fails(server: Server, command: Command) -> None:

@@ -1,0 +1,72 @@
+"""``init``, ``build``, ``versions`` and ``rollback``: projects and their bundles."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from storlet_client.builder import bundler, template, wheels
+from storlet_client.builder.project import ProjectError
+from storlet_client.cli.context import with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.errors import ConfigurationError
+from storlet_client.storlets import Storlets
+
+_COLUMNS = ("number", "version", "current", "bytes", "time")
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example("init", examples="storlet init thumb")
+    @click.argument("name")
+    def init(name: str) -> None:
+        """Make a folder with a storlet that works: storlet.toml, source, sample input."""
+        try:
+            folder = template.make(Path(name))
+        except ProjectError as error:
+            raise ConfigurationError(error.faults) from None
+        click.echo(legible(f"made {folder}/"))
+        click.echo(legible(f"build it: storlet build {folder}"), err=True)
+
+    @group.example("build", examples="storlet build\nstorlet build thumb -o dist")
+    @click.argument("folder", default=".", type=click.Path(path_type=Path))
+    @click.option(
+        "-o", "--output", type=click.Path(path_type=Path), help="Folder; FOLDER/dist by default."
+    )
+    @click.option("--python", default="3.11", show_default=True, help="Python of the sandbox.")
+    @click.option("--machine", default="x86_64", show_default=True, help="CPU of the nodes.")
+    def build(folder: Path, output: Path | None, python: str, machine: str) -> None:
+        """Build the bundle of a Python project: one file with code and libraries.
+
+        pip resolves the requirements once and writes storlet.requirements.lock; with this file the
+        same project gives the same bytes.
+        """
+        sandbox = wheels.Sandbox(python, machine)
+        try:
+            bundle = bundler.build(folder, output or folder / "dist", sandbox)
+        except ProjectError as error:
+            raise ConfigurationError(error.faults) from None
+        click.echo(legible(str(bundle)))
+        click.echo(legible(f"deploy it: storlet deploy {bundle}"), err=True)
+
+    @group.example("versions", examples="storlet versions thumb")
+    @with_storlets
+    @click.argument("name")
+    @format_option
+    def versions(storlets: Storlets, name: str, form: str) -> None:
+        """List the deployed versions of a bundle; run one as NAME@NUMBER."""
+        rows = [asdict(each) for each in storlets.versions(name)]
+        show_rows(rows, _COLUMNS, form, "no versions")
+
+    @group.example("rollback", examples="storlet rollback thumb 3")
+    @with_storlets
+    @click.argument("name")
+    @click.argument("number", type=click.IntRange(1))
+    def rollback(storlets: Storlets, name: str, number: int) -> None:
+        """Make an earlier version of a bundle the current one, at once and for all requests."""
+        storlets.roll_back(name, number)
+        click.echo(legible(f"{name}: version {number} is current"))

@@ -1,0 +1,118 @@
+"""``runs`` and ``show-run``: the records of runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import click
+
+from storlet_client.cli.context import with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, legible, show_one, show_rows
+from storlet_client.errors import ConfigurationError
+from storlet_client.storlets import Storlets
+
+_COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_MESSAGE = 60  # characters of a message in a list
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example(
+        "runs",
+        examples="storlet runs csv_filter.py --failed --since 1h\nstorlet runs --follow",
+    )
+    @with_storlets
+    @click.argument("name", required=False)
+    @click.option("--failed", is_flag=True, help="Only failed runs.")
+    @click.option("--outcome", default="", help="ok, failed, refused, cancelled or an error code.")
+    @click.option("--since", default="", help="Time (2026-11-23T19:00:00Z), or an age such as 1h.")
+    @click.option("--until", default="", help="The same; runs that ended before.")
+    @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100_000))
+    @click.option("--follow", is_flag=True, help="Print runs as they end, until interrupted.")
+    @format_option
+    def runs(storlets: Storlets, name: str | None, form: str, **options: Any) -> None:
+        """List recorded runs, newest first.
+
+        By default an account records failures: X-Account-Meta-Storlet-Records has the choice.
+        """
+        selection = _selection(name, options)
+        if options["follow"]:
+            _follow(storlets, selection, form)
+            return
+        records = storlets.runs(selection, options["limit"])
+        if form in {"json", "yaml"}:
+            show_rows(records, (), form, "")
+        else:
+            show_rows([_row(record) for record in records], _COLUMNS, form, "no recorded runs")
+
+    @group.example("show-run", examples="storlet show-run tx0123456789-1")
+    @with_storlets
+    @click.argument("invocation")
+    @format_option
+    def show_run(storlets: Storlets, invocation: str, form: str) -> None:
+        """Show the record of a run, with its error and the end of its log."""
+        show_one(storlets.run_record(invocation), form)
+
+
+def _selection(name: str | None, options: Mapping[str, Any]) -> dict[str, str]:
+    if options["failed"] and options["outcome"]:
+        raise ConfigurationError(["--failed and --outcome exclude each other"])
+    found = {
+        "storlet": name or "",
+        "outcome": "failed" if options["failed"] else options["outcome"],
+        "since": _time(options["since"], "--since"),
+        "until": _time(options["until"], "--until"),
+    }
+    if options["follow"] and (found["since"] or found["until"]):
+        raise ConfigurationError(["--follow shows runs from now on: leave out --since and --until"])
+    return {key: value for key, value in found.items() if value}
+
+
+def _time(text: str, option: str) -> str:
+    """A time for the server; ``1h`` is an hour ago."""
+    age = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if age:
+        then = datetime.now(timezone.utc) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        return then.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if text and not re.match(r"\d{4}-\d\d-\d\dT|\d+$", text):
+        raise ConfigurationError(
+            [f"{option} {text!r}: write a time such as 2026-11-23T19:00:00Z, or an age such as 1h"]
+        )
+    return text
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+    storlets = " | ".join(each["name"] for each in record.get("storlets", ()))
+    message = " ".join(str(record.get("message", "")).split())
+    is_long = len(message) > _MESSAGE
+    return {
+        **record,
+        "storlet": storlets,
+        "outcome": record.get("code") or record.get("outcome"),
+        "message": message[:_MESSAGE] + "..." if is_long else message,
+    }
+
+
+def _follow(storlets: Storlets, selection: Mapping[str, str], form: str) -> None:
+    """Print records until the server ends the stream; it does so after some minutes."""
+    while True:
+        with storlets.follow_runs(selection) as stream:
+            for line in stream.lines():
+                if not line.strip():
+                    continue
+                record = json.loads(line)
+                if "skipped_objects" in record:
+                    click.echo("too many runs: some are left out", err=True)
+                elif form == "json":
+                    click.echo(line)
+                else:
+                    row = _row(record)
+                    words = (row.get(column) for column in _COLUMNS)
+                    click.echo(legible("  ".join(str(word) for word in words if word)))

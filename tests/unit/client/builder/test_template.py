@@ -1,0 +1,77 @@
+"""New projects."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_client.builder import project, template
+from storlet_client.builder.project import ProjectError
+
+
+@pytest.mark.parametrize("name", ["thumb", "two-words_3"])
+def test_a_new_project_is_valid(tmp_path: Path, name: str) -> None:
+    folder = template.make(tmp_path / name)
+    made = project.read(folder)
+    module = name.replace("-", "_")
+    assert made.document["name"] == name
+    assert list(made.source()) == [f"{module}.py"]
+    assert made.document["main"].startswith(f"{module}.")
+
+
+class Stream:
+    def __init__(self, chunks: list[bytes]) -> None:
+        self.chunks = chunks
+        self.written = b""
+        self.is_closed = False
+
+    def read(self, _size: int) -> bytes:
+        return self.chunks.pop(0) if self.chunks else b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_metadata(self) -> dict[str, str]:
+        return {"a": "b"}
+
+    def set_metadata(self, metadata: dict[str, str]) -> None:
+        assert metadata == {"a": "b"}
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Logger:
+    def debug(self, text: str) -> None:
+        assert text == "kept 2 lines\n"
+
+
+def test_its_source_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = template.make(tmp_path / "some-lines")
+    monkeypatch.setattr(sys, "path", [str(folder / "src"), *sys.path])
+    import some_lines  # type: ignore[import-not-found]  # noqa: PLC0415 - made by the test
+
+    source, out = Stream([b"one ap", b"ple\ntwo pears\nthr", b"ee apples"]), Stream([])
+    storlet: Any = some_lines.SomeLines(Logger())
+    storlet([source], [out], {"text": "apple"})
+    assert out.written == b"one apple\nthree apples"
+    assert source.is_closed
+    assert out.is_closed
+
+
+@pytest.mark.parametrize("name", ["Thumb", "1st", "a.b", "x" * 64])
+def test_a_name_that_no_storlet_can_have_makes_nothing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProjectError, match="want a lower-case letter"):
+        template.make(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thumb").mkdir()
+    (tmp_path / "thumb/storlet.toml").write_text("mine")
+    with pytest.raises(ProjectError, match="it exists already"):
+        template.make(tmp_path / "thumb")
+    assert (tmp_path / "thumb/storlet.toml").read_text() == "mine"

@@ -1,0 +1,80 @@
+"""``init``, ``build``, ``versions`` and ``rollback``, and ``deploy`` of a bundle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.conftest import Command
+from tests.unit.client.server import Reply, Server
+
+VERSIONS = {
+    "name": "thumb",
+    "versions": [
+        {"number": 2, "version": "1.1", "sha256": "b", "bytes": 9, "time": "t", "current": True},
+        {"number": 1, "version": "1.0", "sha256": "a", "bytes": 8, "time": "s", "current": False},
+    ],
+}
+
+
+@pytest.fixture
+def bundle(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert command("init", "thumb").out == "made thumb/\n"
+    result = command("build", "thumb")
+    assert result.code == 0, result.err
+    return Path(result.out.strip())
+
+
+def test_a_new_project_is_built_and_deployed(
+    server: Server, command: Command, bundle: Path
+) -> None:
+    assert str(bundle) == "thumb/dist/thumb-0.1.0.storlet"
+    server.on("PUT", "/storlet/thumb.storlet", Reply(201, {"X-Storlet-Version": "3"}))
+    result = command("deploy", str(bundle))
+    assert (result.code, result.out) == (0, "deployed thumb 0.1.0 as version 3\n"), result.err
+    assert server.received[-1].body == bundle.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--main", "a.B"], "--main: a bundle has this in its manifest"),
+        (["--limit", "memory=1M"], "--limits: a bundle has this"),
+    ],
+)
+def test_options_of_plain_files_are_refused(
+    server: Server, command: Command, bundle: Path, words: list[str], expected: str
+) -> None:
+    result = command("deploy", str(bundle), *words)
+    assert (result.code, expected in result.err) == (3, True), result.err
+    assert server.calls() == []
+
+
+def test_a_damaged_bundle_is_not_uploaded(server: Server, command: Command, bundle: Path) -> None:
+    data = bytearray(bundle.read_bytes())
+    data[60] ^= 0xFF
+    bundle.write_bytes(data)
+    result = command("deploy", str(bundle))
+    assert (result.code, str(bundle) in result.err) == (3, True)
+    assert server.calls() == []
+
+
+def test_all_faults_of_a_project_have_their_place(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "storlet.toml").write_text('name = "X"\nversion = "1"\nlangage = "python"\n')
+    result = command("build", str(tmp_path))
+    assert result.code == 3
+    assert "storlet.toml:1:1: " in result.err
+    assert "language" in result.err
+
+
+def test_versions_are_listed_and_changed(server: Server, command: Command) -> None:
+    path = "/storlet/thumb.storlet"
+    server.on("GET", path, Reply(body=json.dumps(VERSIONS).encode()))
+    server.on("POST", path, Reply(202))
+    assert json.loads(command("versions", "thumb", "-f", "json").out) == VERSIONS["versions"]
+    assert command("rollback", "thumb", "1").out == "thumb: version 1 is current\n"
+    assert server.received[-1].path.endswith("?storlet-version=1")
+    assert command("rollback", "thumb", "0").code == 2
