@@ -50,6 +50,9 @@ class GreenTask(Protocol):
     def kill(self) -> None:
         """Kill it where it waits; returns when it has ended."""
 
+    def link(self, function: Callable[[Any], object]) -> None:
+        """Call ``function`` with this task when it has ended, at once if it has."""
+
 
 class Semaphore(Protocol):
     """The result of :func:`semaphore`."""
@@ -330,6 +333,39 @@ def end(task: GreenTask) -> None:
             sleep(_POOLED_PAUSE_SECONDS)
     finally:
         task.kill()
+
+
+def result_of(function: Callable[..., Any], *args: Any, release: Callable[[Any], object]) -> Any:
+    """The result of ``function``, computed in a green task of its own.
+
+    If the caller ends while it waits, the task continues, and ``release`` is called with the
+    result.  Swift's proxy server waits for an object server in tasks that do not end with their
+    request; a connection that such a task opens would stay open until the garbage collector finds
+    it.
+    """
+    task = spawn(_result_or_error, function, *args)
+    try:
+        result, error = task.wait()
+    except BaseException:
+        task.link(functools.partial(_release, release))
+        raise
+    if error is not None:
+        raise error
+    return result
+
+
+def _result_or_error(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    # eventlet prints exceptions that a green thread raises.
+    try:
+        return function(*args), None
+    except (Exception, Timeout) as error:  # noqa: BLE001
+        return None, error
+
+
+def _release(release: Callable[[Any], object], task: GreenTask) -> None:
+    result, error = task.wait()
+    if error is None:
+        release(result)
 
 
 def wait_task(task: GreenTask, seconds: float) -> bool:

@@ -16,7 +16,7 @@ from swift.common.swob import HTTPLengthRequired, Range, Request, Response, Wsgi
 from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_middleware import errors, names
-from storlet_middleware.concurrency import GreenTask, end, spawn
+from storlet_middleware.concurrency import GreenTask, end, result_of, spawn
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import (
     AccessDenied,
@@ -185,7 +185,13 @@ class Source:
         request.headers.update(headers)
         # Of extra resources, no storlet and no caller gets headers; their reads are checked.
         rules = self._context.chain.rules if path == self._request.source else None
-        given = gate.ask(self._proxy.app, request.environ, rules)
+        given = result_of(
+            gate.ask,
+            self._proxy.app,
+            request.environ,
+            rules,
+            release=lambda answer: close_if_possible(answer.chunks),
+        )
         chunks = given.chunks
         answer = SourceAnswer(int(given.status[:3]), HeaderKeyDict(given.headers), chunks)
         operation = self._context.operation

@@ -10,10 +10,12 @@ from eventlet import hubs
 
 from storlet_middleware.concurrency import (
     Pace,
+    Signal,
     WaitExpired,
     call_later,
     end,
     monotonic,
+    result_of,
     sleep,
     spawn,
     wait_readable,
@@ -144,3 +146,44 @@ def test_a_short_computation_does_not_pause() -> None:
     Pace().pause()
     assert not turns
     task.wait()
+
+
+def test_result_of_gives_the_result_or_the_error_of_the_function() -> None:
+    released: list[int] = []
+    assert result_of(divmod, 7, 2, release=released.append) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        result_of(divmod, 7, 0, release=released.append)
+    assert not released
+
+
+def test_result_of_releases_the_result_that_its_ended_caller_does_not_take() -> None:
+    released: list[int] = []
+    may_end = Signal()
+
+    def slow() -> int:
+        may_end.wait(10)
+        return 42
+
+    caller = spawn(lambda: result_of(slow, release=released.append))
+    sleep(0)
+    end(caller)
+    assert not released
+    may_end.set()
+    sleep(0.01)
+    assert released == [42]
+
+
+def test_result_of_releases_nothing_if_the_function_fails_after_its_caller_ended() -> None:
+    released: list[int] = []
+    may_end = Signal()
+
+    def failing() -> int:
+        may_end.wait(10)
+        raise ValueError("failed")
+
+    caller = spawn(lambda: result_of(failing, release=released.append))
+    sleep(0)
+    end(caller)
+    may_end.set()
+    sleep(0.01)
+    assert not released
