@@ -21,7 +21,7 @@ _LANGUAGES = {".py": "python", ".jar": "java"}
 #: Values that a header cannot carry unchanged are sent in the query.
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _PAGE = 1000
-_NOT_FOUND = 404
+_CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
 
 
 @dataclass(frozen=True)
@@ -374,7 +374,17 @@ def listing(session: Session, container: str, prefix: str = "") -> Flow[list[dic
             return rows
 
 
-# --- invocations ----------------------------------------------------------------------------------
+# --- objects and invocations ----------------------------------------------------------------------
+
+
+def upload(session: Session, path: str, body: Body, content_type: str) -> Flow[bool]:
+    """Store ``body`` as ``container/object``; whether the container was created for it."""
+    container, name = object_path(path)
+    # A user with write access to the container only may not create one.
+    made = yield from session.exchange(Call("PUT", (container,), body=b""), (_FORBIDDEN,))
+    headers = {"Content-Type": content_type} if content_type else {}
+    yield from session.exchange(Call("PUT", (container, name), headers, body=body))
+    return made.status == _CREATED
 
 
 def run(session: Session, invocation: Invocation) -> Flow[Answer]:

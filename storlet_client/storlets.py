@@ -319,6 +319,10 @@ class Storlets:
         """The file of a storlet, as a stream."""
         return self._stream(operations.download_storlet(self._session, name))
 
+    def upload(self, path: str, body: Body, content_type: str = "") -> bool:
+        """Store ``body`` as ``container/object``; whether the container was created for it."""
+        return self._drive(operations.upload(self._session, path, body, content_type))
+
     def run(
         self,
         storlet: str,
@@ -537,6 +541,10 @@ class AsyncStorlets:
     def download(self, name: str) -> AbstractAsyncContextManager[AsyncOutput]:
         """The file of a storlet, as a stream."""
         return self._stream(operations.download_storlet(self._session, name))
+
+    async def upload(self, path: str, body: Body, content_type: str = "") -> bool:
+        """Store ``body`` as ``container/object``; whether the container was created for it."""
+        return await self._drive(operations.upload(self._session, path, body, content_type))
 
     def run(
         self,

@@ -1,4 +1,4 @@
-"""``invoke`` and ``logs``."""
+"""``upload``, ``invoke`` and ``logs``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ from storlet_client.storlets import Storlets
 
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
+
+    @group.example("upload", examples="storlet upload input.csv samples/input.csv")
+    @with_storlets
+    @click.argument("source", type=click.File("rb"), metavar="FILE")
+    @click.argument("path", metavar="CONTAINER/OBJECT")
+    @click.option("--content-type", default="", help="Content type; by the suffix of the object.")
+    def upload(storlets: Storlets, source: BinaryIO, path: str, content_type: str) -> None:
+        """Upload a file as an object, and create its container if it is missing.
+
+        No storlet runs, unless the rules of the account say so. The tools of Swift do the same.
+        """
+        if storlets.upload(path, _body(source, path), content_type):
+            click.echo(legible(f"created container {path.partition('/')[0]}"))
+        click.echo(legible(f"stored {path}"))
 
     @group.example(
         "invoke",

@@ -1,16 +1,19 @@
-"""The command ``storlet`` against a cluster: the life of a storlet."""
+"""The command ``storlet`` against a cluster: the life of a storlet.
+
+It runs as its wheel installs it, with the oldest and the newest Python of this machine.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.accounts import unique
+from tests.support.client_package import installed, interpreters
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Client
 from tests.support.waiting import retry_until
@@ -19,13 +22,16 @@ SAMPLE = CHECKOUT / "storlets/csv_filter"
 
 
 class Shell:
-    """The command, in a process of its own, as the owner of a new account."""
+    """The command, in a process of its own, as the owner of a new account.
 
-    def __init__(self, client: Client) -> None:
+    :param place: the environment that it is installed in.
+    """
+
+    def __init__(self, place: Path, client: Client) -> None:
         self.client = client
+        self._command = place / "bin/storlet"
         self._environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(CHECKOUT),
             "OS_STORAGE_URL": client.storage_url,
             "OS_AUTH_TOKEN": client.token,
         }
@@ -33,16 +39,17 @@ class Shell:
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output; standard error for other exit codes than 0."""
         done = subprocess.run(
-            [sys.executable, "-m", "storlet_client.cli.main", *words],
+            [self._command, *words],
             env=self._environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else done.stdout
 
 
-@pytest.fixture
-def shell(users: dict[str, Client]) -> Shell:
-    return Shell(users["admin:admin"].on(f"AUTH_{unique('client')}"))
+@pytest.fixture(params=interpreters())
+def shell(request: pytest.FixtureRequest, users: dict[str, Client]) -> Shell:
+    place = installed(interpreters()[request.param])
+    return Shell(place, users["admin:admin"].on(f"AUTH_{unique('client')}"))
 
 
 def test_the_life_of_a_storlet(shell: Shell, tmp_path: Path) -> None:

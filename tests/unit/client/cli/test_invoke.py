@@ -1,4 +1,4 @@
-"""``invoke`` and ``logs``."""
+"""``upload``, ``invoke`` and ``logs``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,30 @@ def test_a_file_is_uploaded_through_the_storlet(
     server.on("PUT", "/c/o", Reply(201))
     assert command("invoke", "s.py", "c/o", "--put", str(file)).code == 0
     assert len(server.received[-1].body) == size
+
+
+@pytest.mark.parametrize(
+    ("status", "lines"),
+    [(201, ["created container c", "stored c/o"]), (202, ["stored c/o"]), (403, ["stored c/o"])],
+)
+def test_a_file_is_uploaded_and_its_container_created(
+    server: Server, command: Command, tmp_path: Path, status: int, lines: list[str]
+) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(b"content")
+    server.on("PUT", "/c", Reply(status))
+    server.on("PUT", "/c/o", Reply(201))
+    result = command("upload", str(file), "c/o", "--content-type", "text/csv")
+    assert (result.code, result.out.splitlines()) == (0, lines)
+    assert server.received[-1].body == b"content"
+    assert server.received[-1].headers["content-type"] == "text/csv"
+
+
+def test_an_upload_without_an_object_is_refused_before_any_request(
+    server: Server, command: Command
+) -> None:
+    assert command("upload", __file__, "c").code == 3
+    assert server.calls() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""The client's wheel, installed where nothing else of the project is."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.aio import cache
+from tests.support.client_package import PACKAGE, build, installed, interpreters, run
+from tests.support.cluster import CHECKOUT
+
+#: The limit of everything that an installation adds, without byte code.
+MOST_BYTES = 15_000_000
+#: Packages of a new environment.
+TOOLS = {"pip", "setuptools"}
+
+
+@pytest.fixture(scope="module", params=interpreters())
+def place(request: pytest.FixtureRequest) -> Path:
+    return installed(interpreters()[request.param])
+
+
+def test_the_wheel_has_every_module_and_all_data_of_the_client(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build(tmp_path)) as archive:
+        names = {name for name in archive.namelist() if name.startswith(f"{PACKAGE}/")}
+    files = {str(path.relative_to(CHECKOUT)) for path in cache.tree_files(CHECKOUT / PACKAGE)}
+    assert names == files - {f"{PACKAGE}/pyproject.toml", f"{PACKAGE}/README.rst"}
+
+
+def test_an_installation_is_smaller_than_15_mb(place: Path) -> None:
+    site = next(place.glob("lib/python3*/site-packages"))
+    sizes = {
+        path: path.stat().st_size
+        for path in site.rglob("*")
+        if path.is_file()
+        and path.suffix != ".pyc"
+        and path.relative_to(site).parts[0].partition("-")[0] not in TOOLS
+    }
+    assert 1_000_000 < sum(sizes.values()) < MOST_BYTES
+
+
+def test_no_server_package_is_installed_with_the_client(place: Path) -> None:
+    listed = run([str(place / "bin/python"), "-m", "pip", "list", "--format=freeze"])
+    names = {line.partition("==")[0].lower() for line in listed.splitlines()}
+    assert "storlet-client" in names
+    assert names.isdisjoint({"swift", "eventlet", "docker", "swift-storlets"})
+
+
+def test_a_new_project_becomes_a_bundle_that_the_command_accepts(
+    place: Path, tmp_path: Path
+) -> None:
+    storlet = str(place / "bin/storlet")
+    assert "Usage: storlet" in run([storlet, "--help"])
+    run([storlet, "init", "fruit"], cwd=tmp_path)
+    (first,) = run([storlet, "build", "fruit"], cwd=tmp_path).split()
+    content = (tmp_path / first).read_bytes()
+    run([storlet, "build", "fruit"], cwd=tmp_path)
+    assert (tmp_path / first).read_bytes() == content
+
+
+def test_a_command_without_credentials_names_the_variables_to_set(place: Path) -> None:
+    done = subprocess.run(
+        [place / "bin/storlet", "list"],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "OS_CLOUD" in done.stderr
