@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -61,7 +62,7 @@ class Storlet:
     """A deployed storlet.
 
     :param size: bytes of its file.
-    :param modified: as Swift writes it.
+    :param modified: UTC, such as ``2026-11-23 22:31:45``.
     :param declared: its other ``X-Object-Meta-Storlet-*`` metadata, such as limits, by lower-case
         name without the prefix.
     """
@@ -293,11 +294,19 @@ def _storlet(name: str, answer: Answer) -> Storlet:
         language=declared.pop("language", ""),
         main=declared.pop("main", ""),
         size=int(answer.headers.get("content-length") or 0),
-        modified=answer.headers.get("last-modified", ""),
+        modified=_utc(answer.headers.get("last-modified", "")),
         etag=answer.headers.get("etag", "").strip('"'),
         dependencies=tuple(each.strip() for each in listed.split(",") if each.strip()),
         declared=declared,
     )
+
+
+def _utc(value: str) -> str:
+    """A date of HTTP in a form that sorts."""
+    try:
+        return f"{parsedate_to_datetime(value):%Y-%m-%d %H:%M:%S}"
+    except (TypeError, ValueError):  # Python 3.9 raises the first
+        return value
 
 
 def deploy(

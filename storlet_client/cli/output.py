@@ -16,6 +16,8 @@ from rich.text import Text
 FORMATS = ("table", "json", "yaml", "csv")
 #: Columns of a table without a terminal: a program reads each row as one line.
 _WIDE: Final = 10_000
+#: Characters of a name that are on one line even if other columns become narrow.
+_NAME_WIDTH: Final = 40
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -78,7 +80,14 @@ def _table(rows: Rows, columns: Sequence[str]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = all(isinstance(row.get(column), int) for row in rows)
-        table.add_column(column.upper(), justify="right" if is_number else "left", overflow="fold")
+        # The first column has the names, which are copied; the others are folded before it.
+        width = max(len(_cell(row.get(column))) for row in rows) if column == columns[0] else 0
+        table.add_column(
+            column.upper(),
+            justify="right" if is_number else "left",
+            overflow="fold",
+            min_width=min(width, _NAME_WIDTH),
+        )
     for row in rows:
         table.add_row(*(Text(legible(_cell(row.get(column)))) for column in columns))
     console().print(table)

@@ -109,7 +109,7 @@ def test(arguments: Sequence[str]) -> int:
     checker ``coverage`` of the same job has run.
     """
     log = cache.cache_root() / "test.log"
-    needs = [packages.PYTHON, packages.CURL]
+    needs = [packages.PYTHON, packages.CURL, packages.TMUX]
     needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
     packages.install(needs, log)
     tools = venv.tools(log)

@@ -91,6 +91,8 @@ CURL: Final = Need(
     "used by the commands that the demo prints",
 )
 
+TMUX: Final = Need("tmux", ("tmux",), _has("tmux"), "types the tutorial's commands in a terminal")
+
 
 def missing(needs: Sequence[Need]) -> list[Need]:
     return [need for need in needs if not need.present()]

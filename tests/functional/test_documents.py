@@ -77,6 +77,6 @@ def test_hello_world_in_java_gives_its_documented_output(shell: Shell, tmp_path:
 
 
 def test_the_users_commands_give_their_documented_output(shell: Shell) -> None:
-    said = shell.run([*shell_lines("user/tutorial.rst"), *shell_lines("user/how-to.rst")])
+    said = shell.run([*shell_lines("user/tutorial-http.rst"), *shell_lines("user/how-to.rst")])
     assert "X-Storlet-Ran-On: object" in said
     assert "station\nBasel\n" in said
