@@ -23,6 +23,7 @@ with each released version of the server.
 ``bundle``      the format of bundles: manifest, reproducible archives, verification
 ``builder``     makes bundles from projects
 ``cli``         the command ``storlet``
+``openstack``   the plugin of the OpenStack client
 """
 
 from __future__ import annotations

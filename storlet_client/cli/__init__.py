@@ -2,7 +2,7 @@
 
 ``main``      the entry point, its options, and the exit code of an error
 ``storlets``  ``list``, ``show``, ``deploy``, ``delete``, ``download``
-``invoke``    ``invoke`` and ``logs``
+``invoke``    ``upload``, ``invoke`` and ``logs``
 ``projects``  ``init``, ``build``, ``versions`` and ``rollback``
 ``runs``      ``runs`` and ``show-run``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``

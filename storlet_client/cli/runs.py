@@ -42,7 +42,7 @@ def declare(group: Group) -> None:
 
         By default an account records failures: X-Account-Meta-Storlet-Records has the choice.
         """
-        selection = _selection(name, options)
+        selection = selection_of(name, options)
         if options["follow"]:
             _follow(storlets, selection, form)
             return
@@ -61,7 +61,11 @@ def declare(group: Group) -> None:
         show_one(storlets.run_record(invocation), form)
 
 
-def _selection(name: str | None, options: Mapping[str, Any]) -> dict[str, str]:
+def selection_of(name: str | None, options: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters of the request for records.
+
+    :raises ConfigurationError: options contradict each other, or a time is not one.
+    """
     if options["failed"] and options["outcome"]:
         raise ConfigurationError(["--failed and --outcome exclude each other"])
     found = {

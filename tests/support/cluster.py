@@ -8,6 +8,7 @@ up.
 
 from __future__ import annotations
 
+import configparser
 import fcntl
 import json
 import os
@@ -95,6 +96,12 @@ class Cluster:
     @property
     def java_api_jar(self) -> Path:
         return Path(self.description["java_api_jar"])
+
+    def pipeline(self) -> list[str]:
+        """The middlewares of the proxy server's pipeline."""
+        config = configparser.RawConfigParser()
+        config.read(Path(self.description["conf_dir"], "proxy-server.conf"))
+        return config.get("pipeline:main", "pipeline").split()
 
     def process(self, name: str) -> ServerProcess:
         """``proxy``, ``object-1``, ``sandboxd``, ``dockerd`` and the like, as they are now."""

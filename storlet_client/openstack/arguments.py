@@ -1,0 +1,42 @@
+"""Arguments of a command of ``storlet`` for a parser of the OpenStack client, and back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:
+    """Add an option or argument; :func:`words_of` returns its words unchanged."""
+    if isinstance(given, click.Option):
+        if given.is_flag:
+            parser.add_argument(*given.opts, dest=given.name, action="store_true", help=given.help)
+        else:
+            parser.add_argument(
+                *given.opts,
+                dest=given.name,
+                action="append",
+                metavar=f"<{(given.metavar or given.name or '').lower()}>",
+                help=given.help,
+            )
+    else:
+        shown = f"<{(given.metavar or given.name or '').lower()}>"
+        parser.add_argument(given.name or "", metavar=shown)
+
+
+def words_of(known: Sequence[click.Parameter], given: Mapping[str, Any]) -> list[str]:
+    """The command line of ``storlet`` for parsed arguments."""
+    options: list[str] = []
+    arguments: list[str] = []
+    for each in known:
+        value = given.get(each.name or "")
+        if isinstance(each, click.Argument):
+            arguments.append(str(value))
+        elif value is True:
+            options.append(each.opts[0])
+        elif value:
+            options += [word for one in value for word in (each.opts[0], one)]
+    return [*options, "--", *arguments]

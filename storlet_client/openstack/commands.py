@@ -1,0 +1,240 @@
+"""The commands of ``openstack storlet``.
+
+Lists and single values are commands of the OpenStack client's own kinds, so that ``-f``, ``-c`` and
+``--sort-column`` work as in all its commands.  The others (:class:`Passed`) are the commands of
+``storlet``, with the same arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import click
+from osc_lib import exceptions
+from osc_lib.command import command
+
+from storlet_client.cli.main import cli
+from storlet_client.cli.runs import selection_of
+from storlet_client.errors import ConfigurationError, StorletsError
+from storlet_client.openstack.arguments import add, words_of
+from storlet_client.storlets import Storlets
+
+Rows = tuple[Sequence[str], Iterable[tuple[Any, ...]]]
+
+
+def _plain(value: Any) -> Any:
+    """A value that every formatter prints."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_plain(each)}" for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(_plain(each)) for each in value)
+    return value
+
+
+def _rows(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
+    rows = [tuple(_plain(each.get(column)) for column in columns) for each in found]
+    return [column.capitalize() for column in columns], rows
+
+
+def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    return tuple(values), tuple(_plain(value) for value in values.values())
+
+
+class _List(command.Lister):
+    """A list with ``columns``."""
+
+    columns: ClassVar[tuple[str, ...]]
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        try:
+            rows = self.found(self.app.client_manager.storlet, parsed_args)
+        except StorletsError as error:
+            raise _failure(error) from error
+        return _rows(rows, self.columns)
+
+
+class ListStorlets(_List):
+    """List the storlets of the account"""
+
+    columns = ("name", "language", "main", "size", "dependencies", "modified")
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return [asdict(each) for each in storlets.list()]
+
+
+class ListVersions(_List):
+    """List the versions of a bundle that the cluster keeps"""
+
+    columns = ("number", "version", "current", "bytes", "time")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="<name>", help="Name of the bundle")
+        return parser
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return [asdict(each) for each in storlets.versions(given.name)]
+
+
+class ListGrants(_List):
+    """List the users that may read a container through one storlet only"""
+
+    columns = ("user", "storlet")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("container", metavar="<container>", help="Name of the container")
+        return parser
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return [asdict(each) for each in storlets.grants(given.container)]
+
+
+class ListRuns(_List):
+    """List recorded runs, newest first"""
+
+    columns = ("id", "time", "code", "object", "message")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="<name>", nargs="?", help="Only of this storlet")
+        parser.add_argument("--failed", action="store_true", help="Only failed runs")
+        parser.add_argument("--since", default="", help="Time, or an age such as 1h")
+        parser.add_argument("--limit", type=int, default=20, help="Maximum number (default: 20)")
+        return parser
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        options = {"failed": given.failed, "outcome": "", "since": given.since, "until": ""}
+        selection = selection_of(given.name, {**options, "follow": False})
+        return storlets.runs(selection, given.limit)
+
+
+class _Show(command.ShowOne):
+    """One thing with a name."""
+
+    label: ClassVar[str] = "Name of the storlet"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="<name>", help=self.label)
+        return parser
+
+    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        try:
+            return _one(self.found(self.app.client_manager.storlet, parsed_args.name))
+        except StorletsError as error:
+            raise _failure(error) from error
+
+
+class ShowStorlet(_Show):
+    """Show one storlet with its declared limits"""
+
+    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
+        return asdict(storlets.show(name))
+
+
+class ShowRun(_Show):
+    """Show the record of a run"""
+
+    label = "Id of the run"
+
+    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
+        return storlets.run_record(name)
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """The login that a command of ``storlet`` uses."""
+
+    storlets: Storlets
+
+    def connect(self) -> Storlets:
+        return self.storlets
+
+
+class Passed(command.Command):
+    """A command of ``storlet``; :attr:`name` is its name there."""
+
+    name: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        for each in self._command().params:
+            add(parser, each)
+        return parser
+
+    def get_description(self) -> str:
+        return str(self._command().help or "")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        words = words_of(self._command().params, vars(parsed_args))
+        connection = _Connection(self.app.client_manager.storlet)
+        try:
+            self._command().main(
+                words, prog_name=f"storlet {self.name}", standalone_mode=False, obj=connection
+            )
+        except (StorletsError, click.ClickException) as error:
+            raise _failure(error) from error
+
+    def _command(self) -> click.Command:
+        return cli.commands[self.name]
+
+
+class Deploy(Passed):
+    name = "deploy"
+
+
+class Invoke(Passed):
+    name = "invoke"
+
+
+class Upload(Passed):
+    name = "upload"
+
+
+class Delete(Passed):
+    name = "delete"
+
+
+class Save(Passed):
+    name = "download"
+
+
+class Enable(Passed):
+    name = "enable"
+
+
+class Doctor(Passed):
+    name = "doctor"
+
+
+class Rollback(Passed):
+    name = "rollback"
+
+
+class CreateGrant(Passed):
+    name = "grant"
+
+
+class DeleteGrant(Passed):
+    name = "revoke"
+
+
+def _failure(error: Exception) -> Exception:
+    """The error that the OpenStack client prints, with all faults."""
+    text = str(error)
+    if isinstance(error, ConfigurationError):
+        text = "\n".join(error.faults)
+    elif isinstance(error, click.ClickException):
+        text = error.format_message()
+    shown: Exception = exceptions.CommandError(text)
+    return shown

@@ -1,0 +1,45 @@
+"""Arguments of a command of ``storlet`` for a parser of the OpenStack client, and back."""
+
+from __future__ import annotations
+
+import argparse
+
+import click
+import pytest
+
+from storlet_client.cli.main import cli
+from storlet_client.openstack.arguments import add, words_of
+
+
+def parsed(command: click.Command, words: list[str]) -> list[str]:
+    """The words for ``storlet`` after a parser like that of the OpenStack client took ``words``."""
+    parser = argparse.ArgumentParser()
+    for each in command.params:
+        add(parser, each)
+    return words_of(command.params, vars(parser.parse_args(words)))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("delete", ["a.py"], ["--", "a.py"]),
+        ("rollback", ["fruit", "3"], ["--", "fruit", "3"]),
+        ("invoke", ["a", "c/o", "--on-proxy"], ["--on-proxy", "--", "a", "c/o"]),
+        (
+            "invoke",
+            ["-p", "k=1", "a", "c/o", "-p", "l=2 3", "--to", "d/p"],
+            ["-p", "k=1", "-p", "l=2 3", "--to", "d/p", "--", "a", "c/o"],
+        ),
+    ],
+)
+def test_the_command_gets_the_same_arguments(
+    name: str, given: list[str], expected: list[str]
+) -> None:
+    assert parsed(cli.commands[name], given) == expected
+
+
+def test_each_option_has_its_help() -> None:
+    parser = argparse.ArgumentParser()
+    for each in cli.commands["invoke"].params:
+        add(parser, each)
+    assert "Upload this file through the storlet." in " ".join(parser.format_help().split())
