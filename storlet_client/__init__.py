@@ -22,8 +22,10 @@ with each released version of the server.
 ``errors``      the exceptions
 ``bundle``      the format of bundles: manifest, reproducible archives, verification
 ``builder``     makes bundles from projects
+``local``       runs the storlet of a project here, without a cluster
 ``cli``         the command ``storlet``
 ``openstack``   the plugin of the OpenStack client
+``pytest_plugin``  the fixture ``storlet`` for tests of authors
 """
 
 from __future__ import annotations

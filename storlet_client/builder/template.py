@@ -22,6 +22,13 @@ requirements = []
 type = "string"
 default = ""
 help = "lines without it are left out"
+
+# Cases of "storlet test": input and parameters, and the expected output, metadata or error.
+[[tests]]
+name = "lines with apples"
+input = "sample.txt"
+parameters = {{ text = "apple" }}
+output = "expected.txt"
 """
 
 _SOURCE = '''\
@@ -47,7 +54,7 @@ class {class_}:
         if rest and wanted in rest:
             kept += 1
             out.write(rest)
-        self.logger.debug(f"kept {{kept}} lines\\n")
+        self.logger.debug(f"kept {{kept}} lines")
         source.close()
         out.close()
 '''
@@ -56,8 +63,9 @@ _README = """\
 {name}
 ======
 
-Build, deploy and run it::
+Test, build, deploy and run it::
 
+    storlet test
     storlet build
     storlet deploy dist/{name}-0.1.0.storlet
     storlet invoke {name} CONTAINER/OBJECT -p text=WORD
@@ -65,6 +73,7 @@ Build, deploy and run it::
 
 _IGNORED = "dist/\n__pycache__/\n"
 _INPUT = "one apple\ntwo pears\nthree apples\n"
+_EXPECTED = "one apple\nthree apples\n"
 
 
 def make(folder: Path) -> Path:
@@ -85,6 +94,7 @@ def make(folder: Path) -> Path:
         "README.rst": _README.format(name=name),
         ".gitignore": _IGNORED,
         "sample.txt": _INPUT,
+        "expected.txt": _EXPECTED,
     }
     try:
         (folder / SOURCE).mkdir(parents=True)

@@ -4,6 +4,7 @@
 ``storlets``  ``list``, ``show``, ``deploy``, ``delete``, ``download``
 ``invoke``    ``upload``, ``invoke`` and ``logs``
 ``projects``  ``init``, ``build``, ``versions`` and ``rollback``
+``local``     ``run`` and ``test``
 ``runs``      ``runs`` and ``show-run``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``

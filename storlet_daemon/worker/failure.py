@@ -1,21 +1,18 @@
-"""Error code, summary and traceback of a failed run, for the storlet's author."""
+"""Error code and traceback of a failed run, for the storlet's author."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
-import traceback
-from collections.abc import Iterator
-from types import TracebackType
 
 from storlet_daemon import author
+from storlet_daemon.author import failure_text
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import messages
 from storlet_daemon.worker.process_state import has_children
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OUTER_FRAMES = ("<frozen importlib", "<frozen runpy")
 _CHILD_ERRORS = (
     "CalledProcessError",
     "BrokenProcessPool",
@@ -96,51 +93,9 @@ def _is_child_error(error: BaseException) -> bool:
     return type(error).__name__ in _CHILD_ERRORS
 
 
-def summary(error: BaseException) -> str:
-    """One line for an exception."""
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        return f"storlet exited with code {code} before it was done"
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  the author's own __str__ may do anything
-        text = "(no text: its __str__ failed)"
-    name = type(error).__qualname__
-    return f"{name}: {text}" if text else name
-
-
 def traceback_text(error: BaseException) -> str:
     """The traceback without the frames of this package, cut in the middle."""
-    try:
-        trace = _first_of_author(error.__traceback__)
-        top = traceback.TracebackException(type(error), error, trace)
-        for each in _chain(top):
-            frames = [frame for frame in each.stack if not _is_internal(frame.filename)]
-            each.stack = traceback.StackSummary.from_list(frames)
-        return messages.cut_middle("".join(top.format()))
-    except (MemoryError, RecursionError):
-        return summary(error)
-
-
-def _first_of_author(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and _is_internal(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    return trace
-
-
-def _chain(
-    top: traceback.TracebackException,
-) -> Iterator[traceback.TracebackException]:
-    todo: list[traceback.TracebackException | None] = [top]
-    while todo:
-        each = todo.pop()
-        if each is not None:
-            yield each
-            todo += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
-
-
-def _is_internal(filename: str) -> bool:
-    return filename.startswith((_PACKAGE_FOLDER, *_OUTER_FRAMES))
+    return messages.cut_middle(failure_text.traceback_text(error, _PACKAGE_FOLDER))
 
 
 def log_error(log: author.LogFile | None, main: str, text: str) -> None:

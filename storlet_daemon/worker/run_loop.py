@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from storlet_daemon import author, kernel
+from storlet_daemon.author import failure_text
 from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -81,7 +82,7 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001
             # The author's module may raise anything while it is imported, SystemExit included.
             self.failure = LoadFailed(
-                messages.one_line(failures.summary(error)),
+                messages.one_line(failure_text.summary(error)),
                 messages.cut_middle(failures.traceback_text(error)),
             )
             framing.send(self._channel, self.failure)
@@ -258,7 +259,7 @@ class _Worker:
             return Done(messages.OK)
         except BaseException as error:  # noqa: BLE001
             code, explanation = self._limits.explain(error)
-            text = failures.summary(error) + explanation
+            text = failure_text.summary(error) + explanation
             done = Done.error(code, text, failures.traceback_text(error))
             failures.log_error(log, config.main, done.traceback or "")
             return done

@@ -11,6 +11,9 @@ from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.worker.process_state import FileId, file_of, files_in, has_children
 
+METADATA_MAX = messages.MESSAGE_MAX - 1024
+"""Bytes of metadata that fit into a message, beside everything else of it."""
+
 SCANS_MAX = 100
 """Scans for child processes that still hold the output.
 
@@ -61,9 +64,8 @@ class Streams:
             self._donated.add(file_of(os.fstat(number)))
         output = self._descriptors.take(invoke.output.fd)
         self._output_file = file_of(os.fstat(output))
-        self._outputs.append(
-            author.StorletOutputFile(output, invoke.limits.metadata_bytes, self._send_metadata)
-        )
+        metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)
+        self._outputs.append(author.StorletOutputFile(output, metadata_max, self._send_metadata))
         for number, given in enumerate(invoke.inputs):
             try:
                 self._inputs.append(_open_input(given, self._descriptors))

@@ -30,15 +30,6 @@ def own_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure, "has_children", lambda: bool(children() - others))
 
 
-def test_an_exception_without_text_is_named() -> None:
-    class Sly(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError
-
-    assert failure.summary(Sly()).endswith("Sly: (no text: its __str__ failed)")
-    assert "Sly" in failure.traceback_text(Sly())
-
-
 def classifier(tmp_path: Path, kills: int = 0, forks: int = 0) -> LimitClassifier:
     """The classifier of a worker that started at counts of 1, after they grew by these."""
     for more in (0, 1):

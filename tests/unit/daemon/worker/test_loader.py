@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storlet_daemon.author import failure_text
 from storlet_daemon.worker import failure
 from storlet_daemon.worker.config import WorkerConfig
 from storlet_daemon.worker.loader import LoadError, load_class
@@ -73,7 +74,7 @@ def test_the_daemons_own_folder_is_not_on_the_import_path(folder: Path) -> None:
     ],
 )
 def test_a_failed_load_gives_its_reason(folder: Path, main: str, text: str, expected: str) -> None:
-    assert failure.summary(load_error(folder, text, main)) == expected
+    assert failure_text.summary(load_error(folder, text, main)) == expected
 
 
 def test_a_traceback_shows_the_authors_frames_of_causes_and_groups_too(folder: Path) -> None:

@@ -1,0 +1,200 @@
+"""The cases of ``storlet.toml``: input and parameters, and the output, metadata or error that is
+expected of them.
+
+Each case runs in a process of its own: a storlet that ends its process or leaves something behind
+fails its own case only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from storlet_client.builder import project as projects
+from storlet_client.builder.project import Project, ProjectError
+from storlet_client.local.run import Input, Outcome, run, text_of
+
+#: Seconds that a case may take.
+SECONDS = 60.0
+#: Lines of a difference that are shown.
+_MOST_LINES = 60
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one case.
+
+    :param faults: differences from the expectation; empty if the case passed.
+    """
+
+    name: str
+    seconds: float
+    faults: tuple[str, ...]
+    log: str = ""
+
+
+def results(project: Project, selected: str = "") -> Iterator[Result]:
+    """Run the cases whose name contains ``selected``, one after the other.
+
+    :raises ProjectError: there are none, or a file of one is missing.
+    """
+    known = project.document.get("tests", [])
+    chosen = [case for case in known if selected in case["name"]]
+    faults = [
+        f"tests: {case['name']}: there is no file {case[key]}"
+        for case in chosen
+        for key in ("input", "output")
+        if key in case and not (project.folder / case[key]).is_file()
+    ]
+    if not known:
+        faults = ["tests: there is no case: add a table [[tests]] with name, input and output"]
+    elif not chosen:
+        names = ", ".join(case["name"] for case in known)
+        faults = [f"tests: no name contains {selected!r}: there are {names}"]
+    if faults:
+        raise ProjectError(faults)
+    for case in chosen:
+        yield _result(project, case)
+
+
+def junit(found: list[Result], name: str) -> bytes:
+    """The results as JUnit's XML."""
+    failed = sum(bool(each.faults) for each in found)
+    suite = ET.Element(
+        "testsuite", name=name, tests=str(len(found)), failures=str(failed), errors="0"
+    )
+    for each in found:
+        seconds = f"{each.seconds:.3f}"
+        case = ET.SubElement(suite, "testcase", classname=name, name=each.name, time=seconds)
+        if each.faults:
+            failure = ET.SubElement(case, "failure", message=_xml(each.faults[0]))
+            failure.text = _xml("\n".join(each.faults))
+        if each.log:
+            ET.SubElement(case, "system-out").text = _xml(each.log)
+    return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def _xml(text: str) -> str:
+    """``text`` without the characters that XML cannot have."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+    )
+
+
+# --- one case -------------------------------------------------------------------------------------
+
+
+def _result(project: Project, case: Mapping[str, Any]) -> Result:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "output")
+        outcome, ended = _in_child(project, case, output, Path(folder, "outcome"))
+        content = output.read_bytes() if output.exists() else b""
+    seconds = time.monotonic() - began
+    if outcome is None:
+        return Result(case["name"], seconds, (ended,))
+    faults = tuple(_faults(project.folder, case, outcome, content))
+    return Result(case["name"], seconds, faults, outcome.log)
+
+
+def _in_child(
+    project: Project, case: Mapping[str, Any], output: Path, outcome: Path
+) -> tuple[Outcome | None, str]:
+    """The outcome, or ``None`` and the way in which the process ended without one."""
+    asked = {
+        "project": str(project.folder),
+        "input": str(project.folder / case["input"]),
+        "parameters": {key: text_of(value) for key, value in case.get("parameters", {}).items()},
+        "output": str(output),
+        "outcome": str(outcome),
+    }
+    command = [sys.executable, "-m", "storlet_client.local.cases"]
+    # A group of its own: a case that takes too long is ended with its children.
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True
+    )
+    try:
+        child.communicate(json.dumps(asked).encode(), timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return None, f"not done after {SECONDS:.0f} s"
+    finally:
+        _end(child)
+    if not outcome.exists():
+        return None, f"the storlet ended its process (exit status {child.returncode})"
+    return Outcome(**json.loads(outcome.read_text(encoding="utf-8"))), ""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _faults(
+    folder: Path, case: Mapping[str, Any], outcome: Outcome, content: bytes
+) -> Iterator[str]:
+    expected = case.get("error", "")
+    if outcome.code != (expected or "ok"):
+        wanted = f"want {expected}, got " if expected else ""
+        yield f"{wanted}{outcome.code}: {outcome.message}".rstrip(": ")
+        if outcome.traceback:
+            yield outcome.traceback.rstrip()
+        return
+    if "output" in case and not expected:
+        yield from _difference((folder / case["output"]).read_bytes(), content, case["output"])
+    for key, value in case.get("metadata", {}).items():
+        got = outcome.metadata.get(key)
+        if got != value:
+            yield f"metadata {key}: want {value!r}, got {got!r}"
+
+
+def _difference(expected: bytes, content: bytes, name: str) -> Iterator[str]:
+    if expected == content:
+        return
+    try:
+        wanted, got = (each.decode("utf-8").splitlines() for each in (expected, content))
+    except UnicodeDecodeError:
+        wanted, got = [], []
+    lines = list(difflib.unified_diff(wanted, got, name, "output", lineterm=""))
+    if not lines:  # no text, or only the ends of lines differ
+        pairs = enumerate(zip(expected, content))
+        at = next((n for n, (a, b) in pairs if a != b), min(len(expected), len(content)))
+        yield (
+            f"the output has {len(content):,} bytes, {name} {len(expected):,};"
+            f" they differ from byte {at:,} on"
+        )
+        return
+    yield "\n".join(lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield f"... {len(lines) - _MOST_LINES} more lines differ"
+
+
+def _main() -> None:
+    """The child: run the case that standard input describes."""
+    asked = json.load(sys.stdin)
+    output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    project = projects.read(Path(asked["project"]))
+    try:
+        outcome = run(project, [Input(Path(asked["input"]))], output, asked["parameters"])
+    except ProjectError as error:
+        outcome = Outcome("bad_request", "; ".join(error.faults))
+    place = Path(asked["outcome"])
+    partial = place.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+    partial.replace(place)
+
+
+if __name__ == "__main__":
+    _main()

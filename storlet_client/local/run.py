@@ -1,0 +1,158 @@
+"""One run of a project's storlet in this process, so that a debugger works.
+
+The storlet gets the files and the logger that it gets in a sandbox, and its errors have the same
+codes and texts.  Limits and isolation are those of a sandbox only: there are none here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storlet_client.builder.project import SOURCE, Project, ProjectError
+from storlet_client.bundle import manifest
+from storlet_client.local import author
+from storlet_client.local.author import failure_text
+
+OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
+METADATA_LIMIT = "storlet.limit.metadata"
+#: The limits of a sandbox by default, in bytes.
+_METADATA_BYTES, _LOG_BYTES = 4096, 1 << 20
+_OUR_FOLDER = str(Path(__file__).parent) + os.sep
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file, and the user metadata of the object that it stands for."""
+
+    path: Path
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a run.
+
+    :param code: ``ok``, or the error code that a cluster would answer.
+    :param metadata: of the output.
+    """
+
+    code: str
+    message: str = ""
+    traceback: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        return self.code == OK
+
+
+def run(
+    project: Project, inputs: Sequence[Input], output: int, parameters: Mapping[str, str]
+) -> Outcome:
+    """Run the storlet, and write its output to a descriptor that this call closes.
+
+    :raises ProjectError: the project is of another language, a parameter does not fit, or the
+        number of inputs is not one of the manifest.
+    """
+    document = project.document
+    values = _checked(document, len(inputs), parameters)
+    metadata: dict[str, str] = {}
+    with tempfile.TemporaryFile() as log, _importing(project):
+        storlet_class, failure = _load(document["main"])
+        if failure is not None:
+            os.close(output)
+            return failure
+        writer = author.LogFile(log.fileno(), _LOG_BYTES)
+        target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
+        sources = [author.StorletInputFile(each.metadata, _opened(each.path)) for each in inputs]
+        values["storlet_execution_path"] = str(project.folder / SOURCE)
+        try:
+            logger = author.StorletLogger(document["main"], writer)
+            storlet_class(logger)(list(sources), [target], values)
+            target.close()
+            failed = Outcome(OK)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a storlet may raise anything
+            failed = _failure(_code_of(error), error)
+        finally:
+            target.abandon()
+            for source in sources:
+                source.close()
+            writer.end()
+        log.seek(0)
+        text = log.read().decode("utf-8", "replace")
+    return Outcome(failed.code, failed.message, failed.traceback, metadata, text)
+
+
+def text_of(value: object) -> str:
+    """A parameter as a request sends it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _checked(
+    document: Mapping[str, Any], count: int, parameters: Mapping[str, str]
+) -> dict[str, str]:
+    """The parameters with defaults."""
+    if document["language"] != "python":
+        raise ProjectError([f"language: {document['language']!r}: only python runs here"])
+    values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
+    wanted = document.get("inputs", {})
+    least, most = wanted.get("min", 1), wanted.get("max", 30)
+    if not least <= count <= most:
+        faults.append(f"{count} inputs: the storlet takes {least} to {most}")
+    if faults:
+        raise ProjectError(faults)
+    return values
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextmanager
+def _importing(project: Project) -> Iterator[None]:
+    """The project's source comes first on the import path; its modules are forgotten afterwards."""
+    source = str((project.folder / SOURCE).resolve())
+    before, path, bytecode = set(sys.modules), list(sys.path), sys.dont_write_bytecode
+    sys.path.insert(0, source)
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:], sys.dont_write_bytecode = path, bytecode
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None) or ""
+            if file.startswith(source + os.sep):
+                del sys.modules[name]
+
+
+def _load(main: str) -> tuple[Any, Outcome | None]:
+    """The class of the storlet, or why it cannot be loaded."""
+    module_name, _, class_name = main.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name, None)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything
+        return None, _failure(LOAD, error)
+    if not callable(found):
+        return None, Outcome(LOAD, f"LoadError: module {module_name} has no class {class_name}")
+    return found, None
+
+
+def _code_of(error: BaseException) -> str:
+    return METADATA_LIMIT if isinstance(error, author.MetadataTooLargeError) else FAILED
+
+
+def _failure(code: str, error: BaseException) -> Outcome:
+    traceback = failure_text.traceback_text(error, _OUR_FOLDER)
+    return Outcome(code, failure_text.summary(error), traceback)

@@ -1,0 +1,93 @@
+"""The pytest plugin for authors: the fixture ``storlet``.
+
+::
+
+    def test_lines_with_apples(storlet):
+        result = storlet.run(b"one apple\\ntwo pears\\n", text="apple")
+        assert result.output == b"one apple\\n"
+
+pytest finds it by the entry point ``pytest11`` of this package's metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+import pytest
+
+from storlet_client.builder import project as projects
+from storlet_client.builder.project import MANIFEST, Project, ProjectError
+from storlet_client.local.run import Input, Outcome, run, text_of
+
+Source = Union[bytes, str, Path]
+
+
+class StorletFailed(Exception):
+    """The run failed.
+
+    :param outcome: its code, message, traceback and log.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.code}: {outcome.message}\n\n{outcome.traceback}".rstrip())
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a run that succeeded.
+
+    :param metadata: of the output.
+    """
+
+    output: bytes
+    metadata: Mapping[str, str]
+    log: str
+
+
+class LocalStorlet:
+    """The storlet of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def run(
+        self, *inputs: Source, metadata: Mapping[str, str] | None = None, **parameters: object
+    ) -> Result:
+        """Run the storlet in this process.
+
+        :param inputs: content, or the path of a file.
+        :param metadata: of the first input.
+        :raises StorletFailed: it failed.
+        :raises ProjectError: a parameter does not fit the manifest, or the number of inputs.
+        """
+        texts = {name: text_of(value) for name, value in parameters.items()}
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
+            files = []
+            for number, source in enumerate(inputs):
+                path = Path(folder, str(number)) if isinstance(source, bytes) else Path(source)
+                if isinstance(source, bytes):
+                    path.write_bytes(source)
+                files.append(Input(path, {} if number else metadata or {}))
+            outcome = run(self.project, files, os.dup(output.fileno()), texts)
+            if not outcome.is_ok:
+                raise StorletFailed(outcome)
+            output.seek(0)
+            return Result(output.read(), outcome.metadata, outcome.log)
+
+
+@pytest.fixture
+def storlet(request: pytest.FixtureRequest) -> LocalStorlet:
+    """The storlet of the project that the test is in."""
+    for folder in Path(str(request.path)).parents:
+        if (folder / MANIFEST).is_file():
+            try:
+                return LocalStorlet(projects.read(folder))
+            except ProjectError as error:
+                raise pytest.UsageError("\n".join(error.faults)) from None
+    raise pytest.UsageError(f"{request.path}: there is no {MANIFEST} in a folder above")

@@ -1,0 +1,111 @@
+"""The cases of ``storlet.toml``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from storlet_client.builder.project import Project, ProjectError
+from storlet_client.local import cases
+from tests.unit.client.local.conftest import with_code
+
+
+def with_case(project: Project, **values: Any) -> Project:
+    case = {"name": "one", "input": "sample.txt", **values}
+    return Project(project.folder, {**project.document, "tests": [case]})
+
+
+def faults_of(project: Project) -> tuple[str, ...]:
+    (result,) = cases.results(project)
+    return result.faults
+
+
+def test_the_case_of_a_new_project_passes(project: Project) -> None:
+    assert faults_of(project) == ()
+
+
+def test_a_wrong_output_is_shown_as_a_difference(project: Project) -> None:
+    (fault,) = faults_of(with_case(project, output="expected.txt"))
+    assert "+two pears" in fault.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [(b"\xff\x00", "from byte 0 on"), (b"one\r\n", "from byte 3 on")]
+)
+def test_binary_outputs_and_ends_of_lines_are_compared_by_bytes(
+    project: Project, content: bytes, expected: str
+) -> None:
+    (project.folder / "wanted").write_bytes(content)
+    changed = with_code(project, "out_files[0].write(b'one\\n')")
+    (fault,) = faults_of(with_case(changed, output="wanted"))
+    assert expected in fault
+
+
+def test_metadata_is_compared(project: Project) -> None:
+    changed = with_code(project, "out_files[0].set_metadata({'a': 1, 'b': 2})")
+    assert faults_of(with_case(changed, metadata={"a": "1"})) == ()
+    (fault,) = faults_of(with_case(changed, metadata={"a": "2"}))
+    assert fault == "metadata a: want '2', got '1'"
+
+
+def test_an_expected_error_passes_and_another_one_fails(project: Project) -> None:
+    changed = with_code(project, "raise ValueError('on purpose')")
+    assert faults_of(with_case(changed, error="storlet.failed")) == ()
+    assert faults_of(with_case(changed))[0] == "storlet.failed: ValueError: on purpose"
+    wrong = faults_of(with_case(changed, error="storlet.load"))[0]
+    assert wrong == "want storlet.load, got storlet.failed: ValueError: on purpose"
+    refused = with_case(project, parameters={"txt": "x"}, error="bad_request")
+    assert faults_of(refused) == ()
+
+
+def test_a_storlet_that_ends_its_process_fails_its_own_case_only(project: Project) -> None:
+    changed = with_code(project, "os._exit(5)")
+    assert faults_of(with_case(changed)) == ("the storlet ended its process (exit status 5)",)
+
+
+def test_a_case_that_takes_too_long_is_ended_with_its_children(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases, "SECONDS", 1.5)
+    place = tmp_path / "pid"
+    body = f"child = os.fork()\nif child:\n    open({str(place)!r}, 'w').write(str(child))\ntime.sleep(60)"
+    assert faults_of(with_case(with_code(project, body))) == ("not done after 2 s",)
+    pid, give_up = int(place.read_text()), time.monotonic() + 10
+    while _is_running(pid):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_faults_of_the_cases_are_named_before_any_runs(project: Project) -> None:
+    for changed, expected in (
+        (with_case(project, input="none", output="nothing"), 2),
+        (Project(project.folder, {**project.document, "tests": []}), 1),
+    ):
+        with pytest.raises(ProjectError) as caught:
+            list(cases.results(changed))
+        assert len(caught.value.faults) == expected
+    with pytest.raises(ProjectError, match="no name contains 'x'"):
+        list(cases.results(project, "x"))
+
+
+def test_the_report_has_every_case_in_junits_form(project: Project) -> None:
+    body = "out_files[0].write(b'one\\x01\\n')\nself.logger.info('seen\\x02')"
+    found = list(cases.results(with_case(with_code(project, body), output="expected.txt")))
+    suite = ET.fromstring(cases.junit(found, "fruit"))  # noqa: S314 - our own
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    (case,) = suite
+    assert "x01" in (case.findtext("failure") or "")
+    assert "seen" in (case.findtext("system-out") or "")
+    assert suite.get("name") == "fruit"

@@ -1,0 +1,101 @@
+"""One run of a project's storlet in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder.project import Project, ProjectError
+from storlet_client.local.run import Input, Outcome, run
+from tests.unit.client.local.conftest import with_code
+
+
+def outcome_of(
+    project: Project, tmp_path: Path, parameters: Mapping[str, str] | None = None
+) -> tuple[Outcome, bytes]:
+    output = tmp_path / "output"
+    source = Input(project.folder / "sample.txt", {"colour": "red"})
+    fd = os.open(output, os.O_WRONLY | os.O_CREAT)
+    outcome = run(project, [source], fd, parameters or {})
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    return outcome, output.read_bytes()
+
+
+def test_a_run_gives_output_metadata_and_log(project: Project, tmp_path: Path) -> None:
+    outcome, output = outcome_of(project, tmp_path, {"text": "apple"})
+    assert output == b"one apple\nthree apples\n"
+    assert outcome.is_ok
+    assert outcome.metadata == {"colour": "red"}
+    assert outcome.log == "fruit.Fruit DEBUG: kept 2 lines\n"
+
+
+def test_a_missing_parameter_has_its_default(project: Project, tmp_path: Path) -> None:
+    _, output = outcome_of(project, tmp_path)
+    assert output == (project.folder / "sample.txt").read_bytes()
+
+
+def test_all_faults_of_a_request_are_named(project: Project, tmp_path: Path) -> None:
+    fd = os.open(os.devnull, os.O_WRONLY)
+    with pytest.raises(ProjectError) as caught:
+        run(project, [], fd, {"txt": "apple"})
+    os.close(fd)
+    assert len(caught.value.faults) == 2
+    assert "did you mean text?" in caught.value.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("raise ValueError('on purpose')", "storlet.failed", "ValueError: on purpose"),
+        ("sys.exit(3)", "storlet.failed", "storlet exited with code 3 before it was done"),
+        (
+            "out_files[0].set_metadata({'a': 'x' * 5000})",
+            "storlet.limit.metadata",
+            "MetadataTooLargeError: the metadata has 5008 bytes, more than 4096",
+        ),
+    ],
+)
+def test_a_failure_has_the_code_and_the_text_of_a_cluster(
+    project: Project, tmp_path: Path, body: str, code: str, message: str
+) -> None:
+    outcome, output = outcome_of(with_code(project, body), tmp_path)
+    assert (outcome.code, outcome.message) == (code, message)
+    assert "fruit.py" in outcome.traceback
+    assert "local/run.py" not in outcome.traceback
+    assert output == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named"),
+        ("class Other: pass\n", "LoadError: module fruit has no class Fruit"),
+    ],
+)
+def test_code_that_does_not_load_is_named(
+    project: Project, tmp_path: Path, text: str, message: str
+) -> None:
+    (project.folder / "src/fruit.py").write_text(text)
+    outcome, _ = outcome_of(project, tmp_path)
+    assert outcome.code == "storlet.load"
+    assert outcome.message.startswith(message)
+
+
+def test_each_run_imports_the_source_again(project: Project, tmp_path: Path) -> None:
+    path = list(sys.path)
+    first, _ = outcome_of(project, tmp_path)
+    second, _ = outcome_of(with_code(project, "raise ValueError"), tmp_path)
+    assert (first.code, second.code) == ("ok", "storlet.failed")
+    assert "fruit" not in sys.modules
+    assert sys.path == path
+
+
+def test_a_project_of_another_language_is_refused(project: Project) -> None:
+    java = Project(project.folder, {**project.document, "language": "java"})
+    with pytest.raises(ProjectError, match="only python"):
+        run(java, [], -1, {})

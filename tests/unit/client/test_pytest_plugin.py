@@ -1,0 +1,53 @@
+"""The pytest plugin for authors, in a pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from storlet_client.builder import template
+from tests.support.cluster import CHECKOUT
+
+TESTS = """
+import pytest
+from storlet_client.pytest_plugin import StorletFailed
+
+def test_lines(storlet):
+    result = storlet.run(b"one apple\\ntwo pears\\n", text="apple", metadata={"a": "b"})
+    assert (result.output, result.metadata) == (b"one apple\\n", {"a": "b"})
+    assert "kept 1 lines" in result.log
+
+def test_a_file(storlet):
+    assert storlet.run(storlet.project.folder / "sample.txt", text="two").output == b"two pears\\n"
+
+def test_a_failure(storlet):
+    (storlet.project.folder / "src/fruit.py").write_text("import nothing_there")
+    with pytest.raises(StorletFailed, match="storlet.load: ModuleNotFoundError"):
+        storlet.run(b"")
+"""
+
+
+def pytest_in(folder: Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-p", "storlet_client.pytest_plugin", str(folder)],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_fixture_runs_the_storlet_of_the_project(tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "fruit")
+    (folder / "tests").mkdir()
+    (folder / "tests/test_fruit.py").write_text(TESTS)
+    assert "3 passed" in pytest_in(folder)
+
+
+def test_a_test_outside_of_a_project_is_told_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "test_any.py").write_text("def test_any(storlet):\n    pass\n")
+    assert "there is no storlet.toml" in pytest_in(tmp_path)
