@@ -18,12 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Final
-
-#: Replacement for the filter's rules when they are not to be evaluated.
-_NO_RULES: Final = SimpleNamespace(
-    handler=lambda _environ, _place, default: default, refusal_of=lambda _: None
-)
+from typing import Any
 
 
 def serve(conf_dir: str) -> None:
@@ -44,6 +39,7 @@ def _pipeline(conf_dir: str) -> tuple[Any, Callable[[bool], None]]:
     use(conf_dir)
     from swift.common import utils, wsgi  # noqa: PLC0415
 
+    from storlet_middleware.enforcement.ruling import PassOn  # noqa: PLC0415
     from storlet_middleware.filter import ProxyFilter  # noqa: PLC0415
 
     utils.eventlet_monkey_patch()
@@ -53,10 +49,11 @@ def _pipeline(conf_dir: str) -> tuple[Any, Callable[[bool], None]]:
     while not isinstance(layer, ProxyFilter):
         layer = layer.app
     ours: Any = layer
-    rules = ours._rules
+    enforcement = ours._enforcement
+    passing = SimpleNamespace(decide=lambda _environ, _operation: PassOn())
 
     def switch_rules(asks: bool) -> None:
-        ours._rules = rules if asks else _NO_RULES
+        ours._enforcement = enforcement if asks else passing
 
     return app, switch_rules
 

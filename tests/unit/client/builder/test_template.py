@@ -46,7 +46,7 @@ class Stream:
 
 class Logger:
     def debug(self, text: str) -> None:
-        assert text == "kept 2 lines\n"
+        assert text == "kept 2 lines"
 
 
 def test_its_source_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
