@@ -47,7 +47,7 @@ def _pipeline(conf_dir: str) -> tuple[Any, Callable[[bool], None]]:
     app = wsgi.loadapp(f"{conf_dir}/proxy-server.conf", global_conf={"log_name": "bench"})
     layer = app
     while not isinstance(layer, ProxyFilter):
-        layer = layer.app
+        layer = getattr(layer, "app", None) or layer._app
     ours: Any = layer
     enforcement = ours._enforcement
     passing = SimpleNamespace(decide=lambda _environ, _operation: PassOn())
