@@ -224,8 +224,8 @@ LIMIT_PROCESSES: Final = _storlet(
     help="another process or thread could not be started: wait for those that run")
 LIMIT_SCRATCH: Final = _storlet(
     "storlet.limit.scratch", Blame.TENANT_LIMIT,
-    help="the scratch space (/tmp) is full: remove files that are no longer needed, also those of"
-         " earlier invocations")
+    help="the scratch space (/tmp and the home) is full: remove files that are no longer needed,"
+         " also those of earlier invocations")
 TENANT_BUSY: Final = _later(
     "tenant.busy", 429, Blame.TENANT_LIMIT, 1, legacy_get=503, legacy_put=503, is_of_step=True,
     help="the account uses its whole share of the node, and no slot was free in time")

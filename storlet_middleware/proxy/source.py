@@ -29,7 +29,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.wsgi import gate
-from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, ObjectBody, SourceAnswer
+from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, SourceAnswer
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext
@@ -120,11 +120,7 @@ class Source:
         return [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
-        body = (
-            GuardedBody(answer, self._context.refused)
-            if self._context.has_rules
-            else ObjectBody(answer)
-        )
+        body = GuardedBody(answer, self._context.refused, self._context.chain.denied)
         return StreamInput(body, storlet_metadata(answer.headers))
 
     # --- reads ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from swift.common.utils import close_if_possible
 
 from storlet_middleware import errors
 from storlet_middleware.concurrency import Timeout, call_later
-from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletError
+from storlet_middleware.errors import AccessDenied, BackendFailed, InputIncomplete, StorletError
 from storlet_middleware.wsgi.disconnect import client_socket
 
 _CHUNK: Final = 65536
@@ -205,18 +205,23 @@ class ObjectBody:
 
 
 class GuardedBody(ObjectBody):
-    """An :class:`ObjectBody` of which rules may refuse a part.
+    """An :class:`ObjectBody` of which rules or Swift's authorization may refuse a part.
 
     A segment of a large object is checked when Swift begins to read it.  Swift ends the body at a
     refused segment, and a reader without a Content-Length would take that for the end of the
     object.  So this class raises the refusal.
 
     :param refused: the rules' refusals, added while the body is read.
+    :param denied: Swift's answers for parts that the caller may not read; they are the reason if
+        the body is too short.
     """
 
-    def __init__(self, answer: Any, refused: Sequence[StorletError]) -> None:
+    def __init__(
+        self, answer: Any, refused: Sequence[StorletError], denied: Sequence[Any] = ()
+    ) -> None:
         super().__init__(answer)
         self._refused = refused
+        self._denied = denied
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -224,6 +229,10 @@ class GuardedBody(ObjectBody):
         except StorletError as error:
             if self._refused:
                 raise self._refused[0] from error
+            if self._denied:
+                raise AccessDenied(
+                    "the caller may not read a part of the object, such as a segment"
+                ) from error
             raise
         if self._refused:
             raise self._refused[0]

@@ -17,7 +17,7 @@ The chain, in its order::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from storlet_middleware.errors import StorletError
@@ -74,12 +74,14 @@ class AuthorizationChain:
 
     :param swift: ``None`` where no authentication middleware is in the pipeline, which allows
         everything.
+    :param denied: receives Swift's answer for each request that it refused and no grant allows.
     """
 
     swift: Authorize | None
     grants: tuple[Grant, ...] = ()
     rules: RulesCheck | None = None
     owners: OwnersCheck | None = None
+    denied: list[Any] = field(default_factory=list)
 
     def __call__(self, request: Any) -> Any:
         """``None``, or the answer that refuses."""
@@ -94,7 +96,10 @@ class AuthorizationChain:
         refusal = self.swift(request)
         if refusal is None:
             return None
-        return None if any(grant.allows(request, self.swift) for grant in self.grants) else refusal
+        if any(grant.allows(request, self.swift) for grant in self.grants):
+            return None
+        self.denied.append(refusal)
+        return refusal
 
     def with_grants(self, *grants: Grant) -> AuthorizationChain:
         """The same chain with grants, for the reads of a run."""
@@ -117,11 +122,6 @@ class RequestContext:
     def refused(self) -> list[StorletError]:
         """The refusals by the rules, in order; the filter sends them in place of Swift's answer."""
         return [] if self.chain.rules is None else self.chain.rules.refused
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether the rules are evaluated for further reads."""
-        return self.chain.rules is not None
 
     def require_operation(self) -> Operation:
         """The operation; raises if there is none."""

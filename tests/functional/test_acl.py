@@ -288,3 +288,26 @@ def test_a_grant_does_not_open_how_the_object_is_stored(
     answer = reader.get(f"{guarded}/slo", theirs.headers(), query=f"do=identity&{query}")
     assert answer.status == 403, answer
     assert digest.encode() not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("order", "status", "error"), [(1, 403, "access.denied"), (-1, 409, "swift.refused")]
+)
+@pytest.mark.usefixtures("shared_storlets")
+def test_a_segment_that_the_grant_does_not_cover_is_refused(  # noqa: PLR0917 - fixtures
+    anywhere: Tool, owner: Client, reader: Client, guarded: str, order: int, status: int, error: str
+) -> None:
+    """Swift itself answers 409 if it cannot read the first segment."""
+    elsewhere = unique("elsewhere")
+    assert owner.put(elsewhere).status == 201
+    assert owner.put(f"{elsewhere}/segment", b"x" * 1000).status == 201
+    paths = [f"/{guarded}/o", f"/{elsewhere}/segment"]
+    manifest = json.dumps([{"path": path} for path in paths[::order]])
+    made = owner.put(f"{guarded}/large", manifest.encode(), query="multipart-manifest=put")
+    assert made.status == 201
+    assert grant(owner, guarded, reader.user, anywhere.storlet) == 204
+    theirs = Tool(reader, anywhere.storlet, anywhere.placement)
+    answer = theirs.get(f"{guarded}/large")
+    assert (answer.status, answer.error) == (status, error), answer
+    assert b"xxx" not in answer.body
+    remove_container(owner, elsewhere)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
+from storlet_middleware.errors import AccessDenied, BackendFailed, StorletError
+from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator, GuardedBody, SourceAnswer
 from tests.unit.middleware.support import Body
 
 
@@ -122,3 +123,26 @@ def test_the_length_of_a_chunked_body_is_ignored() -> None:
         "HTTP_TRANSFER_ENCODING": "chunked",
     }
     assert b"".join(ClientBody(environ, 1.0)) == data
+
+
+@pytest.mark.parametrize(
+    ("refused", "denied", "expected"),
+    [
+        ([], [], BackendFailed),
+        ([], ["answer"], AccessDenied),
+        ([StorletError("by a rule", code="access.rule")], ["answer"], StorletError),
+    ],
+)
+def test_a_short_body_has_the_reason_of_the_part_that_was_refused(
+    refused: list[StorletError], denied: list[str], expected: type[StorletError]
+) -> None:
+    answer = SourceAnswer(200, {"Content-Length": "3"}, Body([b"ab"]))
+    body = GuardedBody(answer, refused, denied)
+    with pytest.raises(expected) as caught:
+        list(body)
+    assert not refused or caught.value is refused[0]
+
+
+def test_a_complete_body_is_given_although_the_caller_may_not_read_something_else() -> None:
+    answer = SourceAnswer(200, {"Content-Length": "2"}, Body([b"ab"]))
+    assert list(GuardedBody(answer, [], ["answer"])) == [b"ab"]

@@ -54,6 +54,7 @@ def test_links_are_called_in_order(
     chain = AuthorizationChain(Calls("swift", calls, swift), rules=last).with_grants(*links)
     assert chain(object()) is outcome
     assert calls == asked
+    assert chain.denied == ([REFUSAL] if outcome is REFUSAL else [])
 
 
 def test_a_pipeline_without_authentication_allows_everything_but_what_rules_refuse() -> None:
