@@ -9,6 +9,7 @@ traceback: it is sent to the storlet's owner and never enters the operator's log
 
     StorletError
     ├── BadRequest, RegistrationInvalid, BundleInvalid, RulesInvalid    all faults at once
+    ├── RegistrationCheckFailed                              uploaded code that cannot be loaded
     ├── AccessDenied                                         as Swift answered
     │   ├── StorletDenied                                    read access to the storlet is missing
     │   └── RuleRefused                                      a rule of the account refuses
@@ -201,6 +202,10 @@ STORLET_LOAD: Final = _storlet(
 STORLET_FAILED: Final = _storlet(
     "storlet.failed", Blame.TENANT_CODE, has_tenant_text=True,
     help="the storlet raised an exception, exited or was killed")
+REGISTRATION_CHECK: Final = _code(
+    "registration.check", 422, Blame.TENANT_CODE, Retry.NO, has_tenant_text=True,
+    help="the code of an uploaded storlet cannot be loaded; nothing was stored, and the storlet"
+         " stays as it was")
 TIMEOUT_FIRST_BYTE: Final = _storlet(
     "storlet.timeout.first_byte", Blame.TENANT_LIMIT,
     help="the storlet made no progress for too long before its first output")
@@ -341,6 +346,10 @@ class RegistrationInvalid(StorletError, code=REGISTRATION_INVALID):
 
 class BundleInvalid(StorletError, code=REGISTRATION_BUNDLE):
     """An uploaded bundle is refused; the current version stays."""
+
+
+class RegistrationCheckFailed(StorletError, code=REGISTRATION_CHECK):
+    """The code of an uploaded storlet cannot be loaded; the storlet stays as it was."""
 
 
 class RulesInvalid(StorletError, code=RULES_INVALID):

@@ -40,8 +40,11 @@ from storlet_daemon.protocol import messages
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import names, self_test
 from storlet_middleware.admission.controller import ROOM
+from storlet_middleware.catalog import upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
+from storlet_middleware.catalog.plain_uploads import PlainUploads
+from storlet_middleware.catalog.upload_check import UploadCheck
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
 from storlet_middleware.enforcement.ruling import (
     Answered,
@@ -83,11 +86,12 @@ class ProxyFilter:
         self._app = app
         self._config = config
         self._logger = logger
+        client_seconds = float(options.get("client_timeout", 60))
         self._proxy = Proxy(
             app,
             config,
             logger,
-            float(options.get("client_timeout", 60)),
+            client_seconds,
             _max_runs(options),
             _recon_directory(options),
         )
@@ -95,9 +99,14 @@ class ProxyFilter:
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )
         self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
-        self._bundles = BundleUploads(app, config, float(options.get("client_timeout", 60)))
+        check = UploadCheck(config, self._proxy.launcher, self._proxy)
+        self._bundles = BundleUploads(app, config, client_seconds, check)
         self._code_uploads = CodeUploads(
-            app, self._proxy.catalog, self._bundles, self._require_enabled
+            app,
+            self._proxy.catalog,
+            self._bundles,
+            PlainUploads(app, self._proxy.catalog, check, config.limits.code_bytes, client_seconds),
+            self._require_enabled,
         )
         self._runs = RunRecords(app, config)
         self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
@@ -145,6 +154,7 @@ class ProxyFilter:
                 else self._forward_unstored(environ)
             )
         wish.require_valid(operation)
+        upload_check.require_valid(operation)
         self._proxy.protection.require_no_write(operation)
         ruling = self._enforcement.decide(environ, operation)
         if route is Route.SHOW_RUNS and not isinstance(ruling, Answered):

@@ -93,6 +93,9 @@ RULES_ACCEPT_WARNINGS: Final = _header(
 EXPLAIN: Final = _header(
     "X-Storlet-Explain", Scope.REQUEST, "any",
     "answer what the rules would do with the request, and do nothing else")
+CHECK: Final = _header(
+    "X-Storlet-Check", Scope.REQUEST, "true | false",
+    "PUT or POST of a storlet: load its code in a sandbox before it takes effect")
 
 # --- proxy -> client ------------------------------------------------------------------------------
 INVOCATION: Final = _header(
@@ -199,6 +202,9 @@ META_DEPENDENCY_PERMISSIONS: Final = _header(
 ACCOUNT_RECORDS: Final = _header(
     "X-Account-Meta-Storlet-Records", Scope.ACCOUNT, "all | failures | none",
     "the runs of the account that are recorded; failures if it is not set")
+ACCOUNT_CHECK: Final = _header(
+    "X-Account-Meta-Storlet-Check", Scope.ACCOUNT, "true | false",
+    "whether uploads of storlets without X-Storlet-Check are checked; false if it is not set")
 BUNDLE_SYSMETA: Final = _header(
     "X-Object-Sysmeta-Storlet-Bundle-", Scope.SYSTEM, "JSON",
     "a piece of what a proxy verified of a bundle: version number, hash, manifest")

@@ -66,7 +66,7 @@ def route_of(
 def _route_of_object(operation: Operation, code_containers: tuple[str, ...]) -> Route:
     if operation.runs_storlet:
         return Route.RUN
-    if storlet_headers(operation.environ):
+    if storlet_headers(operation.environ) and not _uploads_storlet(operation, code_containers):
         return Route.REFUSE_HEADERS
     if operation.sent_method == "COPY" and operation.target is None:
         return Route.PASS  # Swift refuses it
@@ -75,6 +75,13 @@ def _route_of_object(operation: Operation, code_containers: tuple[str, ...]) -> 
     written = operation.target or operation.path
     writes = operation.sent_method in ("PUT", "POST", "DELETE", "COPY")
     return Route.WRITE_CODE if writes and written.container in code_containers else Route.PASS
+
+
+def _uploads_storlet(operation: Operation, code_containers: tuple[str, ...]) -> bool:
+    """Whether a request with the header of a check is one of a storlet's code."""
+    is_here = operation.path.container == code_containers[0]
+    is_write = operation.sent_method in ("PUT", "POST")
+    return is_here and is_write and operation.header(names.CHECK) is not None
 
 
 def _lists_versions(operation: Operation, code_containers: tuple[str, ...]) -> bool:

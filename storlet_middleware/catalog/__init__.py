@@ -2,6 +2,8 @@
 
 ``storlets``       upload checks, access, and resolution of a name to one exact version
 ``code_uploads``   writes into the code containers, checked
+``plain_uploads``   a checked upload of a plain storlet
+``upload_check``    the check of code before it takes effect: its sandbox loads it
 ``bundle_uploads``  upload, rollback and deletion of bundles, and the list of their versions
 ``bundle_check``    an uploaded bundle against the limits and languages of this cluster
 ``bundle_process``  the child process that reads a bundle's bytes

@@ -287,16 +287,26 @@ def _version(
     if not manifest.fits_engine(facts["engine"], API_VERSION):
         text = f"bundle {name} works with engine API {facts['engine']}; this node has {API_VERSION}"
         raise Unprocessable(text, code=errors.STORLET_LOAD)
-    etag = (headers.get("Etag") or "").strip('"')
+    return version_of(place, name, facts, file_of(place, holder, headers))
+
+
+def file_of(place: Place, holder: str, headers: Mapping[str, str]) -> CodeFile:
+    """The file of a bundle in the object ``holder``, which has these headers."""
+    etag, size = (headers.get("Etag") or "").strip('"'), int(headers["Content-Length"])
+    return CodeFile(place[2], holder, etag, "", size, 0o444)
+
+
+def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile) -> StorletVersion:
+    """The version of verified ``facts``, with the bytes of ``own``."""
     return StorletVersion(
         account=place[1],
         name=name,
         language=facts["language"],
         language_version=facts["language_version"],
         main=facts["main"],
-        files=(CodeFile(place[2], holder, etag, "", row.size, 0o444),),
+        files=(own,),
         limits=facts["limits"],
-        digest=row.sha256,
+        digest=facts["sha256"],
         archives=tuple(facts["archives"]),
         parameters=facts["parameters"],
     )

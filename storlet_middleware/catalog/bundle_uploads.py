@@ -16,7 +16,7 @@ import contextlib
 import json
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
@@ -33,7 +33,11 @@ from storlet_middleware.catalog.bundle_store import (
     Versions,
     facts_headers,
     facts_of,
+    file_of,
+    version_of,
 )
+from storlet_middleware.catalog.storlets import ProxyFetcher
+from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck
 from storlet_middleware.check_slots import NoSlot
 from storlet_middleware.config import Config
 from storlet_middleware.errors import (
@@ -70,20 +74,26 @@ class BundleUploads:
     :param client_seconds: the idle deadline of a client.
     """
 
-    def __init__(self, app: Any, config: Config, client_seconds: float) -> None:
+    def __init__(
+        self, app: Any, config: Config, client_seconds: float, load_check: UploadCheck
+    ) -> None:
         self.app = app
         self.container = config.storlet.storlet_container
         self.most_bytes = config.limits.code_bytes
         self.client_seconds = client_seconds
         self.store = BundleStore(app, config.storlet.versions_kept)
         self.checker = BundleChecker(config)
+        self.load_check = load_check
 
-    def change(self, operation: Operation, environ: dict[str, Any], cache: Any) -> Any:
+    def change(
+        self, operation: Operation, environ: dict[str, Any], cache: Any, *, is_checked: bool
+    ) -> Any:
         """The answer to a write of a bundle.
 
         :param cache: the account's cache of storlet versions.
+        :param is_checked: load the code before it becomes the current version.
         """
-        return _Change(self, operation, environ).answer(cache)
+        return _Change(self, operation, environ, is_checked=is_checked).answer(cache)
 
     def versions(self, operation: Operation, environ: dict[str, Any]) -> Response:
         """The list of a bundle's versions, as JSON, newest first."""
@@ -109,12 +119,19 @@ class _Change:
     """One request about a bundle."""
 
     def __init__(
-        self, uploads: BundleUploads, operation: Operation, environ: dict[str, Any]
+        self,
+        uploads: BundleUploads,
+        operation: Operation,
+        environ: dict[str, Any],
+        *,
+        is_checked: bool = False,
     ) -> None:
         self._uploads = uploads
         self._store = uploads.store
         self._operation = operation
         self._environ = environ
+        self._is_checked = is_checked
+        self._is_owner = False
         path = operation.target or operation.path
         self._path = path
         self._place: Place = (path.version, path.account, path.container or "")
@@ -145,6 +162,7 @@ class _Change:
             raise SwiftRefusal(verdict.refusal)
         if verdict.container_status == 404:
             raise self._refusal(404)
+        self._is_owner = verdict.is_owner
 
     def existing(self) -> Versions:
         """The pointer; raise if there is no such bundle."""
@@ -158,17 +176,34 @@ class _Change:
     def _upload(self, cache: Any) -> Response:
         self._refuse_options()
         staged = f"{names.BUNDLE_OBJECTS}{self.name}/upload-{secrets.token_hex(16)}"
-        headers = {"X-Delete-After": str(_UPLOAD_SECONDS), "Content-Type": CONTENT_TYPE}
+        sent = {"X-Delete-After": str(_UPLOAD_SECONDS), "Content-Type": CONTENT_TYPE}
         try:
-            answer = self._store.write(self._environ, self._place, staged, self._body(), headers)
+            answer = self._store.write(self._environ, self._place, staged, self._body(), sent)
             if answer.status_int // 100 != 2:
                 raise self._refusal(answer.status_int)
             with self._slot(), tempfile.TemporaryFile() as packed:
-                self._store.read(self._environ, self._place, staged, packed)
+                headers = self._store.read(self._environ, self._place, staged, packed)
                 checked = self._uploads.checker.check(self._place[1], self.name, packed)
+                self._require_loads(packed, checked.facts, checked.sha256, headers)
                 return self._activate(packed, checked, cache)
         finally:
             self._store.remove(self._environ, self._place, staged)
+
+    def _require_loads(
+        self, packed: BinaryIO, facts: Mapping[str, Any], sha256: str, headers: Mapping[str, str]
+    ) -> None:
+        """Check that the code can be loaded, if the request wants that.
+
+        :param headers: of the object that ``packed`` is a copy of.
+        """
+        if self._is_checked:
+            own = file_of(self._place, self.name + names.BUNDLE_SUFFIX, headers)
+            version = version_of(self._place, self.name, {**facts, "sha256": sha256}, own)
+            others = ProxyFetcher(self._uploads.app, self._environ, self._place[0])
+            fetcher = PackedCode(own, packed, others)
+            self._uploads.load_check.require_loads(
+                self._environ, version, fetcher, is_owner=self._is_owner
+            )
 
     @contextlib.contextmanager
     def _slot(self) -> Iterator[None]:
@@ -305,9 +340,11 @@ class _Change:
             holder = row.object_of(self.name)
             if row.number == before.current:
                 holder = self.name + names.BUNDLE_SUFFIX
-            stored = facts_of(self._store.read(self._environ, self._place, holder, packed))
+            found = self._store.read(self._environ, self._place, holder, packed)
+            stored = facts_of(found)
             if stored.get("sha256") != row.sha256 or packed.seek(0, 2) != row.size:
                 raise BackendFailed(f"{holder} is not what was verified at its upload")
+            self._require_loads(packed, stored, row.sha256, found)
             # Versions of a longer list than is kept now stay until the next upload.
             facts, metadata = facts_headers(stored, row), stored["metadata"]
             return self._point(replace(before, current=row.number), packed, facts, metadata, cache)

@@ -12,7 +12,9 @@ from swift.common.utils import config_true_value, drain_and_close
 from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import names
+from storlet_middleware.catalog import upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads, is_bundle
+from storlet_middleware.catalog.plain_uploads import PlainUploads
 from storlet_middleware.catalog.storlets import Catalog
 from storlet_middleware.errors import PreconditionFailed
 from storlet_middleware.wsgi import authorization
@@ -36,11 +38,13 @@ class CodeUploads:
         app: WSGIApp,
         catalog: Catalog,
         bundles: BundleUploads,
+        plain: PlainUploads,
         require_enabled: Callable[[dict[str, Any]], None],
     ) -> None:
         self._app = app
         self._catalog = catalog
         self._bundles = bundles
+        self._plain = plain
         self._require_enabled = require_enabled
 
     def writer(self, context: RequestContext) -> WSGIApp:
@@ -55,9 +59,10 @@ class CodeUploads:
         target = operation.target or operation.path
         if operation.method != "DELETE":
             self._require_enabled(environ)
+        is_checked = self._is_checked(operation, target, environ)
         if self._is_of_bundle(target, operation.sent_method):
             cache = self._catalog.cache_for_write(environ, target.account)
-            answer: WSGIApp = self._bundles.change(operation, environ, cache)
+            answer: WSGIApp = self._bundles.change(operation, environ, cache, is_checked=is_checked)
             return answer
         if operation.method != "DELETE":
             headers = Request(environ).headers
@@ -69,10 +74,33 @@ class CodeUploads:
                 self._metadata(operation, environ, headers),
             )
         cache = self._catalog.cache_for_write(environ, target.account)
-        if authorization.authorize(environ, self._app, "PUT", target.path).refusal is not None:
+        verdict = authorization.authorize(environ, self._app, "PUT", target.path)
+        if verdict.refusal is not None:
             # Swift will refuse it; an attempt without access must not invalidate the account's
             # cached versions.
             return self._app
+        write = self._reporting(cache)
+        if not is_checked:
+            return write
+        checked: WSGIApp = self._plain.upload(
+            operation,
+            environ,
+            lambda environ: Request(environ).get_response(write),
+            is_owner=verdict.is_owner,
+        )
+        return checked
+
+    def _is_checked(self, operation: Operation, target: SwiftPath, environ: dict[str, Any]) -> bool:
+        """Whether the code is checked before the write: only that of storlets can be."""
+        is_storlet = target.container == self._bundles.container
+        return (
+            is_storlet
+            and operation.method != "DELETE"
+            and upload_check.is_wanted(operation, environ, self._app)
+        )
+
+    def _reporting(self, cache: Any) -> WSGIApp:
+        """Swift, with a report of each write to the cache of storlet versions."""
 
         def write(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
             cache.begin_write()

@@ -24,6 +24,7 @@ from swift.proxy.controllers.base import get_cache_key
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.bundle_store import BundleStore
 from storlet_middleware.catalog.manifests import (
+    Manifest,
     ManifestError,
     read_dependency,
     read_storlet,
@@ -189,10 +190,45 @@ class Catalog:
             raise Unprocessable(
                 f"storlet {storlet} is not usable: {error}", code=errors.STORLET_LOAD
             ) from error
+        own = _code_file(self._config.storlet_container, storlet, answer, 0o444)
+        return self._with_dependencies(environ, version, account, manifest, own)
+
+    def uploaded(
+        self,
+        environ: dict[str, Any],
+        version: str,
+        account: str,
+        headers: Mapping[str, str],
+        own: CodeFile,
+    ) -> StorletVersion:
+        """The version that an upload of ``own`` with these headers will make."""
+        manifest = read_storlet(own.name, user_metadata(headers), self._config.languages)
+        return self._with_dependencies(environ, version, account, manifest, own)
+
+    def stored_file(
+        self, environ: dict[str, Any], version: str, account: str, storlet: str
+    ) -> CodeFile | None:
+        """The file of a storlet as it is stored; ``None`` if there is none."""
+        path = (version, account, self._config.storlet_container)
+        answer = self._head(environ, path, storlet)
+        if answer.status_int == 404:
+            return None
+        _require_success(answer, f"storlet {storlet}")
+        _require_own_bytes(answer, object_path(*path, storlet), f"storlet {storlet}")
+        return _code_file(self._config.storlet_container, storlet, answer, 0o444)
+
+    def _with_dependencies(
+        self,
+        environ: dict[str, Any],
+        version: str,
+        account: str,
+        manifest: Manifest,
+        own: CodeFile,
+    ) -> StorletVersion:
         path = (version, account, self._config.dependency_container)
         tasks = [spawn(self._head, environ, path, name) for name in manifest.dependencies]
         answers = [task.wait() for task in tasks]
-        files = [_code_file(self._config.storlet_container, storlet, answer, 0o444)]
+        files = [own]
         faults = []
         for name, dependency in zip(manifest.dependencies, answers, strict=True):
             try:
@@ -203,7 +239,7 @@ class Catalog:
             raise Unprocessable("; ".join(faults), code=errors.STORLET_LOAD)
         return StorletVersion(
             account,
-            storlet,
+            own.name,
             manifest.language,
             manifest.language_version,
             manifest.main,

@@ -170,6 +170,11 @@ class Invocation:
             self.task.id, inputs, output, self.task.parameters, log, of_worker
         )  # fmt: skip
 
+    def await_start(self) -> None:
+        """Return when a worker has loaded the storlet and begins to run it; raises if it cannot."""
+        while not self.has_started:
+            self._events.take(None, self.bytes_out)
+
     # --- output -----------------------------------------------------------------------------------
 
     def first(self, wait: float | None = None) -> bool:

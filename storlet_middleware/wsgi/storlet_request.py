@@ -92,7 +92,9 @@ def unknown_header_faults(headers: Iterable[str], known: tuple[str, ...], why: s
 def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
     """The error for a request with ``X-Storlet-*`` headers and without ``X-Run-Storlet``."""
     headers = storlet_headers(environ)
-    faults = unknown_header_faults(headers, names.CLIENT_HEADERS, "unknown header")
+    faults = unknown_header_faults(headers, (*names.CLIENT_HEADERS, names.CHECK), "unknown header")
+    if names.CHECK in headers:
+        faults.append(f"{names.CHECK}: is for a PUT or POST of a storlet only: leave it out")
     known = [
         header for header in headers if not any(each.startswith(header + ":") for each in faults)
     ]

@@ -47,13 +47,16 @@ def test_every_row_of_errors_is_consistent_and_comes_back_from_its_code() -> Non
         assert (again.legacy_get, again.legacy_put) == (row.legacy_get, row.legacy_put)
 
 
+TENANT_TEXT = ("storlet.failed", "storlet.load", "registration.check")
+
+
 def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:
     """The fields select the codes that prefixes and tuples of codes selected."""
     prefixes = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
     for code, row in errors.TABLE.items():
         assert row.is_of_step == code.startswith(prefixes), code
         assert row.has_source_text == (code in ("backend.failed", "input.incomplete")), code
-        assert row.has_tenant_text == (code in ("storlet.failed", "storlet.load")), code
+        assert row.has_tenant_text == (code in TENANT_TEXT), code
 
 
 def test_codes_of_the_sandbox_and_of_its_java_worker_are_in_the_table() -> None:

@@ -51,6 +51,11 @@ RUN = {"X-Run-Storlet": "up.py"}
         ("COPY", "storlet/x.py", {"Destination": "c/x"}, Route.PASS),
         ("COPY", "c/o", {"Destination": "/storlet/x.py"}, Route.WRITE_CODE),
         ("PUT", "storlet/x.py", {"X-Copy-From": "c/o"}, Route.WRITE_CODE),
+        ("PUT", "storlet/x.py", {"X-Storlet-Check": "true"}, Route.WRITE_CODE),
+        ("POST", "storlet/x.py", {"X-Storlet-Check": ""}, Route.WRITE_CODE),
+        ("DELETE", "storlet/x.py", {"X-Storlet-Check": "true"}, Route.REFUSE_HEADERS),
+        ("PUT", "dependency/x.py", {"X-Storlet-Check": "true"}, Route.REFUSE_HEADERS),
+        ("GET", "storlet/x.py", {"X-Storlet-Check": "true"}, Route.REFUSE_HEADERS),
         # Swift refuses these copies: the first has no target, the second no source.
         ("COPY", "storlet/x.py", {}, Route.PASS),
         ("PUT", "storlet/x.py", {"X-Copy-From": "c"}, Route.WRITE_CODE),

@@ -1,0 +1,152 @@
+"""A checked upload of a plain storlet: nothing is stored before the check has passed.
+
+::
+
+    PUT   client --> .upload-... (expires) --> this proxy's disk --> check --> PUT NAME --> unlink
+    POST  the stored file with the new metadata --> check --> POST NAME
+
+As with bundles, a slow client fills space of its own account and no disk of the proxy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final
+
+from swift.common.swob import Request, Response
+
+from storlet_middleware import names
+from storlet_middleware.catalog.bundle_store import BundleStore, Place, file_of
+from storlet_middleware.catalog.storlets import Catalog, ProxyFetcher
+from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck, refusal
+from storlet_middleware.check_slots import CheckSlots, NoSlot
+from storlet_middleware.engine.storlet_version import CodeFile
+from storlet_middleware.errors import NodeBusy, RegistrationInvalid, StorletError
+from storlet_middleware.wsgi.bodies import ClientBody
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
+
+#: Concurrent checks in a proxy process, and so the most storlets that it holds on its disk.
+_CHECKS: Final = 4
+_WAIT_SECONDS: Final = 60.0
+#: Longer than an upload with its check may last.
+_UPLOAD_SECONDS: Final = 86400
+
+#: Passes a request to Swift, and reports it to the cache of storlet versions.
+Write = Callable[[dict[str, Any]], Response]
+
+
+class PlainUploads:
+    """Checked uploads of all accounts.
+
+    :param app: the rest of the pipeline.
+    :param most_bytes: limit of a storlet's code.
+    :param client_seconds: the idle deadline of a client.
+    """
+
+    def __init__(
+        self, app: Any, catalog: Catalog, check: UploadCheck, most_bytes: int, client_seconds: float
+    ) -> None:
+        self._app = app
+        self._catalog = catalog
+        self._check = check
+        self._most_bytes = most_bytes
+        self._client_seconds = client_seconds
+        self._store = BundleStore(app, 0)
+        self._slots = CheckSlots(_CHECKS)
+
+    def upload(
+        self, operation: Operation, environ: dict[str, Any], write: Write, *, is_owner: bool
+    ) -> Response:
+        """The answer to a PUT or POST, whose metadata is valid and which the caller may make."""
+        self._refuse_other_forms(operation)
+        if operation.sent_method == "POST":
+            self._check_stored(operation, environ, is_owner=is_owner)
+            return write(environ)
+        return self._put(operation, environ, write, is_owner=is_owner)
+
+    @staticmethod
+    def _refuse_other_forms(operation: Operation) -> None:
+        """Refuse code that does not come with the request."""
+        text = f": cannot be checked: send the code itself, or {names.CHECK}: false"
+        if operation.is_copy:
+            raise RegistrationInvalid(operation.copy_header + text)
+        if "multipart-manifest" in operation.query:
+            raise RegistrationInvalid("multipart-manifest" + text)
+
+    def _check_stored(
+        self, operation: Operation, environ: dict[str, Any], *, is_owner: bool
+    ) -> None:
+        """Check the stored file with the metadata of a POST; Swift answers if there is none."""
+        path = operation.path
+        own = self._catalog.stored_file(environ, path.version, path.account, path.name or "")
+        if own is not None:
+            self._require_loads(operation, environ, own, None, is_owner=is_owner)
+
+    def _put(
+        self, operation: Operation, environ: dict[str, Any], write: Write, *, is_owner: bool
+    ) -> Response:
+        path = operation.path
+        place: Place = (path.version, path.account, path.container or "")
+        staged = f"{names.BUNDLE_OBJECTS}.upload-{secrets.token_hex(16)}"
+        headers = {"X-Delete-After": str(_UPLOAD_SECONDS)}
+        try:
+            answer = self._store.write(environ, place, staged, self._body(environ), headers)
+            if answer.status_int // 100 != 2:
+                raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
+            with self._slot(path.account), tempfile.TemporaryFile() as packed:
+                found = self._store.read(environ, place, staged, packed)
+                own = file_of(place, path.name or "", found)
+                self._require_loads(operation, environ, own, packed, is_owner=is_owner)
+                packed.seek(0)
+                return write(_with_body(environ, packed, own.size))
+        finally:
+            self._store.remove(environ, place, staged)
+
+    @contextlib.contextmanager
+    def _slot(self, account: str) -> Iterator[None]:
+        try:
+            with self._slots.held(account, _WAIT_SECONDS):
+                yield
+        except NoSlot:
+            raise NodeBusy("too many concurrent checks of storlets", retry_after=5) from None
+
+    def _body(self, environ: dict[str, Any]) -> Iterator[bytes]:
+        body, size = ClientBody(environ, self._client_seconds), 0
+        for chunk in body:
+            size += len(chunk)
+            if size > self._most_bytes:
+                body.abandon()
+                raise RegistrationInvalid(
+                    f"the storlet is larger than the {self._most_bytes} bytes allowed"
+                )
+            yield chunk
+
+    def _require_loads(
+        self,
+        operation: Operation,
+        environ: dict[str, Any],
+        own: CodeFile,
+        packed: BinaryIO | None,
+        *,
+        is_owner: bool,
+    ) -> None:
+        path, sent = operation.path, Request(environ).headers
+        try:
+            version = self._catalog.uploaded(environ, path.version, path.account, sent, own)
+        except StorletError as error:
+            # A dependency is missing, for example.
+            raise refusal(error, is_owner=is_owner) from error
+        others = ProxyFetcher(self._app, environ, path.version)
+        fetcher = others if packed is None else PackedCode(own, packed, others)
+        self._check.require_loads(environ, version, fetcher, is_owner=is_owner)
+
+
+def _with_body(environ: dict[str, Any], body: BinaryIO, size: int) -> dict[str, Any]:
+    """The request with a body that is here."""
+    known = {**environ, "wsgi.input": body, "CONTENT_LENGTH": str(size)}
+    known.pop("HTTP_TRANSFER_ENCODING", None)
+    return known

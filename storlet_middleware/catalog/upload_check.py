@@ -1,0 +1,166 @@
+"""The check of a storlet's code before it takes effect: its sandbox loads the code.
+
+::
+
+    X-Storlet-Check: true | false                  of a PUT or POST of a storlet
+    X-Account-Meta-Storlet-Check: true | false     of the account: the default; false if not set
+
+The check starts an invocation of the new code, with an empty input, in the tenant's sandbox at this
+proxy and under the storlet's limits.  It cancels the invocation as soon as the worker reports that
+the code is loaded: module imported, class found.
+
+A failure of the tenant's code or limits is ``registration.check``, and the write does not happen.
+Any other failure (no capacity, no sandbox) is answered as it is: the code was not checked.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO, Final, Protocol
+
+from swift.common.utils import config_true_value
+from swift.proxy.controllers.base import get_account_info
+
+from storlet_middleware import names
+from storlet_middleware.config import Config
+from storlet_middleware.engine.code_cache import Fetcher
+from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
+from storlet_middleware.engine.task import FileInput, Task
+from storlet_middleware.errors import (
+    BadRequest,
+    Blame,
+    RegistrationCheckFailed,
+    StorletError,
+    fault,
+    row_of,
+)
+from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
+
+#: Key of the account's default in Swift's account info.
+_KEY: Final = names.ACCOUNT_CHECK.lower().removeprefix("x-account-meta-")
+_VALUES: Final = {"true": True, "false": False}
+_CHUNK: Final = 1 << 18
+_TENANTS: Final = (Blame.TENANT_CODE, Blame.TENANT_LIMIT)
+
+
+class Inflight(Protocol):
+    """The runs of accounts in this process, and their limits."""
+
+    def acquire(self, account: str) -> None: ...
+
+    def release(self, account: str) -> None: ...
+
+
+def is_valid(value: str) -> bool:
+    """Whether ``value`` of one of the two headers is known."""
+    return value.strip().lower() in _VALUES
+
+
+def require_valid(operation: Operation) -> None:
+    """Refuse a POST of the account with an unknown value; an empty value removes it."""
+    value = operation.header(names.ACCOUNT_CHECK)
+    is_change = operation.path.container is None and operation.sent_method in ("PUT", "POST")
+    if value and is_change and not is_valid(value):
+        raise BadRequest(fault(names.ACCOUNT_CHECK, value, "want true or false"))
+
+
+def is_wanted(operation: Operation, environ: dict[str, Any], app: Any) -> bool:
+    """Whether the write of a storlet in ``operation`` is checked.
+
+    :raises BadRequest: an unknown header, or an unknown value.
+    """
+    faults = unknown_header_faults(storlet_headers(environ), (names.CHECK,), "unknown header")
+    value = operation.header(names.CHECK)
+    if value is not None and not is_valid(value):
+        faults.append(fault(names.CHECK, value, "want true or false"))
+    if faults:
+        raise BadRequest("; ".join(faults))
+    if value is not None:
+        return _VALUES[value.strip().lower()]
+    # A value that is older than the filter may be any.
+    meta = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE).get("meta", {})
+    return bool(config_true_value(str(meta.get(_KEY, "")).strip()))
+
+
+class UploadCheck:
+    """Loads storlet versions; one instance in a proxy process."""
+
+    def __init__(self, config: Config, launcher: Launcher, inflight: Inflight) -> None:
+        self._config = config
+        self._launcher = launcher
+        self._inflight = inflight
+
+    def require_loads(
+        self,
+        environ: Mapping[str, Any],
+        version: StorletVersion,
+        fetcher: Fetcher,
+        *,
+        is_owner: bool,
+    ) -> None:
+        """Return when the code of ``version`` has been loaded.
+
+        :param is_owner: the caller may see text of the tenant's code, such as the traceback.
+        :raises RegistrationCheckFailed: it cannot be loaded.
+        """
+        self._inflight.acquire(version.account)
+        try:
+            self._load(str(environ.get("swift.trans_id", "check")), version, fetcher)
+        except StorletError as error:
+            raise refusal(error, is_owner=is_owner) from error
+        finally:
+            self._inflight.release(version.account)
+
+    def _load(self, transaction: str, version: StorletVersion, fetcher: Fetcher) -> None:
+        with tempfile.TemporaryFile() as empty:
+            invocation = Invocation(
+                self._task(transaction, version), [FileInput(empty.fileno(), {})]
+            )
+            try:
+                self._launcher.start(invocation, version, fetcher)
+                invocation.await_start()
+            finally:
+                invocation.close()
+
+    def _task(self, transaction: str, version: StorletVersion) -> Task:
+        effective = self._launcher.effective(version, {})
+        task = self._launcher.task(transaction, {}, effective, wants_log=False)
+        # An invocation waits for a worker as long as for a slot.  Loading may take all of that
+        # time, and the supervisor's own deadline for it gives the more precise error.
+        loading = self._config.class_of(version.account, version.name).invocation.load_seconds
+        return replace(
+            task, deadlines=replace(task.deadlines, queue=task.deadlines.queue + loading)
+        )
+
+
+def refusal(error: StorletError, *, is_owner: bool) -> StorletError:
+    """The answer for ``error`` of a check: the tenant's part failed, or the check itself."""
+    row = row_of(error.code)
+    if row.blame not in _TENANTS or row.status != RegistrationCheckFailed.status:
+        return error
+    shown = error if is_owner else error.without_tenant_text()
+    return RegistrationCheckFailed(
+        f"{error.code}: {shown}; nothing was changed", detail=shown.detail
+    )
+
+
+class PackedCode:
+    """The code of an upload that is in a file here; everything else comes from ``others``."""
+
+    def __init__(self, own: CodeFile, packed: BinaryIO, others: Fetcher) -> None:
+        self._own = own
+        self._packed = packed
+        self._others = others
+
+    def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
+        """See :class:`~storlet_middleware.engine.code_cache.Fetcher`."""
+        if file != self._own:
+            yield from self._others.fetch(account, file)
+            return
+        self._packed.seek(0)
+        yield from iter(lambda: self._packed.read(_CHUNK), b"")

@@ -1,0 +1,185 @@
+"""Checks at upload: code that does not load never takes effect, and nothing of it is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.accounts import unique
+from tests.support.bundles import bundle, tool
+from tests.support.http import Answer, Client
+from tests.support.storlets import Toolbox, declaration
+
+CHECKED = {"X-Storlet-Check": "true"}
+GOOD = """\
+class Tool:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].set_metadata({{}})
+        out_files[0].write(b"{answer}")
+        out_files[0].close()
+"""
+#: Source, and what the refusal says.
+BAD = {
+    "import": ("import no_such_module\n", "No module named 'no_such_module'"),
+    "syntax": ("class Tool(:\n", "SyntaxError"),
+    "class": ("class Other:\n    pass\n", "has no class Tool"),
+    "exit": ("import os\nos._exit(3)\n", "exited with code 3"),
+    "system exit": ("raise SystemExit(0)\n", "SystemExit"),
+    "memory": ("held = [bytes(range(256)) * 4096 for _ in range(4096)]\n", "64 MiB of its limit"),
+}
+
+
+def put(owner: Client, name: str, source: str, headers: dict[str, str] | None = None) -> Answer:
+    declared = declaration("python", f"{name}.Tool") | {"X-Object-Meta-Storlet-Memory": "64M"}
+    return owner.put(f"storlet/{name}.py", source.encode(), declared | (headers or {}))
+
+
+def stored(owner: Client) -> set[str]:
+    return {row["name"] for row in owner.listing("storlet")}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_plain_code_that_does_not_load_is_refused(owner: Client, plain: str, fault: str) -> None:
+    name, (source, text) = unique("bad"), BAD[fault]
+    before = stored(owner)
+    answer = put(owner, name, source, CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert text in answer.text
+    assert stored(owner) == before
+    assert put(owner, name, GOOD.format(answer="good"), CHECKED).status == 201
+    assert put(owner, name, source, CHECKED).status == 422
+    assert owner.get(plain, {"X-Run-Storlet": f"{name}.py"}).text == "good"
+    assert stored(owner) == before | {f"{name}.py"}
+
+
+def test_an_endless_import_ends_at_the_limit(owner: Client) -> None:
+    answer = put(owner, unique("loop"), "while True:\n    pass\n", CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert "loading took longer than" in answer.text
+
+
+def test_the_traceback_names_the_line(owner: Client) -> None:
+    answer = put(owner, unique("line"), "def f():\n    return 1 / 0\n\n\nf()\n", CHECKED)
+    assert "Traceback" in answer.text
+    assert "line 2, in f" in answer.text
+    assert "ZeroDivisionError" in answer.text
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bundle_that_does_not_load_makes_no_version(owner: Client, plain: str, fault: str) -> None:
+    name, (source, text) = unique("bad"), BAD[fault]
+    path = f"storlet/{name}.storlet"
+    assert owner.put(path, tool(name, "one"), CHECKED).status == 201
+    before = stored(owner)
+    files = {"tool.py": (source.encode(), 0o644)}
+    broken = bundle(name, files, main="tool.Tool", limits={"memory": "64M"})
+    answer = owner.put(path, broken, CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert text in answer.text
+    assert stored(owner) == before
+    assert owner.get(plain, {"X-Run-Storlet": name}).text.startswith("one ")
+    assert owner.put(path, broken, {"X-Storlet-Check": "false"}).status == 201
+    answer = owner.post(path, CHECKED, query={"storlet-version": "2"})
+    assert (answer.status, answer.error) == (422, "registration.check")
+
+
+def test_java_is_checked(owner: Client, toolbox: Toolbox) -> None:
+    jar = toolbox.java.jar("functional")
+    for main, status in (("functional.Multitool", 201), ("functional.NoSuchClass", 422)):
+        headers = declaration("java", main) | CHECKED
+        answer = owner.put(f"storlet/{unique('tool')}-1.0.jar", jar, headers)
+        assert answer.status == status, answer
+
+
+def test_metadata_of_a_post_is_checked(owner: Client, plain: str) -> None:
+    name = unique("post")
+    assert put(owner, name, GOOD.format(answer="good")).status == 201
+    path = f"storlet/{name}.py"
+    answer = owner.post(path, declaration("python", f"{name}.Missing") | CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert owner.get(plain, {"X-Run-Storlet": f"{name}.py"}).text == "good"
+    assert owner.post(path, declaration("python", f"{name}.Tool") | CHECKED).status == 202
+
+
+def test_missing_dependency_is_refused(owner: Client) -> None:
+    name = unique("dep")
+    headers = CHECKED | {"X-Object-Meta-Storlet-Dependency": "no-such-file"}
+    answer = put(owner, name, GOOD.format(answer="good"), headers)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert "no-such-file" in answer.text
+
+
+def test_the_account_has_a_default(owner: Client) -> None:
+    name, source = unique("default"), BAD["import"][0]
+    refused = owner.post("", {"X-Account-Meta-Storlet-Check": "maybe"})
+    assert (refused.status, refused.error) == (400, "bad_request")
+    assert owner.post("", {"X-Account-Meta-Storlet-Check": "true"}).status == 204
+    try:
+        assert put(owner, name, source).status == 422
+        assert put(owner, name, source, {"X-Storlet-Check": "false"}).status == 201
+        copied = owner.request("COPY", f"storlet/{name}.py", {"Destination": f"storlet/{name}.py"})
+        assert (copied.status, copied.error) == (400, "registration.invalid")
+    finally:
+        assert owner.post("", {"X-Account-Meta-Storlet-Check": ""}).status == 204
+    assert put(owner, name, source).status == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "text"),
+    [
+        ("storlet/tool.py", {"X-Storlet-Check": "maybe"}, "want true or false"),
+        ("storlet/tool.py", {"X-Storlet-Chek": "true"}, "X-Storlet-Check"),
+        ("storlet/tool.storlet", {"X-Storlet-Check": ""}, "want true or false"),
+        ("dependency/lib.py", {"X-Storlet-Check": "true"}, "of a storlet only"),
+        ("{container}/object", {"X-Storlet-Check": "true"}, "of a storlet only"),
+    ],
+)
+def test_invalid_use_is_refused(
+    owner: Client, container: str, path: str, headers: dict[str, str], text: str
+) -> None:
+    answer = owner.put(path.format(container=container), b"x", headers)
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert text in answer.text
+
+
+def test_the_old_code_serves_during_checks(owner: Client, plain: str) -> None:
+    name = unique("busy")
+    assert put(owner, name, GOOD.format(answer="one"), CHECKED).status == 201
+    answers, ended = [], threading.Event()
+
+    def reads() -> None:
+        while not ended.is_set():
+            answers.append(owner.get(plain, {"X-Run-Storlet": f"{name}.py"}))
+
+    readers = [threading.Thread(target=reads) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    try:
+        for fault in ("import", "exit", "class", "memory"):
+            assert put(owner, name, BAD[fault][0], CHECKED).status == 422
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+    assert {(each.status, each.text) for each in answers} == {(200, "one")}
+
+
+@pytest.fixture
+def in_small_pieces() -> Callable[[bytes], list[bytes]]:
+    return lambda data: [data[at : at + 7] for at in range(0, len(data), 7)]
+
+
+def test_a_chunked_body_arrives_whole(
+    owner: Client, plain: str, in_small_pieces: Callable[[bytes], list[bytes]]
+) -> None:
+    name, source = unique("chunks"), GOOD.format(answer="whole").encode()
+    headers = declaration("python", f"{name}.Tool") | CHECKED
+    answer = owner.put(f"storlet/{name}.py", iter(in_small_pieces(source)), headers)
+    assert answer.status == 201, answer
+    assert owner.get(f"storlet/{name}.py").body == source
+    assert owner.get(plain, {"X-Run-Storlet": f"{name}.py"}).text == "whole"

@@ -1,0 +1,171 @@
+"""Checks at upload: the wish for one, and the outcome of loading the code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import names
+from storlet_middleware.catalog import upload_check
+from storlet_middleware.engine.storlet_version import CodeFile
+from storlet_middleware.errors import SandboxUnavailable, StorletError, TenantBusy, Unprocessable
+from tests.support.bundles import tool
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, Node, Proxy, WorkerRun
+
+PATH = "storlet/tool.storlet"
+CHECKED = {names.CHECK: "true"}
+
+
+def fails_to_load(run: WorkerRun) -> None:
+    run.fail("ImportError: no", code=messages.LOAD, traceback="Traceback: line 1")
+
+
+def put(proxy: Proxy, headers: dict[str, str], version: str = "one", **more: Any) -> Any:
+    return proxy.call("PUT", PATH, headers, body=tool("tool", version), **more)
+
+
+def with_default(swift: FakeSwift, value: str) -> None:
+    def account(request: Any) -> Any:
+        headers = {"X-Account-Meta-Storlet-Enabled": "true", names.ACCOUNT_CHECK: value}
+        return Response(status=204, request=request, headers=headers)
+
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}"] = account
+
+
+@pytest.mark.parametrize(
+    ("default", "header", "is_checked"),
+    [
+        ("", None, False),
+        ("true", None, True),
+        ("TRUE", None, True),
+        ("false", None, False),
+        ("older than the filter", None, False),
+        ("", "true", True),
+        ("", " True ", True),
+        ("true", "false", False),
+    ],
+)
+def test_the_header_replaces_the_default_of_the_account(
+    proxy: Proxy, swift: FakeSwift, node: Node, default: str, header: str | None, is_checked: bool
+) -> None:
+    with_default(swift, default)
+    assert put(proxy, {} if header is None else {names.CHECK: header}).status == 201
+    node.workers.settle()
+    assert len(node.workers.runs) == is_checked
+
+
+@pytest.mark.parametrize("value", ["", "yes", "1", "truth"])
+def test_unknown_value_is_refused(proxy: Proxy, swift: FakeSwift, value: str) -> None:
+    answer = put(proxy, {names.CHECK: value})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"want true or false" in answer.data
+    assert not swift.requests("PUT")
+
+
+def test_further_unknown_header_is_refused(proxy: Proxy) -> None:
+    answer = put(proxy, {**CHECKED, "X-Storlet-Chek": "true"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"X-Storlet-Chek: unknown header" in answer.data
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [("true", 204), ("False", 204), ("", 204), ("maybe", 400)]
+)
+def test_default_of_an_account_is_verified(
+    proxy: Proxy, swift: FakeSwift, value: str, status: int
+) -> None:
+    assert proxy.call("POST", "", {names.ACCOUNT_CHECK: value}).status == status
+    assert len(swift.requests("POST")) == (status == 204)
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_code_that_does_not_load_stays_out_of_service(
+    proxy: Proxy, swift: FakeSwift, node: Node, method: str
+) -> None:
+    put(proxy, {})
+    put(proxy, {}, "two")
+    before = {name: each.body for name, each in swift.containers["storlet"].objects.items()}
+    node.workers.script = fails_to_load
+    query = "?storlet-version=1" if method == "POST" else ""
+    body = {"body": tool("tool", "three")} if method == "PUT" else {}
+    answer = proxy.call(method, PATH + query, CHECKED, **body)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"storlet.load: ImportError: no; nothing was changed" in answer.data
+    assert b"Traceback: line 1" in answer.data
+    after = {name: each.body for name, each in swift.containers["storlet"].objects.items()}
+    assert after == before
+
+
+def test_traceback_is_for_owners_only(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+    swift.containers["storlet"].write = "other:user"
+    node.workers.script = fails_to_load
+    answer = put(proxy, CHECKED, user="other:user")
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"ImportError" not in answer.data
+    assert b"Traceback" not in answer.data
+
+
+def test_check_cancels_the_run_that_it_starts(make_proxy: Callable[..., Proxy], node: Node) -> None:
+    cancelled = []
+
+    def endless(run: WorkerRun) -> None:
+        run.send(messages.Started())
+        cancelled.append(run.wait_for_cancel())
+
+    proxy = make_proxy(endless)
+    assert put(proxy, CHECKED).status == 201
+    node.workers.settle()
+    assert cancelled == [True]
+
+
+def test_check_that_could_not_run_is_no_verdict(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+    refused = messages.NodeRefused("sandbox.unavailable", "no image")
+    node.answer = lambda _request: refused
+    answer = put(proxy, CHECKED)
+    assert (answer.status, answer.error) == (503, "sandbox.unavailable")
+    assert "tool.storlet" not in swift.containers["storlet"].objects
+
+
+def test_check_counts_as_a_run_of_the_account(make_proxy: Callable[..., Proxy]) -> None:
+    """Each check returns its place, which is the only one here."""
+    proxy = make_proxy(invocation__max_inflight_per_tenant="1")
+    for version in ("one", "two", "three"):
+        assert put(proxy, CHECKED, version).status == 201
+
+
+@pytest.mark.parametrize(
+    ("error", "is_verdict"),
+    [
+        (Unprocessable("raised", code="storlet.load"), True),
+        (Unprocessable("memory", code="storlet.limit.memory"), True),
+        (TenantBusy("busy"), False),
+        (SandboxUnavailable("down"), False),
+    ],
+)
+def test_only_failures_of_the_tenants_part_are_a_verdict(
+    error: StorletError, is_verdict: bool
+) -> None:
+    answer = upload_check.refusal(error, is_owner=True)
+    assert (answer.code == "registration.check") is is_verdict
+    assert (answer is error) is not is_verdict
+
+
+def test_packed_code_is_one_file_of_the_version() -> None:
+    own = CodeFile("storlet", "a.py", "etag", "", 3, 0o444)
+    lib = CodeFile("dependency", "lib.py", "etag", "", 3, 0o444)
+
+    class Others:
+        def fetch(self, account: str, file: CodeFile) -> Any:
+            yield f"{account}/{file.name}".encode()
+
+    packed = io.BytesIO(b"own")
+    packed.seek(2)
+    code = upload_check.PackedCode(own, packed, Others())
+    assert b"".join(code.fetch("a", own)) == b"own"
+    assert b"".join(code.fetch("a", own)) == b"own"
+    assert b"".join(code.fetch("a", lib)) == b"a/lib.py"
