@@ -1,6 +1,6 @@
 """The bundle of a project: ``NAME-VERSION.storlet``.
 
-The same project, with its lock, gives the same bytes.  Only Python projects can be built yet.
+The same project, with its lock, gives the same bytes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from storlet_client.builder import project, wheels
+from storlet_client.builder import jars, project, wheels
 from storlet_client.bundle import archive
+
+#: Content and mode by path below ``code/``, and the lines of the lock.
+Parts = tuple[dict[str, tuple[bytes, int]], tuple[str, ...]]
 
 
 def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
@@ -19,17 +22,10 @@ def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     """
     made = project.read(folder)
     document = made.document
-    if document["language"] != "python":
-        raise project.ProjectError(
-            [f"language: {document['language']!r}: storlet build makes bundles of python only"]
-        )
-    libraries, resolved = wheels.install(folder, document.get("requirements", ()), sandbox)
-    source = made.source()
-    both = sorted(libraries.keys() & source.keys())
-    if both:
-        raise project.ProjectError([f"src/{path}: a library has this file, too" for path in both])
+    parts = _java_parts if document["language"] == "java" else _python_parts
+    files, resolved = parts(made, sandbox)
     packed = io.BytesIO()
-    archive.write(packed, document, {**source, **libraries}, resolved)
+    archive.write(packed, document, files, resolved)
     try:
         archive.verify(packed, archive.Bounds())
     except archive.BundleError as error:
@@ -40,3 +36,18 @@ def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     partial.write_bytes(packed.getvalue())
     partial.replace(path)
     return path
+
+
+def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:
+    requirements = made.document.get("requirements", ())
+    libraries, resolved = wheels.install(made.folder, requirements, sandbox)
+    source = made.source()
+    both = sorted(libraries.keys() & source.keys())
+    if both:
+        raise project.ProjectError([f"src/{path}: a library has this file, too" for path in both])
+    return {**source, **libraries}, resolved
+
+
+def _java_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
+    document = made.document
+    return jars.build(made.folder, document["name"], made.source(), document.get("maven", ()))

@@ -59,14 +59,80 @@ class {class_}:
         out.close()
 '''
 
+_JAVA_TOML = """\
+name = "{name}"
+version = "0.1.0"
+language = "java"
+main = "{class_}"
+summary = "Keeps the lines that contain a text"
+# Java libraries, each "group:artifact:version"; storlet build puts their jars into the bundle.
+maven = []
+
+[parameters.text]
+type = "string"
+default = ""
+help = "lines without it are left out"
+"""
+
+_JAVA_SOURCE = """\
+import java.io.BufferedReader;
+import java.io.BufferedWriter;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStreamWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Map;
+import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.StorletException;
+import org.openstack.storlet.common.StorletInputStream;
+import org.openstack.storlet.common.StorletLogger;
+import org.openstack.storlet.common.StorletObjectOutputStream;
+import org.openstack.storlet.common.StorletOutputStream;
+
+/** Keeps the lines that contain a text. */
+public class {class_} implements IStorlet {{
+    @Override
+    public void invoke(
+            ArrayList<StorletInputStream> inputs,
+            ArrayList<StorletOutputStream> outputs,
+            Map<String, String> parameters,
+            StorletLogger logger)
+            throws StorletException {{
+        StorletInputStream source = inputs.get(0);
+        StorletObjectOutputStream target = (StorletObjectOutputStream) outputs.get(0);
+        target.setMetadata(new HashMap<>(source.getMetadata()));
+        String wanted = parameters.get("text");
+        int kept = 0;
+        try (BufferedReader lines =
+                        new BufferedReader(
+                                new InputStreamReader(source.getStream(), StandardCharsets.UTF_8));
+                BufferedWriter out =
+                        new BufferedWriter(
+                                new OutputStreamWriter(
+                                        target.getStream(), StandardCharsets.UTF_8))) {{
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {{
+                if (line.contains(wanted)) {{
+                    kept++;
+                    out.write(line + "\\n");
+                }}
+            }}
+        }} catch (IOException cause) {{
+            throw new StorletException("reading or writing failed: " + cause.getMessage());
+        }}
+        logger.emitLog("kept " + kept + " lines");
+    }}
+}}
+"""
+
 _README = """\
 {name}
 ======
 
-Test, build, deploy and run it::
+{verbs} and run it::
 
-    storlet test
-    storlet build
+{test}    storlet build
     storlet deploy dist/{name}-0.1.0.storlet
     storlet invoke {name} CONTAINER/OBJECT -p text=WORD
 """
@@ -76,9 +142,10 @@ _INPUT = "one apple\ntwo pears\nthree apples\n"
 _EXPECTED = "one apple\nthree apples\n"
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, language: str = "python") -> Path:
     """Make a project in the new ``folder``, whose name is that of the storlet.
 
+    :param language: ``python`` or ``java``.
     :raises ProjectError: the name cannot be that of a storlet, or the folder exists.
     """
     name = folder.name
@@ -88,19 +155,32 @@ def make(folder: Path) -> Path:
         )
     module = name.replace("-", "_")
     class_ = "".join(part.capitalize() for part in module.split("_"))
-    files = {
-        MANIFEST: _TOML.format(name=name, module=module, class_=class_),
-        f"{SOURCE}/{module}.py": _SOURCE.format(class_=class_),
-        "README.rst": _README.format(name=name),
-        ".gitignore": _IGNORED,
-        "sample.txt": _INPUT,
-        "expected.txt": _EXPECTED,
-    }
+    files = _java_files if language == "java" else _python_files
     try:
         (folder / SOURCE).mkdir(parents=True)
-        for path, text in files.items():
+        for path, text in {**files(name, module, class_), **_COMMON}.items():
             with (folder / path).open("x", encoding="utf-8") as file:
                 file.write(text)
     except FileExistsError as error:
         raise ProjectError([f"{error.filename}: it exists already"]) from None
     return folder
+
+
+_COMMON = {".gitignore": _IGNORED, "sample.txt": _INPUT, "expected.txt": _EXPECTED}
+
+
+def _python_files(name: str, module: str, class_: str) -> dict[str, str]:
+    verbs, test = "Test, build, deploy", "    storlet test\n"
+    return {
+        MANIFEST: _TOML.format(name=name, module=module, class_=class_),
+        f"{SOURCE}/{module}.py": _SOURCE.format(class_=class_),
+        "README.rst": _README.format(name=name, verbs=verbs, test=test),
+    }
+
+
+def _java_files(name: str, _module: str, class_: str) -> dict[str, str]:
+    return {
+        MANIFEST: _JAVA_TOML.format(name=name, class_=class_),
+        f"{SOURCE}/{class_}.java": _JAVA_SOURCE.format(class_=class_),
+        "README.rst": _README.format(name=name, verbs="Build, deploy", test=""),
+    }

@@ -21,12 +21,15 @@ _COLUMNS = ("number", "version", "current", "bytes", "time")
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
 
-    @group.example("init", examples="storlet init thumb")
+    @group.example("init", examples="storlet init thumb\nstorlet init thumb --language java")
     @click.argument("name")
-    def init(name: str) -> None:
+    @click.option(
+        "--language", type=click.Choice(["python", "java"]), default="python", show_default=True
+    )
+    def init(name: str, language: str) -> None:
         """Make a folder with a storlet that works: storlet.toml, source, sample input."""
         try:
-            folder = template.make(Path(name))
+            folder = template.make(Path(name), language)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         click.echo(legible(f"made {folder}/"))
@@ -40,10 +43,11 @@ def declare(group: Group) -> None:
     @click.option("--python", default="3.11", show_default=True, help="Python of the sandbox.")
     @click.option("--machine", default="x86_64", show_default=True, help="CPU of the nodes.")
     def build(folder: Path, output: Path | None, python: str, machine: str) -> None:
-        """Build the bundle of a Python project: one file with code and libraries.
+        """Build the bundle of a project: one file with code and libraries.
 
-        pip resolves the requirements once and writes storlet.requirements.lock; with this file the
-        same project gives the same bytes.
+        pip or Maven resolve the libraries once, and a lock file (storlet.requirements.lock,
+        storlet.maven.lock) is written; with this file the same project gives the same bytes.
+        Java needs a JDK, and Maven if the project has libraries.
         """
         sandbox = wheels.Sandbox(python, machine)
         try:

@@ -40,8 +40,8 @@ def test_faults_of_the_code_are_found_before_the_upload(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_other_languages_are_refused(tmp_path: Path) -> None:
+def test_a_java_project_without_java_is_refused(tmp_path: Path) -> None:
     folder = make(tmp_path / "p")
     (folder / "storlet.toml").write_text(TOML.replace("python", "java"))
-    with pytest.raises(ProjectError, match="python only"):
+    with pytest.raises(ProjectError, match=r"there is no \.java file"):
         build(folder, tmp_path / "out", Sandbox())

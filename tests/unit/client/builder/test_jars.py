@@ -1,0 +1,22 @@
+"""The jars of a Java storlet; ``tests/functional/test_client_java.py`` compiles real projects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder import jars, project, template
+from storlet_client.builder.project import ProjectError
+
+
+def test_all_missing_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = project.read(template.make(tmp_path / "grape", "java"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProjectError) as caught:
+        jars.build(made.folder, "grape", made.source(), ())
+    assert [fault.split()[0] for fault in caught.value.faults] == ["javac", "mvn"]
+
+
+def test_the_sources_of_the_authors_api_are_part_of_the_package() -> None:
+    assert (jars._API / "org/openstack/storlet/common/IStorlet.java").is_file()
