@@ -1,4 +1,4 @@
-"""The jars of a Java storlet; ``tests/functional/test_client_java.py`` compiles real projects."""
+"""The jars of a Java storlet; ``tests/functional/test_client_builds.py`` compiles real projects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Java projects with the command ``storlet``: from source to a result, with a JDK and Maven."""
+"""Projects with libraries, from source to a result: Python with pip, Java with a JDK and Maven."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,23 @@ from storlet_client.builder import bundler, template, wheels
 from storlet_client.builder.jars import LOCK
 from storlet_client.builder.project import ProjectError
 from storlet_client.login import Token
-from storlet_client.operations import Info
 from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
 from tests.support.http import Client
 
 LIBRARY = "org.apache.commons:commons-csv:1.10.0"
+PANDAS = """
+import pandas
+
+
+class Means:
+    def __init__(self, logger):
+        self.logger = logger
+
+    def __call__(self, in_files, out_files, params):
+        means = pandas.read_csv(in_files[0]).groupby(params["text"]).mean()
+        out_files[0].write(means.to_csv().encode())
+"""
 
 
 @pytest.fixture
@@ -40,9 +52,34 @@ def faults_of(folder: Path) -> str:
     return "\n".join(caught.value.faults)
 
 
-def test_a_new_project_runs_and_its_library_too(users: dict[str, Client], folder: Path) -> None:
-    client = users["admin:admin"].on(f"AUTH_{unique('java')}")
+@pytest.fixture
+def storlets(users: dict[str, Client]) -> Iterator[Storlets]:
+    """The client of a new account with storlets."""
+    client = users["admin:admin"].on(f"AUTH_{unique('builds')}")
     assert client.put("").status in {201, 202}
+    with Storlets(Token(client.storage_url, client.token)) as made:
+        made.enable()
+        yield made
+
+
+def result_of(storlets: Storlets, folder: Path, content: bytes, text: str) -> bytes:
+    """The output of a project's storlet on an object with ``content``."""
+    assert storlets.deploy_bundle(folder.name, build(folder).read_bytes()) == 1
+    storlets.upload("samples/input", content)
+    with storlets.run(folder.name, "samples/input", {"text": text}) as output:
+        return output.read()
+
+
+def test_a_python_project_with_pandas_runs(storlets: Storlets, tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "means")
+    (folder / "src/means.py").write_text(PANDAS)
+    change(folder, "storlet.toml", "requirements = []", 'requirements = ["pandas>=2"]')
+    content = b"city,degrees\nBern,1\nBern,3\nBasel,5\n"
+    output = result_of(storlets, folder, content, "city")
+    assert output == b"city,degrees\nBasel,5.0\nBern,2.0\n"
+
+
+def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) -> None:
     change(folder, "storlet.toml", "maven = []", f'maven = ["{LIBRARY}"]')
     change(
         folder,
@@ -50,13 +87,8 @@ def test_a_new_project_runs_and_its_library_too(users: dict[str, Client], folder
         'out.write(line + "\\n");',
         'out.write(org.apache.commons.csv.CSVFormat.DEFAULT.format(line, "a,b") + "\\n");',
     )
-    with Storlets(Token(client.storage_url, client.token)) as storlets:
-        assert isinstance(storlets.info(), Info)
-        storlets.enable()
-        assert storlets.deploy_bundle("grape", build(folder).read_bytes()) == 1
-        storlets.upload("samples/list", (folder / "sample.txt").read_bytes())
-        with storlets.run("grape", "samples/list", {"text": "apple"}) as output:
-            assert output.read() == b'one apple,"a,b"\nthree apples,"a,b"\n'
+    output = result_of(storlets, folder, (folder / "sample.txt").read_bytes(), "apple")
+    assert output == b'one apple,"a,b"\nthree apples,"a,b"\n'
 
 
 def test_equal_sources_give_equal_bytes(folder: Path) -> None:
