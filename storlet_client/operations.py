@@ -315,12 +315,16 @@ def deploy(
     code: bytes,
     manifest: Manifest,
     dependencies: Mapping[str, tuple[bytes, str]],
+    *,
+    check: bool | None = None,
 ) -> Flow[Deployed]:
     """Upload dependencies, then the storlet; each proxy runs the new code once it has answered.
 
     :param dependencies: content and file mode (octal) by name.
+    :param check: as :func:`_check_headers`.
     """
     cluster = yield from info(session)
+    checked = _check_headers(cluster, check)
     before = yield from _head(session, cluster.storlet_container, name)
     for each, (content, mode) in dependencies.items():
         headers = {
@@ -328,7 +332,8 @@ def deploy(
             f"{_META}Dependency-Permissions": mode,
         }
         yield from _upload(session, cluster.dependency_container, each, content, headers)
-    yield from _upload(session, cluster.storlet_container, name, code, manifest.headers())
+    sent = {**manifest.headers(), **checked}
+    yield from _upload(session, cluster.storlet_container, name, code, sent)
     after = yield from _head(session, cluster.storlet_container, name)
     if after is None or after.etag != _md5(code):
         raise StorletsError(f"{name} was replaced by another upload at the same time: deploy again")
@@ -340,6 +345,19 @@ def _upload(
 ) -> Flow[None]:
     sent = {"Content-Type": "application/octet-stream", "ETag": _md5(content), **headers}
     yield from session.exchange(Call("PUT", (container, name), sent, body=content))
+
+
+def _check_headers(cluster: Info, check: bool | None) -> dict[str, str]:
+    """The header of an upload for the cluster's check of its code.
+
+    :param check: ``None``: if the cluster has such a check.
+    :raises ConfigurationError: ``check`` is true, and the cluster has none.
+    """
+    if cluster.raw.get("upload_check"):
+        return {"X-Storlet-Check": "false" if check is False else "true"}
+    if check:
+        raise ConfigurationError(["this cluster does not check uploads: leave out the check"])
+    return {}
 
 
 def _md5(content: bytes) -> str:
@@ -512,11 +530,17 @@ class BundleVersion:
     current: bool
 
 
-def deploy_bundle(session: Session, name: str, packed: bytes) -> Flow[int]:
-    """Upload a bundle under ``name``; the number of the new version, which is current."""
+def deploy_bundle(
+    session: Session, name: str, packed: bytes, *, check: bool | None = None
+) -> Flow[int]:
+    """Upload a bundle under ``name``; the number of the new version, which is current.
+
+    :param check: as :func:`_check_headers`.
+    """
     cluster = yield from info(session)
     path = (cluster.storlet_container, name + _BUNDLE)
-    answer = yield from session.exchange(Call("PUT", path, body=packed))
+    checked = _check_headers(cluster, check)
+    answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
     return int(answer.headers["x-storlet-version"])
 
 

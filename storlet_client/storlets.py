@@ -290,18 +290,23 @@ class Storlets:
         code: bytes,
         manifest: Manifest,
         dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+        *,
+        check: bool | None = None,
     ) -> Deployed:
         """Upload a storlet with its dependencies; it is in use once this returns.
 
         :param dependencies: content and file mode (octal, such as ``0700``) by file name; others
             that ``manifest`` names are uploaded already.
+        :param check: have the cluster load the code before it takes effect; ``None``: if it can.
         """
-        files = dependencies or {}
-        return self._drive(operations.deploy(self._session, name, code, manifest, files))
+        flow = operations.deploy(
+            self._session, name, code, manifest, dependencies or {}, check=check
+        )
+        return self._drive(flow)
 
-    def deploy_bundle(self, name: str, packed: bytes) -> int:
+    def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
         """Upload a bundle under ``name``; the number of the new version, which is current."""
-        return self._drive(operations.deploy_bundle(self._session, name, packed))
+        return self._drive(operations.deploy_bundle(self._session, name, packed, check=check))
 
     def versions(self, name: str) -> Sequence[BundleVersion]:
         """The versions of a bundle that the cluster keeps, newest first."""
@@ -517,14 +522,18 @@ class AsyncStorlets:
         code: bytes,
         manifest: Manifest,
         dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+        *,
+        check: bool | None = None,
     ) -> Deployed:
         """Upload a storlet with its dependencies; it is in use once this returns."""
-        files = dependencies or {}
-        return await self._drive(operations.deploy(self._session, name, code, manifest, files))
+        flow = operations.deploy(
+            self._session, name, code, manifest, dependencies or {}, check=check
+        )
+        return await self._drive(flow)
 
-    async def deploy_bundle(self, name: str, packed: bytes) -> int:
+    async def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
         """Upload a bundle under ``name``; the number of the new version, which is current."""
-        return await self._drive(operations.deploy_bundle(self._session, name, packed))
+        return await self._drive(operations.deploy_bundle(self._session, name, packed, check=check))
 
     async def versions(self, name: str) -> Sequence[BundleVersion]:
         """The versions of a bundle that the cluster keeps, newest first."""

@@ -335,6 +335,7 @@ def _publish_info(config: Config) -> None:
         protocol_version=messages.VERSION,
         engine_api=API_VERSION,
         bundles={"versions_kept": config.storlet.versions_kept},
+        upload_check=True,
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

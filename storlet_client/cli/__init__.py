@@ -3,6 +3,7 @@
 ``main``      the entry point, its options, and the exit code of an error
 ``storlets``  ``list``, ``show``, ``deploy``, ``delete``, ``download``
 ``invoke``    ``upload``, ``invoke`` and ``logs``
+``watch``     repetition of a command at each save
 ``projects``  ``init``, ``build``, ``versions`` and ``rollback``
 ``local``     ``run`` and ``test``
 ``runs``      ``runs`` and ``show-run``

@@ -51,6 +51,7 @@ _ADVICE = {
     "storlet.not_found": "list the storlets: storlet list",
     "storlet.load": "see the reason above; check the class and the dependencies: storlet show NAME",
     "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
+    "registration.check": "the old code, if any, stays in use: correct the new code, deploy again",
     "registration.invalid": "see the options: storlet deploy --help",
 }
 

@@ -15,6 +15,7 @@ from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
 from storlet_client.cli.progress import watched, written
+from storlet_client.cli.watch import at_each_save
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import Manifest, language_of
 from storlet_client.storlets import Storlets
@@ -48,7 +49,8 @@ def declare(group: Group) -> None:
         examples="storlet deploy csv_filter.py\n"
         "storlet deploy dist/thumb-0.1.0.storlet\n"
         "storlet deploy thumb.jar --main org.example.Thumb --dependency imaging.jar\n"
-        "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M",
+        "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M\n"
+        "storlet deploy csv_filter.py --watch",
     )
     @with_storlets
     @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -69,30 +71,33 @@ def declare(group: Group) -> None:
     )
     @click.option("--input-type", "inputs", multiple=True, help="Accepted content type.")
     @click.option("--output-type", default="", help="Content type of the output.")
-    def deploy(storlets: Storlets, file: Path, **options: Any) -> None:
+    @click.option(
+        "--check/--no-check",
+        default=None,
+        help="Have the cluster load the code before it takes effect; the default if it can.",
+    )
+    @click.option("--watch", is_flag=True, help="Deploy again at each save, until interrupted.")
+    def deploy(
+        storlets: Storlets, file: Path, *, check: bool | None, watch: bool, **options: Any
+    ) -> None:
         """Upload a storlet and its dependencies, or a bundle, and print what changed.
 
-        The new code is in use for each request that begins after this command.
+        The new code is in use for each request that begins after this command. If the cluster
+        cannot load it, the old code stays in use.
         """
-        if file.suffix == archive.SUFFIX:
-            _deploy_bundle(storlets, file, options)
+        is_bundle = file.suffix == archive.SUFFIX
+
+        def once() -> None:
+            if is_bundle:
+                _deploy_bundle(storlets, file, options, check)
+            else:
+                _deploy_file(storlets, file, options, check)
+
+        if not watch:
+            once()
             return
-        name, code = options["name"] or file.name, file.read_bytes()
-        files, named = _dependencies(file.parent, options["dependencies"])
-        manifest = Manifest(
-            main=options["main"] or _only_class(file, name, code),
-            language=_language(options["language"], name),
-            dependencies=named,
-            language_version=options["language_version"],
-            input_types=options["inputs"],
-            output_type=options["output_type"],
-            limits=pairs(options["limits"], "--limit"),
-        )
-        deployed = storlets.deploy(name, code, manifest, files)
-        click.echo(legible(f"deployed {name}"))
-        for line in deployed.changes or ("unchanged",):
-            click.echo(legible(f"  {line}"))
-        click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
+        words = () if is_bundle else options["dependencies"]
+        at_each_save(once, (file, *filter(Path.is_file, _places(file.parent, words))))
 
     @group.example("delete", examples="storlet delete csv_filter.py")
     @with_storlets
@@ -113,7 +118,31 @@ def declare(group: Group) -> None:
                 file.write(chunk)
 
 
-def _deploy_bundle(storlets: Storlets, file: Path, options: Mapping[str, Any]) -> None:
+def _deploy_file(
+    storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
+) -> None:
+    """Upload a plain storlet and its dependencies."""
+    name, code = options["name"] or file.name, file.read_bytes()
+    files, named = _dependencies(file.parent, options["dependencies"])
+    manifest = Manifest(
+        main=options["main"] or _only_class(file, name, code),
+        language=_language(options["language"], name),
+        dependencies=named,
+        language_version=options["language_version"],
+        input_types=options["inputs"],
+        output_type=options["output_type"],
+        limits=pairs(options["limits"], "--limit"),
+    )
+    deployed = storlets.deploy(name, code, manifest, files, check=check)
+    click.echo(legible(f"deployed {name}"))
+    for line in deployed.changes or ("unchanged",):
+        click.echo(legible(f"  {line}"))
+    click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
+
+
+def _deploy_bundle(
+    storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
+) -> None:
     """Check a bundle here, before it is uploaded, and upload it under the name of its manifest."""
     given = sorted(key for key, value in options.items() if value)
     if given:
@@ -126,7 +155,7 @@ def _deploy_bundle(storlets: Storlets, file: Path, options: Mapping[str, Any]) -
         except archive.BundleError as error:
             raise ConfigurationError([f"{file}: {fault}" for fault in error.faults]) from None
     name = manifest["name"]
-    number = storlets.deploy_bundle(name, file.read_bytes())
+    number = storlets.deploy_bundle(name, file.read_bytes(), check=check)
     click.echo(legible(f"deployed {name} {manifest['version']} as version {number}"))
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
 
@@ -156,7 +185,7 @@ def _dependencies(
     files, names, faults = {}, [], []
     for each in given:
         word, _, mode = each.partition(":")
-        path = Path(word) if Path(word).is_file() else folder / word
+        (path,) = _places(folder, (each,))
         names.append(path.name)
         if path.is_file():
             files[path.name] = (path.read_bytes(), mode or "0600")
@@ -165,3 +194,9 @@ def _dependencies(
     if faults:
         raise ConfigurationError(faults)
     return files, tuple(names)
+
+
+def _places(folder: Path, given: tuple[str, ...]) -> list[Path]:
+    """The file of each ``--dependency``, beside the storlet's unless there is one here."""
+    words = [Path(each.partition(":")[0]) for each in given]
+    return [word if word.is_file() else folder / word for word in words]

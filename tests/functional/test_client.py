@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -44,6 +45,13 @@ class Shell:
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else done.stdout
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A command that runs until it is interrupted."""
+        return subprocess.Popen(
+            [self._command, *words],
+            env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
 
 @pytest.fixture(params=interpreters())
@@ -146,3 +154,47 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     )
     assert records[0]["code"] == "storlet.failed"
     assert "broken on purpose" in shell.run("show-run", records[0]["id"])
+
+
+GOOD = """\
+class Tool:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].set_metadata({})
+        out_files[0].write(b"ANSWER")
+        out_files[0].close()
+"""
+
+
+def test_code_that_does_not_load_is_not_deployed(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "tool.py"
+    shell.client.put("")
+    shell.run("enable")
+    file.write_text(GOOD)
+    shell.run("deploy", str(file))
+    file.write_text("import no_such_module\n" + GOOD)
+    told = shell.run("deploy", str(file), code=4)
+    assert "registration.check" in told
+    assert "No module named 'no_such_module'" in told
+    assert shell.client.get("storlet/tool.py").text == GOOD
+    assert "deployed tool.py" in shell.run("deploy", str(file), "--no-check")
+
+
+def test_each_save_is_deployed_until_interrupted(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "tool.py"
+    shell.client.put("")
+    shell.run("enable")
+    file.write_text(GOOD)
+    with shell.start("deploy", str(file), "--watch") as watching:
+        assert retry_until(lambda: shell.client.get("storlet/tool.py").status == 200, 30)
+        file.write_text("import no_such_module\n" + GOOD)
+        assert watching.stderr is not None
+        lines = iter(watching.stderr.readline, "")
+        assert any("no_such_module" in line for line in lines)
+        changed = GOOD.replace("ANSWER", "changed")
+        file.write_text(changed)
+        assert retry_until(lambda: shell.client.get("storlet/tool.py").text == changed, 30)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 0

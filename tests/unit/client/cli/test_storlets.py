@@ -81,3 +81,65 @@ def test_a_deleted_storlet_is_said(server: Server, command: Command) -> None:
     server.on("DELETE", "/storlet/a.py", Reply(204), Reply(404))
     assert command("delete", "a.py").out == "deleted a.py\n"
     assert command("delete", "a.py").code == 4
+
+
+CHECKING = {"storlet_handler": {"storlet_container": "storlet", "upload_check": True}}
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"), [((), "true"), (("--check",), "true"), (("--no-check",), "false")]
+)
+def test_a_cluster_that_can_check_is_asked_to(
+    server: Server, command: Command, file: Path, words: tuple[str, ...], sent: str
+) -> None:
+    server.replies["GET", "/info"] = Reply(body=json.dumps(CHECKING).encode())
+    server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, META))
+    server.on("PUT", "/storlet/a.py", Reply(201))
+    assert command("deploy", str(file), *words).code == 0
+    (upload,) = [one for one in server.received if one.method == "PUT"]
+    assert upload.headers["x-storlet-check"] == sent
+
+
+def test_a_cluster_without_the_check_gets_no_header(
+    server: Server, command: Command, file: Path
+) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, META))
+    server.on("PUT", "/storlet/a.py", Reply(201))
+    for words in ((), ("--no-check",)):
+        assert command("deploy", str(file), *words).code in {0, 4}
+    assert not [one for one in server.received if "x-storlet-check" in one.headers]
+    result = command("deploy", str(file), "--check")
+    assert (result.code, "does not check uploads" in result.err) == (3, True)
+
+
+def test_the_reason_of_a_failed_check_is_shown(
+    server: Server, command: Command, file: Path
+) -> None:
+    server.replies["GET", "/info"] = Reply(body=json.dumps(CHECKING).encode())
+    server.on("HEAD", "/storlet/a.py", Reply(404))
+    refused = Reply(422, {"X-Storlet-Error": "registration.check"}, b"no module x\n\nTraceback\n")
+    server.on("PUT", "/storlet/a.py", refused)
+    result = command("deploy", str(file))
+    assert result.code == 4
+    for text in ("no module x", "Traceback", "the old code, if any, stays in use"):
+        assert text in result.err
+
+
+def test_watched_files_are_deployed_again(
+    server: Server, command: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = iter([lambda: (file.parent / "tool").write_bytes(b"#! longer")])
+
+    def sleep(_seconds: float) -> None:
+        action = next(pauses, None)
+        if action is None:
+            raise KeyboardInterrupt
+        action()
+
+    monkeypatch.setattr("storlet_client.cli.watch.time.sleep", sleep)
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    for path in ("/storlet/a.py", "/dependency/tool"):
+        server.on("PUT", path, Reply(201))
+    result = command("deploy", str(file), "--dependency", "tool:0700", "--watch")
+    assert (result.code, result.out.count("deployed a.py")) == (0, 2)
+    assert "watching 2 files" in result.err
