@@ -13,7 +13,11 @@ def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:
     """Add an option or argument; :func:`words_of` returns its words unchanged."""
     if isinstance(given, click.Option):
         if given.is_flag:
-            parser.add_argument(*given.opts, dest=given.name, action="store_true", help=given.help)
+            # With None as its default, an option that is left out stays left out.
+            flag: dict[str, Any] = {"dest": given.name, "default": None}
+            parser.add_argument(*given.opts, **flag, action="store_true", help=given.help)
+            if given.secondary_opts:
+                parser.add_argument(*given.secondary_opts, **flag, action="store_false")
         else:
             parser.add_argument(
                 *given.opts,
@@ -37,6 +41,8 @@ def words_of(known: Sequence[click.Parameter], given: Mapping[str, Any]) -> list
             arguments.append(str(value))
         elif value is True:
             options.append(each.opts[0])
+        elif value is False:
+            options.append(each.secondary_opts[0])
         elif value:
             options += [word for one in value for word in (each.opts[0], one)]
     return [*options, "--", *arguments]

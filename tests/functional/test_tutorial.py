@@ -54,12 +54,15 @@ class Terminal:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
-        self._environment = environment
-        shell = ["env", "-i", *(f"{name}={value}" for name, value in environment.items())]
+        #: Gets a line before each prompt.
+        self._prompts = folder / "prompts"
+        command = f"echo >> {shlex.quote(str(self._prompts))}"
+        variables = {**environment, "PS1": PROMPT, "PROMPT_COMMAND": command}
+        shell = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
         shell += ["bash", "--norc", "--noprofile"]
         size = ["-x", str(COLUMNS), "-y", str(LINES)]
         self._do("new-session", "-d", *size, "-c", str(folder), shlex.join(shell))
-        wait_for(lambda: self.screen().endswith(PROMPT.strip()), SECONDS, "the first prompt")
+        wait_for(lambda: self._is_at_prompt(1), SECONDS, "the first prompt")
 
     def _do(self, *words: str) -> str:
         done = subprocess.run(
@@ -73,14 +76,17 @@ class Terminal:
 
     def type(self, command: str) -> str:
         """The screen below the command, once the next prompt is there."""
+        number = self._count() + 1
         self._do("send-keys", "-l", "clear; " + command)
         self._do("send-keys", "Enter")
-        wait_for(self._has_ended, SECONDS, f"the end of {command}")
+        wait_for(lambda: self._is_at_prompt(number), SECONDS, f"the end of {command}")
         return self.screen().removesuffix(PROMPT.strip()).strip("\n")
 
-    def _has_ended(self) -> bool:
-        screen = self.screen()
-        return "clear; " not in screen and screen.endswith(PROMPT.strip())
+    def _count(self) -> int:
+        return len(self._prompts.read_bytes()) if self._prompts.exists() else 0
+
+    def _is_at_prompt(self, number: int) -> bool:
+        return self._count() >= number and self.screen().endswith(PROMPT.strip())
 
     def close(self) -> None:
         self._do("kill-server")
@@ -99,7 +105,6 @@ def terminal(tmp_path: Path, users: dict[str, Client]) -> Iterator[Terminal]:
             "HOME": str(tmp_path),
             "TERM": "screen-256color",
             "LANG": "C.UTF-8",
-            "PS1": PROMPT,
             "OS_STORAGE_URL": client.storage_url,
             "OS_AUTH_TOKEN": client.token,
         },

@@ -24,6 +24,8 @@ def parsed(command: click.Command, words: list[str]) -> list[str]:
     [
         ("delete", ["a.py"], ["--", "a.py"]),
         ("rollback", ["fruit", "3"], ["--", "fruit", "3"]),
+        ("deploy", ["a.py", "--no-check"], ["--no-check", "--", "a.py"]),
+        ("deploy", ["a.py", "--check"], ["--check", "--", "a.py"]),
         ("invoke", ["a", "c/o", "--on-proxy"], ["--on-proxy", "--", "a", "c/o"]),
         (
             "invoke",
