@@ -13,6 +13,7 @@ from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import chunks_of, watched, written
+from storlet_client.cli.runs import show_logs
 from storlet_client.errors import ConfigurationError
 from storlet_client.storlets import Storlets
 
@@ -93,30 +94,52 @@ def declare(group: Group) -> None:
 
     @group.example(
         "logs",
-        examples="storlet logs csv_filter.py\nstorlet logs csv_filter.py tx0123456789-1",
+        examples="storlet logs csv_filter.py\nstorlet logs csv_filter.py tx0123456789-1\n"
+        "storlet logs csv_filter.py --failed --since 1h\nstorlet logs csv_filter.py --follow",
     )
     @with_storlets
     @click.argument("name")
     @click.argument("invocation", required=False)
+    @click.option("--failed", is_flag=True, help="Ends of the logs of failed runs.")
+    @click.option("--since", default="", help="Recorded runs since a time, or an age such as 1h.")
+    @click.option("--follow", is_flag=True, help="Recorded runs as they end, until interrupted.")
+    @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100_000))
     @format_option
-    def logs(storlets: Storlets, name: str, invocation: str | None, form: str) -> None:
+    def logs(
+        storlets: Storlets, name: str, invocation: str | None, form: str, **options: Any
+    ) -> None:
         """List the stored logs of a storlet, or print one.
 
-        A run stores its log if the request has 'storlet invoke --keep-log'.
+        A run stores its log if the request has 'storlet invoke --keep-log'. --failed, --since and
+        --follow print the ends of logs (4 KiB) that the records of failed runs have, oldest first.
         """
+        _show_logs(storlets, name, invocation, form, options)
+
+
+def _show_logs(
+    storlets: Storlets, name: str, invocation: str | None, form: str, options: Mapping[str, Any]
+) -> None:
+    """Print ends of logs from records, one stored log, or the list of stored logs."""
+    if options["failed"] or options["since"] or options["follow"]:
         if invocation is not None:
-            click.echo(storlets.log(name, invocation), nl=False)
-            return
-        rows = [
-            {
-                "invocation": row["name"].rpartition("/")[2].removesuffix(".log"),
-                "time": row["last_modified"],
-                "bytes": row["bytes"],
-            }
-            for row in storlets.logs(name)
-        ]
-        empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
-        show_rows(rows, ("invocation", "time", "bytes"), form, empty)
+            raise ConfigurationError(
+                [f"{invocation}: --failed, --since and --follow are for several runs"]
+            )
+        show_logs(storlets, name, options, form)
+        return
+    if invocation is not None:
+        click.echo(storlets.log(name, invocation), nl=False)
+        return
+    rows = [
+        {
+            "invocation": row["name"].rpartition("/")[2].removesuffix(".log"),
+            "time": row["last_modified"],
+            "bytes": row["bytes"],
+        }
+        for row in storlets.logs(name)
+    ]
+    empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
+    show_rows(rows, ("invocation", "time", "bytes"), form, empty)
 
 
 def _refuse_contradictions(target: str | None, source: Any, options: Mapping[str, Any]) -> None:

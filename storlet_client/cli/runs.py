@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -44,7 +44,7 @@ def declare(group: Group) -> None:
         """
         selection = selection_of(name, options)
         if options["follow"]:
-            _follow(storlets, selection, form)
+            _follow(storlets, selection, form, _line)
             return
         records = storlets.runs(selection, options["limit"])
         if form in {"json", "yaml"}:
@@ -59,6 +59,26 @@ def declare(group: Group) -> None:
     def show_run(storlets: Storlets, invocation: str, form: str) -> None:
         """Show the record of a run, with its error and the end of its log."""
         show_one(storlets.run_record(invocation), form)
+
+
+def show_logs(storlets: Storlets, name: str, options: Mapping[str, Any], form: str) -> None:
+    """Print the end of the log of each recorded run, oldest first, or as runs end."""
+    selection = selection_of(name, {**options, "outcome": "", "until": ""})
+    if options["follow"]:
+        _follow(storlets, selection, form, _log)
+        return
+    records = storlets.runs(selection, options["limit"])[::-1]
+    if form in {"json", "yaml"}:
+        show_rows(records, (), form, "")
+    elif form == "csv":
+        show_rows([_row(record) for record in records], (*_COLUMNS, "log"), form, "")
+    else:
+        for record in records:
+            click.echo(legible(_log(record)))
+        if not records:
+            click.echo(f"no recorded runs of {name}", err=True)
+    if len(records) == options["limit"]:
+        click.echo("there may be older runs: raise --limit", err=True)
 
 
 def selection_of(name: str | None, options: Mapping[str, Any]) -> dict[str, str]:
@@ -104,7 +124,24 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _follow(storlets: Storlets, selection: Mapping[str, str], form: str) -> None:
+def _line(record: Mapping[str, Any]) -> str:
+    """A run as one line."""
+    row = _row(record)
+    return "  ".join(str(row[column]) for column in _COLUMNS if row.get(column))
+
+
+def _log(record: Mapping[str, Any]) -> str:
+    """A run as one line, with the end of its log, or its traceback if it wrote none."""
+    text = str(record.get("log") or record.get("traceback") or "").rstrip("\n")
+    return "\n".join([_line(record), *(f"  {line}" for line in text.splitlines())])
+
+
+def _follow(
+    storlets: Storlets,
+    selection: Mapping[str, str],
+    form: str,
+    text_of: Callable[[Mapping[str, Any]], str],
+) -> None:
     """Print records until the server ends the stream; it does so after some minutes."""
     while True:
         with storlets.follow_runs(selection) as stream:
@@ -117,6 +154,4 @@ def _follow(storlets: Storlets, selection: Mapping[str, str], form: str) -> None
                 elif form == "json":
                     click.echo(line)
                 else:
-                    row = _row(record)
-                    words = (row.get(column) for column in _COLUMNS)
-                    click.echo(legible("  ".join(str(word) for word in words if word)))
+                    click.echo(legible(text_of(record)))

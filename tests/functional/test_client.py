@@ -198,3 +198,22 @@ def test_each_save_is_deployed_until_interrupted(shell: Shell, tmp_path: Path) -
         assert retry_until(lambda: shell.client.get("storlet/tool.py").text == changed, 30)
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 0
+
+
+def test_logs_of_failures_are_printed(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "tool.py"
+    shell.client.put("")
+    shell.run("enable")
+    file.write_text(
+        GOOD.replace("    out_files", "    raise ValueError('no input')\n        out_files", 1)
+    )
+    shell.run("deploy", str(file))
+    assert shell.client.put("samples").status == 201
+    assert shell.client.put("samples/a", b"a").status == 201
+    shell.run("invoke", "tool.py", "samples/a", code=4)
+
+    def told() -> bool:
+        return "no input" in shell.run("logs", "tool.py", "--failed", "--since", "1h")
+
+    assert retry_until(told, 20)
+    assert "write a time such as" in shell.run("logs", "tool.py", "--since", "soon", code=3)

@@ -37,6 +37,7 @@ CALLS: Final = {
     "catalog/bundle_store.py _write": WRITE,
     "catalog/bundle_uploads.py _delete": WRITE,
     "catalog/code_uploads.py write": WRITE,
+    "catalog/code_uploads.py writer": WRITE,
     "catalog/code_uploads.py _head": "the metadata is validated; the caller gets none of it",
     "proxy/store.py put": WRITE,
     "proxy/completion.py _put": OWN,

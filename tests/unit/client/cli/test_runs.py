@@ -83,3 +83,46 @@ def test_runs_are_followed_until_the_stream_is_refused(server: Server, command: 
     assert result.out.count("tx1-1") == 2
     assert result.err.count("some are left out") == 2
     assert "follow" in query(server)
+
+
+WITH_LOG = {**RECORD, "log": "one\ntwo \x1b[31m\n", "traceback": "unused"}
+
+
+def test_ends_of_logs_are_printed_oldest_first(server: Server, command: Command) -> None:
+    newer = {**RECORD, "id": "tx2-1", "traceback": "Traceback\n  line 1"}
+    server.on("GET", "", Reply(body=json.dumps([newer, WITH_LOG]).encode()))
+    result = command("logs", "a.py", "--failed", "--since", "2026-11-23T19:00:00Z")
+    lines = result.out.splitlines()
+    assert [line.split()[-1] for line in lines[:4:3]] == ["tx1-1", "tx2-1"]
+    assert lines[1:3] == ["  one", r"  two \x1b[31m"]
+    assert lines[4:] == ["  Traceback", "    line 1"]
+    sent = query(server)
+    assert (sent["storlet"], sent["outcome"]) == (["a.py"], ["failed"])
+    found = json.loads(command("logs", "a.py", "--failed", "-f", "json").out)
+    assert [each["id"] for each in found] == ["tx1-1", "tx2-1"]
+    assert "one" in command("logs", "a.py", "--failed", "-f", "csv").out
+
+
+def test_a_full_page_of_logs_says_that_there_may_be_more(server: Server, command: Command) -> None:
+    server.on("GET", "", Reply(body=json.dumps([WITH_LOG]).encode()), Reply(body=b"[]"))
+    assert "raise --limit" in command("logs", "a.py", "--failed", "--limit", "1").err
+    assert "no recorded runs of a.py" in command("logs", "a.py", "--failed").err
+
+
+def test_logs_are_followed(server: Server, command: Command) -> None:
+    line = json.dumps(WITH_LOG).encode() + b"\n"
+    server.on("GET", "", Reply(body=line), Reply(403))
+    result = command("logs", "a.py", "--follow")
+    assert result.code == 4
+    assert "tx1-1\n  one\n" in result.out
+    assert query(server)["storlet"] == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--follow", "--since", "1h"], ["tx1-1", "--failed"], ["--since", "yesterday"]]
+)
+def test_impossible_selections_of_logs_are_refused(
+    server: Server, command: Command, words: list[str]
+) -> None:
+    assert command("logs", "a.py", *words).code == 3
+    assert server.calls() == []
