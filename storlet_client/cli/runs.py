@@ -19,6 +19,7 @@ from storlet_client.storlets import Storlets
 _COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MESSAGE = 60  # characters of a message in a list
+_TO_SECONDS = len("2026-11-23T20:00:00")
 
 
 def declare(group: Group) -> None:
@@ -47,10 +48,11 @@ def declare(group: Group) -> None:
             _follow(storlets, selection, form, _line)
             return
         records = storlets.runs(selection, options["limit"])
-        if form in {"json", "yaml"}:
-            show_rows(records, (), form, "")
+        if form == "table" and records:
+            click.echo(legible("\n".join(map(_line, records))))
         else:
-            show_rows([_row(record) for record in records], _COLUMNS, form, "no recorded runs")
+            rows = [_row(record) for record in records] if form == "csv" else records
+            show_rows(rows, _COLUMNS, form, "no recorded runs")
 
     @group.example("show-run", examples="storlet show-run tx0123456789-1")
     @with_storlets
@@ -125,13 +127,15 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    """A run as one line."""
+    """A run as one line, and a second one with its message: ids and paths are long."""
     row = _row(record)
-    return "  ".join(str(row[column]) for column in _COLUMNS if row.get(column))
+    row["time"] = str(row.get("time", ""))[:_TO_SECONDS].replace("T", " ")
+    words = [str(row[column]) for column in _COLUMNS if column != "message" and row.get(column)]
+    return "\n".join(["  ".join(words), *([f"  {row['message']}"] if row["message"] else [])])
 
 
 def _log(record: Mapping[str, Any]) -> str:
-    """A run as one line, with the end of its log, or its traceback if it wrote none."""
+    """A run, with the end of its log, or its traceback if it wrote none."""
     text = str(record.get("log") or record.get("traceback") or "").rstrip("\n")
     return "\n".join([_line(record), *(f"  {line}" for line in text.splitlines())])
 
