@@ -28,9 +28,8 @@ def declare(group: Group) -> None:
 
     @group.example(
         "run",
-        examples="storlet run fruit fruit/sample.txt -p text=apple\n"
-        "storlet run . photo.jpg -p width=200 -o small.jpg\n"
-        "python3 -m pdb -m storlet_client.cli.main run fruit fruit/sample.txt",
+        examples="storlet run --no-sandbox fruit fruit/sample.txt -p text=apple\n"
+        "storlet run --no-sandbox . photo.jpg -p width=200 -o small.jpg",
     )
     @click.argument("folder", type=_FOLDER)
     @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
@@ -39,9 +38,21 @@ def declare(group: Group) -> None:
     @click.option(
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."
     )
+    @click.option(
+        "--no-sandbox",
+        "is_open",
+        is_flag=True,
+        help="Required: a run in a sandbox needs a cluster.",
+    )
     @click.pass_context
     def run_(
-        context: click.Context, /, folder: Path, files: tuple[Path, ...], **options: Any
+        context: click.Context,
+        /,
+        folder: Path,
+        files: tuple[Path, ...],
+        *,
+        is_open: bool,
+        **options: Any,
     ) -> None:
         """Run the storlet of a Python project on local files, without a cluster.
 
@@ -49,6 +60,10 @@ def declare(group: Group) -> None:
         and the isolation of a sandbox, and with the libraries that are installed here. The log
         and the metadata of the output go to standard error.
         """
+        if not is_open:
+            raise ConfigurationError(
+                ["a run in a sandbox needs a cluster: add --no-sandbox, or deploy the storlet"]
+            )
         project = _project(folder)
         metadata = pairs(options["metadata"], "-m")
         inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]

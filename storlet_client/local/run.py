@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,35 +58,38 @@ class Outcome:
 def run(
     project: Project, inputs: Sequence[Input], output: int, parameters: Mapping[str, str]
 ) -> Outcome:
-    """Run the storlet, and write its output to a descriptor that this call closes.
+    """Run the storlet, and write its output to a descriptor that this call closes in any case.
 
+    :raises OSError: an input cannot be opened.
     :raises ProjectError: the project is of another language, a parameter does not fit, or the
         number of inputs is not one of the manifest.
     """
     document = project.document
-    values = _checked(document, len(inputs), parameters)
     metadata: dict[str, str] = {}
-    with tempfile.TemporaryFile() as log, _importing(project):
+    with ExitStack() as opened:
+        target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
+        opened.callback(target.abandon)
+        values = _checked(document, len(inputs), parameters)
+        opened.enter_context(_importing(project))
+        log = opened.enter_context(tempfile.TemporaryFile())
         storlet_class, failure = _load(document["main"])
         if failure is not None:
-            os.close(output)
             return failure
+        sources = []
+        for each in inputs:
+            source = author.StorletInputFile(each.metadata, _opened(each.path))
+            opened.callback(source.close)
+            sources.append(source)
         writer = author.LogFile(log.fileno(), _LOG_BYTES)
-        target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
-        sources = [author.StorletInputFile(each.metadata, _opened(each.path)) for each in inputs]
+        opened.callback(writer.end)
         values["storlet_execution_path"] = str(project.folder / SOURCE)
         try:
             logger = author.StorletLogger(document["main"], writer)
-            storlet_class(logger)(list(sources), [target], values)
+            storlet_class(logger)(sources, [target], values)
             target.close()
             failed = Outcome(OK)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a storlet may raise anything
             failed = _failure(_code_of(error), error)
-        finally:
-            target.abandon()
-            for source in sources:
-                source.close()
-            writer.end()
         log.seek(0)
         text = log.read().decode("utf-8", "replace")
     return Outcome(failed.code, failed.message, failed.traceback, metadata, text)

@@ -43,7 +43,8 @@ def test_all_faults_of_a_request_are_named(project: Project, tmp_path: Path) -> 
     fd = os.open(os.devnull, os.O_WRONLY)
     with pytest.raises(ProjectError) as caught:
         run(project, [], fd, {"txt": "apple"})
-    os.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
     assert len(caught.value.faults) == 2
     assert "did you mean text?" in caught.value.faults[0]
 
@@ -98,4 +99,14 @@ def test_each_run_imports_the_source_again(project: Project, tmp_path: Path) -> 
 def test_a_project_of_another_language_is_refused(project: Project) -> None:
     java = Project(project.folder, {**project.document, "language": "java"})
     with pytest.raises(ProjectError, match="only python"):
-        run(java, [], -1, {})
+        run(java, [], os.open(os.devnull, os.O_WRONLY), {})
+
+
+def test_an_input_that_cannot_be_opened_leaves_no_descriptor(
+    project: Project, tmp_path: Path
+) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    inputs = [Input(project.folder / "sample.txt"), Input(tmp_path / "missing")]
+    with pytest.raises(FileNotFoundError, match="missing"):
+        run(project, inputs, os.open(os.devnull, os.O_WRONLY), {})
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
