@@ -17,6 +17,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "rules": 98,
     "rules/check": 97,
     "storlet_daemon": 69,
+    "storlet_daemon/author": 96,
     "storlet_daemon/protocol": 99,
     "storlet_daemon/protocol/messages": 96,
     "storlet_daemon/runtimes": 99,

@@ -72,7 +72,13 @@ def test_an_entry_point_can_be_imported(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.txt", "requirements-test.txt", "requirements-bench.txt"]
+    "name",
+    [
+        "requirements.txt",
+        "requirements-test.txt",
+        "requirements-bench.txt",
+        "requirements-keystone.txt",
+    ],
 )
 def test_every_requirement_is_an_exact_version(name: str) -> None:
     lines = [
