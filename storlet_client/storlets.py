@@ -16,7 +16,7 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import Any, TypeVar, Union
+from typing import Any, Generic, TypeVar, Union
 
 import httpx
 from typing_extensions import Self
@@ -37,6 +37,7 @@ from storlet_client.operations import (
 from storlet_client.session import Session
 
 T = TypeVar("T")
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 #: Called with each call, and with its answer or pause: for progress and ``-v``.
 Watch = Callable[[Call, Union[Answer, Pause, None]], None]
 
@@ -186,15 +187,15 @@ def _no_watch(_call: Call, _event: Answer | Pause | None) -> None:
     pass
 
 
-# --- the synchronous face -------------------------------------------------------------------------
-
-
-class Storlets:
+class _Account(Generic[H]):
     """An account with storlets.
 
     :param credentials: see :mod:`~storlet_client.login`.
     :param verify: whether certificates are checked, or the path of a file with trusted ones.
+    :param watch: called with each call, and with its answer or pause.
     """
+
+    _client: type[H]
 
     def __init__(
         self,
@@ -204,13 +205,22 @@ class Storlets:
         watch: Watch = _no_watch,
     ) -> None:
         self._session = Session(credentials)
-        self._http = httpx.Client(timeout=_TIMEOUT, verify=verify)
+        self._http: H = self._client(timeout=_TIMEOUT, verify=verify)
         self._watch = watch
 
     @classmethod
-    def connect(cls, cloud: str = "") -> Storlets:
+    def connect(cls, cloud: str = "") -> Self:
         """The account of a cloud of ``clouds.yaml``, or of the environment."""
         return cls(from_environment(cloud=cloud))
+
+
+# --- the synchronous face -------------------------------------------------------------------------
+
+
+class Storlets(_Account[httpx.Client]):
+    """An account with storlets; close it, or use it as a context."""
+
+    _client = httpx.Client
 
     def __enter__(self) -> Self:
         return self
@@ -425,24 +435,10 @@ class Storlets:
 # --- the asynchronous face ------------------------------------------------------------------------
 
 
-class AsyncStorlets:
+class AsyncStorlets(_Account[httpx.AsyncClient]):
     """The same for ``asyncio``; see :class:`Storlets` for the parameters of each method."""
 
-    def __init__(
-        self,
-        credentials: Credentials,
-        *,
-        verify: bool | str = True,
-        watch: Watch = _no_watch,
-    ) -> None:
-        self._session = Session(credentials)
-        self._http = httpx.AsyncClient(timeout=_TIMEOUT, verify=verify)
-        self._watch = watch
-
-    @classmethod
-    def connect(cls, cloud: str = "") -> AsyncStorlets:
-        """The account of a cloud of ``clouds.yaml``, or of the environment."""
-        return cls(from_environment(cloud=cloud))
+    _client = httpx.AsyncClient
 
     async def __aenter__(self) -> Self:
         return self

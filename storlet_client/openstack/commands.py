@@ -43,7 +43,20 @@ def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     return tuple(values), tuple(_plain(value) for value in values.values())
 
 
-class _List(command.Lister):
+class _About(command.Command):
+    """A command about one thing, if it has a :attr:`subject`: the argument's name, and its help."""
+
+    subject: ClassVar[tuple[str, str] | None] = None
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        if self.subject is not None:
+            name, text = self.subject
+            parser.add_argument(name, metavar=f"<{name}>", help=text)
+        return parser
+
+
+class _List(_About, command.Lister):
     """A list with ``columns``."""
 
     columns: ClassVar[tuple[str, ...]]
@@ -72,11 +85,7 @@ class ListVersions(_List):
     """List the versions of a bundle that the cluster keeps"""
 
     columns = ("number", "version", "current", "bytes", "time")
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="<name>", help="Name of the bundle")
-        return parser
+    subject = ("name", "Name of the bundle")
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         return [asdict(each) for each in storlets.versions(given.name)]
@@ -86,11 +95,7 @@ class ListGrants(_List):
     """List the users that may read a container through one storlet only"""
 
     columns = ("user", "storlet")
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("container", metavar="<container>", help="Name of the container")
-        return parser
+    subject = ("container", "Name of the container")
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         return [asdict(each) for each in storlets.grants(given.container)]
@@ -115,15 +120,10 @@ class ListRuns(_List):
         return storlets.runs(selection, given.limit)
 
 
-class _Show(command.ShowOne):
+class _Show(_About, command.ShowOne):
     """One thing with a name."""
 
-    label: ClassVar[str] = "Name of the storlet"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="<name>", help=self.label)
-        return parser
+    subject = ("name", "Name of the storlet")
 
     def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
         raise NotImplementedError
@@ -145,7 +145,7 @@ class ShowStorlet(_Show):
 class ShowRun(_Show):
     """Show the record of a run"""
 
-    label = "Id of the run"
+    subject = ("name", "Id of the run")
 
     def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
         return storlets.run_record(name)
@@ -175,15 +175,18 @@ class Passed(command.Command):
     def get_description(self) -> str:
         return str(self._command().help or "")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """The exit code, as of the command of ``storlet``."""
         words = words_of(self._command().params, vars(parsed_args))
         connection = _Connection(self.app.client_manager.storlet)
         try:
-            self._command().main(
+            code = self._command().main(
                 words, prog_name=f"storlet {self.name}", standalone_mode=False, obj=connection
             )
         except (StorletsError, click.ClickException) as error:
             raise _failure(error) from error
+        # A command that ends by Context.exit has its code as result, all others have none.
+        return code if isinstance(code, int) else 0
 
     def _command(self) -> click.Command:
         return cli.commands[self.name]

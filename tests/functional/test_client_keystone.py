@@ -98,7 +98,9 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     def openstack(*words: str, code: int = 0) -> str:
         return run([place / "bin/openstack", "storlet", *words], owner.variables, code)
 
+    openstack("doctor", code=1)
     openstack("enable")
+    openstack("doctor")
     openstack("deploy", str(SAMPLE / "csv_filter.py"), "--limit", "memory=128M")
     (row,) = json.loads(openstack("list", "-f", "json"))
     assert (row["Name"], row["Language"]) == ("csv_filter.py", "python")

@@ -21,7 +21,7 @@ def with_code(project: Project, body: str) -> Project:
     """``project`` with another body of its storlet's call."""
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     (project.folder / "src/fruit.py").write_text(
-        "import os, sys, time\n\n\nclass Fruit:\n"
+        "import os, signal, sys\n\n\nclass Fruit:\n"
         "    def __init__(self, logger):\n        self.logger = logger\n\n"
         f"    def __call__(self, in_files, out_files, params):\n{lines}\n"
     )
