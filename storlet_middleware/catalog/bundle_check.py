@@ -11,7 +11,6 @@ from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
 from storlet_middleware.bundle import archive, manifest
 from storlet_middleware.catalog import bundle_process
-from storlet_middleware.check_slots import CheckSlots
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -38,7 +37,6 @@ class BundleChecker:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.slots = CheckSlots(CHECKS)
         own = config.limits
         self._bounds = archive.Bounds(
             own.code_bytes,

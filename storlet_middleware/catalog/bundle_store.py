@@ -15,38 +15,29 @@ Requests are pre-authorized; the callers of this module authorize the client fir
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, BinaryIO, Final
-from urllib.parse import quote
-
-from swift.common.exceptions import ChunkReadError
-from swift.common.utils import close_if_possible, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
+from typing import Any, Final
 
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
+from storlet_middleware.catalog.staged_uploads import Place
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import (
     BackendFailed,
     BundleInvalid,
     InternalError,
-    StorletError,
     StorletNotFound,
     Unprocessable,
 )
-from storlet_middleware.wsgi.bodies import ObjectBody, read_bounded
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.swift_paths import object_path
 
-#: API version, account and container.
-Place = tuple[str, str, str]
 CONTENT_TYPE: Final = "application/vnd.openstack.storlet+zip"
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.
 _PIECE: Final = 7000
 _MAX_PIECES: Final = 4
-_CHUNK: Final = 1 << 18
-_LISTING_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -130,128 +121,35 @@ class BundleStore:
         holder, headers = name + names.BUNDLE_SUFFIX, found.headers
         if row.number != found.versions.current:
             holder = row.object_of(name)
-            headers = self._head(environ, place, holder)
+            headers = self._headers_of(environ, place, holder)
         return _version(place, name, row, holder, headers)
 
     def find(self, environ: dict[str, Any], place: Place, name: str) -> Found:
         """The pointer of the bundle ``name``."""
-        answer = self._send(environ, "HEAD", place, name + names.BUNDLE_SUFFIX)
+        answer = self._head(environ, place, name + names.BUNDLE_SUFFIX)
         if answer.status_int == 404:
             return Found(exists=False)
         _require_success(answer, f"bundle {name}")
         text = answer.headers.get(names.BUNDLE_VERSIONS)
         return Found(True, Versions.read(text) if text else None, answer.headers)
 
-    def _head(self, environ: dict[str, Any], place: Place, holder: str) -> Mapping[str, str]:
-        answer = self._send(environ, "HEAD", place, holder)
+    def _headers_of(self, environ: dict[str, Any], place: Place, holder: str) -> Mapping[str, str]:
+        answer = self._head(environ, place, holder)
         if answer.status_int == 404:
             raise StorletNotFound(f"{holder} was deleted")
         _require_success(answer, holder)
         headers: Mapping[str, str] = answer.headers
         return headers
 
-    # --- changes ----------------------------------------------------------------------------------
-
-    def read(
-        self, environ: dict[str, Any], place: Place, holder: str, out: BinaryIO
-    ) -> Mapping[str, str]:
-        """Copy an object to ``out``; its headers."""
-        request = self._request(environ, "GET", place, holder, {"X-Newest": "true"})
-        answer = request.get_response(self._app)
-        try:
-            if answer.status_int != 200:
-                raise BackendFailed(
-                    f"{holder} cannot be read now: Swift answered {answer.status_int}"
-                )
-            out.writelines(ObjectBody(answer))
-        finally:
-            close_if_possible(answer.app_iter)
-        out.flush()
-        headers: Mapping[str, str] = answer.headers
-        return headers
-
-    def write_file(
-        self,
-        environ: dict[str, Any],
-        place: Place,
-        holder: str,
-        body: BinaryIO,
-        headers: Mapping[str, str],
-    ) -> Any:
-        """Store all of a file; Swift's answer, without its body."""
-        size = body.seek(0, 2)
-        body.seek(0)
-        chunks = iter(lambda: body.read(_CHUNK), b"")
-        return self._write(environ, place, holder, chunks, {**headers, "Content-Length": str(size)})
-
-    def write(
-        self,
-        environ: dict[str, Any],
-        place: Place,
-        holder: str,
-        chunks: Iterator[bytes],
-        headers: Mapping[str, str],
-    ) -> Any:
-        """The same for chunks; raises what they raise, and Swift has stored nothing then."""
-        return self._write(
-            environ, place, holder, chunks, {**headers, "Transfer-Encoding": "chunked"}
-        )
-
-    def _write(
-        self,
-        environ: dict[str, Any],
-        place: Place,
-        holder: str,
-        chunks: Iterator[bytes],
-        headers: Mapping[str, str],
-    ) -> Any:
-        request = self._request(environ, "PUT", place, holder, headers)
-        reader = request.environ["wsgi.input"] = _Reader(chunks)
-        answer = request.get_response(self._app)
-        drain_and_close(answer)
-        if reader.error is not None:
-            raise reader.error
-        return answer
-
-    def remove(self, environ: dict[str, Any], place: Place, holder: str) -> None:
-        """Delete an object, if Swift can at the moment: what is left behind has no effect."""
-        self._send(environ, "DELETE", place, holder)
-
     def list(self, environ: dict[str, Any], place: Place, prefix: str) -> list[str]:
         """Names of the objects with a prefix; a container may not know its newest objects yet."""
-        path = object_path(*place).rstrip("?") + f"?format=json&prefix={quote(prefix)}"
-        request = make_pre_authed_request(
-            environ, method="GET", path=path, swift_source=names.SWIFT_SOURCE
-        )
-        answer = request.get_response(self._app)
-        too_many = BackendFailed(f"the list of {prefix} is too long")
-        body = read_bounded(answer.app_iter, _LISTING_BYTES, too_many)
-        if answer.status_int != 200:
-            return []
-        found = [str(each["name"]) for each in json.loads(body)]
-        return [name for name in found if name.startswith(prefix)]
+        container = object_path(*place)
+        listed = own_requests.all_listed(self._app, environ, container, {"prefix": prefix})
+        return [str(each["name"]) for each in listed]
 
-    def _send(self, environ: dict[str, Any], method: str, place: Place, holder: str) -> Any:
-        headers = {"X-Newest": "true"} if method == "HEAD" else {}
-        answer = self._request(environ, method, place, holder, headers).get_response(self._app)
-        drain_and_close(answer)
-        return answer
-
-    def _request(
-        self,
-        environ: dict[str, Any],
-        method: str,
-        place: Place,
-        holder: str,
-        headers: Mapping[str, str],
-    ) -> Any:
-        return make_pre_authed_request(
-            environ,
-            method=method,
-            path=object_path(*place, holder),
-            headers=dict(headers),
-            swift_source=names.SWIFT_SOURCE,
-        )
+    def _head(self, environ: dict[str, Any], place: Place, holder: str) -> Any:
+        path = object_path(*place, holder)
+        return own_requests.exchange(self._app, environ, "HEAD", path, own_requests.NEWEST)
 
 
 def facts_headers(facts: Mapping[str, Any], row: Row) -> dict[str, str]:
@@ -319,27 +217,3 @@ def _require_success(answer: Any, what: str) -> None:
 
 def _unreadable(what: str, answer: Any) -> BackendFailed:
     return BackendFailed(f"{what} cannot be read now: Swift answered {answer.status_int}")
-
-
-class _Reader:
-    """Chunks as ``wsgi.input``; ``error`` is what they raised, and Swift sees a broken body."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-        self.error: StorletError | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes; empty at the end only."""
-        try:
-            while size < 0 or not self._rest:
-                chunk = next(self._chunks, b"")
-                if not chunk:
-                    break
-                self._rest += chunk
-        except StorletError as error:
-            self.error = error
-            raise ChunkReadError("the bundle broke off") from error
-        end = len(self._rest) if size < 0 else size
-        piece, self._rest = self._rest[:end], self._rest[end:]
-        return piece

@@ -5,18 +5,14 @@
     client --> upload-... (expires) --> this proxy's disk --> check in a child process
         lock --> version object --> NAME.storlet (the pointer) --> oldest version removed --> unlock
 
-Everything before the pointer is without effect, and is removed or expires.  A slow client fills
-space of its own account and no disk of the proxy: a proxy process holds at most
-:data:`~storlet_middleware.catalog.bundle_check.CHECKS` bundles at a time, one of an account.
+Everything before the pointer is without effect, and is removed or expires.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
@@ -24,11 +20,11 @@ from typing import Any, BinaryIO, Final
 from swift.common.swob import Request, Response
 
 from storlet_middleware import errors, names
+from storlet_middleware.catalog import staged_uploads
 from storlet_middleware.catalog.bundle_check import BundleChecker, Checked
 from storlet_middleware.catalog.bundle_store import (
     CONTENT_TYPE,
     BundleStore,
-    Place,
     Row,
     Versions,
     facts_headers,
@@ -36,27 +32,22 @@ from storlet_middleware.catalog.bundle_store import (
     file_of,
     version_of,
 )
+from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck
-from storlet_middleware.check_slots import NoSlot
 from storlet_middleware.config import Config
 from storlet_middleware.errors import (
     BackendFailed,
     BadRequest,
     BundleInvalid,
-    NodeBusy,
     StorletError,
     StorletNotFound,
 )
-from storlet_middleware.wsgi import authorization, change_lock
-from storlet_middleware.wsgi.bodies import ClientBody
+from storlet_middleware.wsgi import authorization, change_lock, own_requests
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
-#: Longer than an upload with its check may last.
-_UPLOAD_SECONDS: Final = 86400
-_WAIT_SECONDS: Final = 60.0
 _LOCK_SECONDS: Final = 120
 #: Headers that make an object a link, or end it while its versions stay.
 _REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
@@ -79,8 +70,9 @@ class BundleUploads:
     ) -> None:
         self.app = app
         self.container = config.storlet.storlet_container
-        self.most_bytes = config.limits.code_bytes
-        self.client_seconds = client_seconds
+        self.staged = StagedUploads(
+            app, config.limits.code_bytes, client_seconds, "bundle", BundleInvalid
+        )
         self.store = BundleStore(app, config.storlet.versions_kept)
         self.checker = BundleChecker(config)
         self.load_check = load_check
@@ -175,19 +167,12 @@ class _Change:
 
     def _upload(self, cache: Any) -> Response:
         self._refuse_options()
-        staged = f"{names.BUNDLE_OBJECTS}{self.name}/upload-{secrets.token_hex(16)}"
-        sent = {"X-Delete-After": str(_UPLOAD_SECONDS), "Content-Type": CONTENT_TYPE}
-        try:
-            answer = self._store.write(self._environ, self._place, staged, self._body(), sent)
-            if answer.status_int // 100 != 2:
-                raise self._refusal(answer.status_int)
-            with self._slot(), tempfile.TemporaryFile() as packed:
-                headers = self._store.read(self._environ, self._place, staged, packed)
-                checked = self._uploads.checker.check(self._place[1], self.name, packed)
-                self._require_loads(packed, checked.facts, checked.sha256, headers)
-                return self._activate(packed, checked, cache)
-        finally:
-            self._store.remove(self._environ, self._place, staged)
+        prefix = f"{names.BUNDLE_OBJECTS}{self.name}/"
+        received = self._uploads.staged.received(self._environ, self._place, prefix, CONTENT_TYPE)
+        with received as (packed, headers):
+            checked = self._uploads.checker.check(self._place[1], self.name, packed)
+            self._require_loads(packed, checked.facts, checked.sha256, headers)
+            return self._activate(packed, checked, cache)
 
     def _require_loads(
         self, packed: BinaryIO, facts: Mapping[str, Any], sha256: str, headers: Mapping[str, str]
@@ -204,25 +189,6 @@ class _Change:
             self._uploads.load_check.require_loads(
                 self._environ, version, fetcher, is_owner=self._is_owner
             )
-
-    @contextlib.contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Hold one of the process's slots for bundles on its disk."""
-        try:
-            with self._uploads.checker.slots.held(self._place[1], _WAIT_SECONDS):
-                yield
-        except NoSlot:
-            raise NodeBusy("too many concurrent checks of bundles", retry_after=5) from None
-
-    def _body(self) -> Iterator[bytes]:
-        body, size = ClientBody(self._environ, self._uploads.client_seconds), 0
-        most = self._uploads.most_bytes
-        for chunk in body:
-            size += len(chunk)
-            if size > most:
-                body.abandon()
-                raise BundleInvalid(f"the bundle is larger than the {most} bytes allowed")
-            yield chunk
 
     def _refuse_options(self) -> None:
         faults = [
@@ -264,7 +230,8 @@ class _Change:
 
     def _put(self, holder: str, packed: BinaryIO, headers: dict[str, str]) -> Any:
         headers = {"Content-Type": CONTENT_TYPE, **headers}
-        answer = self._store.write_file(self._environ, self._place, holder, packed, headers)
+        path = object_path(*self._place, holder)
+        answer = staged_uploads.write(self._uploads.app, self._environ, path, packed, headers)
         if answer.status_int // 100 != 2:
             raise self._refusal(answer.status_int)
         return answer
@@ -303,12 +270,20 @@ class _Change:
         }
 
     def _prune(self, last: int, kept: tuple[Row, ...]) -> None:
-        """Remove the versions up to ``last`` that are not ``kept``, also those of cut uploads."""
+        """Remove the versions up to ``last`` that are not ``kept``, also those of cut uploads.
+
+        The next upload removes what Swift cannot list or delete at the moment.
+        """
         kept_objects = {row.object_of(self.name) for row in kept}
-        for number, holders in self._stored().items():
+        try:
+            stored = self._stored()
+        except BackendFailed:
+            return
+        for number, holders in stored.items():
             if number <= last:
                 for holder in holders - kept_objects:
-                    self._store.remove(self._environ, self._place, holder)
+                    path = object_path(*self._place, holder)
+                    own_requests.exchange(self._uploads.app, self._environ, "DELETE", path)
 
     def _stored(self) -> dict[int, set[str]]:
         """The objects that hold versions, by number."""
@@ -331,7 +306,8 @@ class _Change:
             )
         if not text.isdecimal() or not text.isascii() or len(text) > 9:
             raise BadRequest(errors.fault(names.VERSION_QUERY, text, "want a version number"))
-        with self._locked(), self._slot(), tempfile.TemporaryFile() as packed:
+        slot = self._uploads.staged.slot(self._place[1])
+        with self._locked(), slot, tempfile.TemporaryFile() as packed:
             before = self.existing()
             row = before.row(int(text)) if int(text) else None
             if row is None:
@@ -340,7 +316,8 @@ class _Change:
             holder = row.object_of(self.name)
             if row.number == before.current:
                 holder = self.name + names.BUNDLE_SUFFIX
-            found = self._store.read(self._environ, self._place, holder, packed)
+            path = object_path(*self._place, holder)
+            found = staged_uploads.read(self._uploads.app, self._environ, path, packed)
             stored = facts_of(found)
             if stored.get("sha256") != row.sha256 or packed.seek(0, 2) != row.size:
                 raise BackendFailed(f"{holder} is not what was verified at its upload")

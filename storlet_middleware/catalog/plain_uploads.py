@@ -2,38 +2,25 @@
 
 ::
 
-    PUT   client --> .upload-... (expires) --> this proxy's disk --> check --> PUT NAME --> unlink
+    PUT   a staged upload --> check --> PUT NAME
     POST  the stored file with the new metadata --> check --> POST NAME
-
-As with bundles, a slow client fills space of its own account and no disk of the proxy.
 """
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-import tempfile
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Final
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 from swift.common.swob import Request, Response
 
 from storlet_middleware import names
-from storlet_middleware.catalog.bundle_store import BundleStore, Place, file_of
+from storlet_middleware.catalog.bundle_store import file_of
+from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
 from storlet_middleware.catalog.storlets import Catalog, ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck, refusal
-from storlet_middleware.check_slots import CheckSlots, NoSlot
 from storlet_middleware.engine.storlet_version import CodeFile
-from storlet_middleware.errors import NodeBusy, RegistrationInvalid, StorletError
-from storlet_middleware.wsgi.bodies import ClientBody
+from storlet_middleware.errors import RegistrationInvalid, StorletError
 from storlet_middleware.wsgi.operation import Operation
-from storlet_middleware.wsgi.subrequest import SwiftRefusal
-
-#: Concurrent checks in a proxy process, and so the most storlets that it holds on its disk.
-_CHECKS: Final = 4
-_WAIT_SECONDS: Final = 60.0
-#: Longer than an upload with its check may last.
-_UPLOAD_SECONDS: Final = 86400
 
 #: Passes a request to Swift, and reports it to the cache of storlet versions.
 Write = Callable[[dict[str, Any]], Response]
@@ -53,10 +40,9 @@ class PlainUploads:
         self._app = app
         self._catalog = catalog
         self._check = check
-        self._most_bytes = most_bytes
-        self._client_seconds = client_seconds
-        self._store = BundleStore(app, 0)
-        self._slots = CheckSlots(_CHECKS)
+        self._staged = StagedUploads(
+            app, most_bytes, client_seconds, "storlet", RegistrationInvalid
+        )
 
     def upload(
         self, operation: Operation, environ: dict[str, Any], write: Write, *, is_owner: bool
@@ -91,39 +77,12 @@ class PlainUploads:
     ) -> Response:
         path = operation.path
         place: Place = (path.version, path.account, path.container or "")
-        staged = f"{names.BUNDLE_OBJECTS}.upload-{secrets.token_hex(16)}"
-        headers = {"X-Delete-After": str(_UPLOAD_SECONDS)}
-        try:
-            answer = self._store.write(environ, place, staged, self._body(environ), headers)
-            if answer.status_int // 100 != 2:
-                raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
-            with self._slot(path.account), tempfile.TemporaryFile() as packed:
-                found = self._store.read(environ, place, staged, packed)
-                own = file_of(place, path.name or "", found)
-                self._require_loads(operation, environ, own, packed, is_owner=is_owner)
-                packed.seek(0)
-                return write(_with_body(environ, packed, own.size))
-        finally:
-            self._store.remove(environ, place, staged)
-
-    @contextlib.contextmanager
-    def _slot(self, account: str) -> Iterator[None]:
-        try:
-            with self._slots.held(account, _WAIT_SECONDS):
-                yield
-        except NoSlot:
-            raise NodeBusy("too many concurrent checks of storlets", retry_after=5) from None
-
-    def _body(self, environ: dict[str, Any]) -> Iterator[bytes]:
-        body, size = ClientBody(environ, self._client_seconds), 0
-        for chunk in body:
-            size += len(chunk)
-            if size > self._most_bytes:
-                body.abandon()
-                raise RegistrationInvalid(
-                    f"the storlet is larger than the {self._most_bytes} bytes allowed"
-                )
-            yield chunk
+        received = self._staged.received(environ, place, f"{names.BUNDLE_OBJECTS}.")
+        with received as (packed, headers):
+            own = file_of(place, path.name or "", headers)
+            self._require_loads(operation, environ, own, packed, is_owner=is_owner)
+            packed.seek(0)
+            return write(_with_body(environ, packed, own.size))
 
     def _require_loads(
         self,

@@ -16,9 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from swift.common.swob import Request
-from swift.common.utils import cache_from_env, close_if_possible, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
+from swift.common.utils import cache_from_env, close_if_possible
 from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import errors, names
@@ -44,7 +42,7 @@ from storlet_middleware.errors import (
     StorletNotFound,
     Unprocessable,
 )
-from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi import authorization, own_requests
 from storlet_middleware.wsgi.bodies import ObjectBody
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -267,16 +265,8 @@ class Catalog:
         return _code_file(self._config.dependency_container, name, answer, mode)
 
     def _head(self, environ: dict[str, Any], path: tuple[str, str, str], name: str) -> Any:
-        request = make_pre_authed_request(
-            environ,
-            method="HEAD",
-            path=object_path(*path, name),
-            headers={"X-Newest": "true"},
-            swift_source=names.SWIFT_SOURCE,
-        )
-        answer = request.get_response(self._app)
-        drain_and_close(answer)
-        return answer
+        newest = own_requests.NEWEST
+        return own_requests.exchange(self._app, environ, "HEAD", object_path(*path, name), newest)
 
 
 class _VersionCache:
@@ -397,14 +387,9 @@ class ProxyFetcher:
 
     def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
         """See :class:`~storlet_middleware.engine.code_cache.Fetcher`."""
-        request: Request = make_pre_authed_request(
-            self._environ,
-            method="GET",
-            path=object_path(self._version, account, file.container, file.name),
-            headers={"X-Newest": "true", "If-Match": file.etag},
-            swift_source=names.SWIFT_SOURCE,
-        )
-        answer = request.get_response(self._app)
+        path = object_path(self._version, account, file.container, file.name)
+        headers = {**own_requests.NEWEST, "If-Match": file.etag}
+        answer = own_requests.send(self._app, self._environ, "GET", path, headers)
         try:
             if answer.status_int != 200:
                 raise code_unavailable(file, answer.status_int)

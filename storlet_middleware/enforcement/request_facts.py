@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl
 
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.storage_policy import POLICIES
-from swift.common.utils import config_true_value, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
+from swift.common.utils import config_true_value
 from swift.proxy.controllers.base import get_container_info
 
 from rules.conditions import Group
@@ -27,6 +26,7 @@ from rules.engine import Compiled, Decision, Needs
 from rules.facts import HIDDEN_HEADERS, UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import caller_of, lenient_text
 from storlet_middleware.wsgi.strings import wsgi
 
@@ -147,11 +147,7 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
     # and Swift would give the client its bytes.
     opens_expired = environ.get("HTTP_X_OPEN_EXPIRED")
     headers = {"X-Open-Expired": opens_expired} if opens_expired is not None else None
-    request = make_pre_authed_request(
-        environ, method="HEAD", path=path, headers=headers, swift_source=names.SWIFT_SOURCE
-    )
-    answer = request.get_response(app)
-    drain_and_close(answer)
+    answer = own_requests.exchange(app, environ, "HEAD", path, headers)
     if answer.status_int in (400, 404, 412):
         # There is no object, or Swift cannot have one with this path or version.  The client gets
         # the same answer.

@@ -24,11 +24,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.swift_paths import (
     ALLOWS_RESERVED,
@@ -305,10 +304,7 @@ def send_preauthorised(app: Any, environ: dict[str, Any], method: str, path: str
     headers = {ALLOWS_RESERVED: "true"}
     if "HTTP_X_OPEN_EXPIRED" in environ:
         headers["X-Open-Expired"] = environ["HTTP_X_OPEN_EXPIRED"]
-    request = make_pre_authed_request(
-        environ, method=method, path=path, headers=headers, swift_source=names.SWIFT_SOURCE
-    )
-    return request.get_response(app)
+    return own_requests.send(app, environ, method, path, headers)
 
 
 def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:

@@ -11,10 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.swob import HTTPException
-from swift.common.utils import drain_and_close
-from swift.common.wsgi import make_pre_authed_request
 
-from storlet_middleware import errors, metrics, names
+from storlet_middleware import errors, metrics
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
@@ -25,6 +23,7 @@ from storlet_middleware.proxy.steps import Step
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
@@ -267,14 +266,6 @@ class LogObjects:
         return False
 
     def _put(self, path: str, body: bytes) -> int:
-        request = make_pre_authed_request(
-            self._environ,
-            method="PUT",
-            path=path,
-            body=body,
-            headers={"Content-Length": str(len(body)), "Content-Type": "text/plain; charset=utf-8"},
-            swift_source=names.SWIFT_SOURCE,
-        )
-        answer = request.get_response(self._proxy.app)
-        drain_and_close(answer)
+        headers = {"Content-Length": str(len(body)), "Content-Type": "text/plain; charset=utf-8"}
+        answer = own_requests.exchange(self._proxy.app, self._environ, "PUT", path, headers, body)
         return int(answer.status_int)

@@ -26,6 +26,7 @@ from storlet_middleware.errors import (
     RangeUnsatisfiable,
     StorletError,
 )
+from storlet_middleware.proxy import dynamic_object
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.wsgi import gate
@@ -120,8 +121,15 @@ class Source:
         return [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
-        body = GuardedBody(answer, self._context.refused, self._context.chain.denied)
+        manifest = answer.headers.get(dynamic_object.MANIFEST)
+        find_length = None if manifest is None else lambda: self._listed_bytes(manifest)
+        context = self._context
+        body = GuardedBody(answer, context.refused, context.chain.denied, find_length)
         return StreamInput(body, storlet_metadata(answer.headers))
+
+    def _listed_bytes(self, manifest: str) -> int:
+        place = (self._request.version, self._request.account)
+        return dynamic_object.listed_bytes(self._proxy.app, self._environ, place, manifest)
 
     # --- reads ------------------------------------------------------------------------------------
 

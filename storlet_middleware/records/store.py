@@ -6,18 +6,16 @@ this module decide which records a client sees.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
 
 from storlet_middleware import names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.records.batches import CONTENT_TYPE, PREFIX, Place, key_of_name
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.swift_paths import object_path
 
@@ -54,15 +52,9 @@ class RecordStore:
 
         :param bounds: ``marker``, ``end_marker`` and ``reverse`` of Swift's listings.
         """
-        query = {"format": "json", "prefix": PREFIX, "limit": str(limit), **bounds}
-        request = self._request(environ, "GET", self._path(place, "") + urlencode(query))
-        answer = request.get_response(self._app)
-        body = read_bounded(answer.app_iter, _MAX_LISTING_BYTES, BackendFailed("a long listing"))
-        if answer.status_int in (204, 404):
-            return []
-        if answer.status_int != 200:
-            raise BackendFailed(f"the records cannot be listed: Swift answered {answer.status}")
-        listed = [str(entry.get("name", "")) for entry in json.loads(body)]
+        query = {"prefix": PREFIX, "limit": str(limit), **bounds}
+        entries = own_requests.listing(self._app, environ, self._path(place, ""), query)
+        listed = [str(entry.get("name", "")) for entry in entries or ()]
         return [name for name in listed if key_of_name(name) is not None]
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
@@ -70,8 +62,7 @@ class RecordStore:
 
         :raises BackendFailed: Swift cannot give it, or not all of it.
         """
-        request = self._request(environ, "GET", self._path(place, name))
-        answer = request.get_response(self._app)
+        answer = own_requests.send(self._app, environ, "GET", self._path(place, name))
         if answer.status_int == 404 or not _is_ours(answer):
             drain_and_close(answer)
             if answer.status_int in (200, 404):
@@ -93,26 +84,8 @@ class RecordStore:
             headers |= {"Content-Type": CONTENT_TYPE, names.RECORDS_SYSMETA: "true"}
             if self._days:
                 headers["X-Delete-After"] = str(self._days * _DAY_SECONDS)
-        answer = self._request(environ, "PUT", path, headers, body).get_response(self._app)
-        drain_and_close(answer)
+        answer = own_requests.exchange(self._app, environ, "PUT", path, headers, body)
         return int(answer.status_int)
-
-    def _request(
-        self,
-        environ: dict[str, Any],
-        method: str,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> Any:
-        return make_pre_authed_request(
-            environ,
-            method=method,
-            path=path,
-            body=body,
-            headers=dict(headers or {}),
-            swift_source=names.SWIFT_SOURCE,
-        )
 
 
 def _is_ours(answer: Any) -> bool:

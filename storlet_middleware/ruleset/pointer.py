@@ -31,13 +31,12 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from swift.common.constraints import MAX_ACCOUNT_NAME_LENGTH, check_utf8
-from swift.common.utils import drain_and_close
-from swift.common.wsgi import make_pre_authed_request
 from swift.proxy.controllers.base import clear_info_cache, get_account_info
 
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.strings import wsgi
 
 #: Prefix of the key in ``swift.infocache`` under which a request keeps its rules.
@@ -223,17 +222,10 @@ class Pointers:
         return self.of(environ, version, account)
 
     def set(self, environ: dict[str, Any], version: str, account: str, pointer: Pointer) -> int:
-
-        request = make_pre_authed_request(
-            environ,
-            method="POST",
-            # The question mark: without a query, a sub-request inherits the client's.
-            path=quote(f"/{version}/{account}") + "?",
-            headers={names.ACCOUNT_RULES: pointer.text},
-            swift_source=names.SWIFT_SOURCE,
-        )
-        answer = request.get_response(self._app)
-        drain_and_close(answer)
+        # The question mark: without a query, a sub-request inherits the client's.
+        path = quote(f"/{version}/{account}") + "?"
+        headers = {names.ACCOUNT_RULES: pointer.text}
+        answer = own_requests.exchange(self._app, environ, "POST", path, headers)
         forget(environ, account)
         status = int(answer.status_int)
         if status // 100 == 2:

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swift.common.utils import config_true_value, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
+from swift.common.utils import config_true_value
 from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
@@ -26,6 +25,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
 from storlet_middleware.ruleset import check_process
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -138,16 +138,7 @@ class Checker:
 
     def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
         path = object_path(*place, self._config.storlet.storlet_container, names.object_of(name))
-        request = make_pre_authed_request(
-            environ,
-            method="HEAD",
-            path=path,
-            headers={"X-Newest": "true"},
-            swift_source=names.SWIFT_SOURCE,
-        )
-        answer = request.get_response(self._app)
-        drain_and_close(answer)
-        return answer
+        return own_requests.exchange(self._app, environ, "HEAD", path, own_requests.NEWEST)
 
     def _readers(self, environ: dict[str, Any], place: tuple[str, str]) -> str | None:
         """The callers that may run the account's storlets, if independent of the authentication.

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from swift.common.utils import close_if_possible, drain_and_close
-from swift.common.wsgi import make_pre_authed_request
+from swift.common.utils import close_if_possible
 
 from rules import parse
 from rules.text import MAX_BYTES
-from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.ruleset.pointer import VERSIONS, Pointer
+from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import ObjectBody
 from storlet_middleware.wsgi.swift_paths import object_path
 
@@ -46,7 +45,7 @@ class Versions:
         self._container = container
 
     def path(self, place: Place, name: str) -> str:
-        """Quoted, for Swift's ``make_subrequest`` and ``make_pre_authed_request``."""
+        """Quoted, with an empty query."""
         return object_path(*place, self._container, name)
 
     def text_of(self, environ: dict[str, Any], place: Place, pointer: Pointer) -> bytes:
@@ -70,9 +69,9 @@ class Versions:
         Raises :class:`BackendFailed` if the body is truncated or too long.
         """
         # Versions are immutable, so any replica will do.
-        headers = {"X-Newest": "true"} if name == RULES else {}
-        request = self._request(environ, "GET", place, name, headers)
-        answer = request.get_response(self._app)
+        headers = own_requests.NEWEST if name == RULES else {}
+        path = self.path(place, name)
+        answer = own_requests.send(self._app, environ, "GET", path, headers)
         try:
             if answer.status_int != 200:
                 return None, answer.status_int
@@ -91,34 +90,9 @@ class Versions:
         headers: Mapping[str, str],
     ) -> Any:
         """Store ``text``; return Swift's response, without its body."""
-        request = self._request(
-            environ, "PUT", place, name, {"Content-Type": CONTENT_TYPE, **headers}, text
-        )
-        return self._answer(request)
+        path, headers = self.path(place, name), {"Content-Type": CONTENT_TYPE, **headers}
+        return own_requests.exchange(self._app, environ, "PUT", path, headers, text)
 
     def remove(self, environ: dict[str, Any], place: Place, name: str) -> Any:
         """Delete an object; return Swift's response, without its body."""
-        return self._answer(self._request(environ, "DELETE", place, name, {}))
-
-    def _request(
-        self,
-        environ: dict[str, Any],
-        method: str,
-        place: Place,
-        name: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> Any:
-        return make_pre_authed_request(
-            environ,
-            method=method,
-            path=self.path(place, name),
-            headers=headers,
-            body=body,
-            swift_source=names.SWIFT_SOURCE,
-        )
-
-    def _answer(self, request: Any) -> Any:
-        answer = request.get_response(self._app)
-        drain_and_close(answer)
-        return answer
+        return own_requests.exchange(self._app, environ, "DELETE", self.path(place, name))

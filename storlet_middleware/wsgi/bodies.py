@@ -182,19 +182,28 @@ class SourceAnswer:
 
 class ObjectBody:
     """The body of an answer from Swift.  Owns the answer's connection from construction until
-    :meth:`close`."""
+    :meth:`close`.
 
-    def __init__(self, answer: Any) -> None:
+    A body always has a length to compare with: Swift ends some bodies early without an error.
+
+    :param find_length: the length of a body without a Content-Length; called at its end.
+    """
+
+    def __init__(self, answer: Any, find_length: Callable[[], int] | None = None) -> None:
         self._chunks = answer.app_iter
         self._length: int | None = answer.content_length
+        self._find_length = find_length
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._length is None and self._find_length is None:
+            raise BackendFailed("Swift gave no length of an input: its end cannot be verified")
         size = 0
         for chunk in read_backend(self._chunks):
             size += len(chunk)
             yield chunk
-        if self._length is not None and size != self._length:
-            raise BackendFailed(f"Swift gave {size} of {self._length} bytes of an input")
+        length = self._find_length() if self._length is None and self._find_length else self._length
+        if size != length:
+            raise BackendFailed(f"Swift gave {size} of {length} bytes of an input")
 
     def abandon(self) -> None:
         """Nothing to do: no other request uses the backend connection."""
@@ -207,9 +216,8 @@ class ObjectBody:
 class GuardedBody(ObjectBody):
     """An :class:`ObjectBody` of which rules or Swift's authorization may refuse a part.
 
-    A segment of a large object is checked when Swift begins to read it.  Swift ends the body at a
-    refused segment, and a reader without a Content-Length would take that for the end of the
-    object.  So this class raises the refusal.
+    A segment of a large object is checked when Swift begins to read it, and Swift ends the body at
+    a refused segment.  This class raises the refusal.
 
     :param refused: the rules' refusals, added while the body is read.
     :param denied: Swift's answers for parts that the caller may not read; they are the reason if
@@ -217,9 +225,13 @@ class GuardedBody(ObjectBody):
     """
 
     def __init__(
-        self, answer: Any, refused: Sequence[StorletError], denied: Sequence[Any] = ()
+        self,
+        answer: Any,
+        refused: Sequence[StorletError],
+        denied: Sequence[Any] = (),
+        find_length: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(answer)
+        super().__init__(answer, find_length)
         self._refused = refused
         self._denied = denied
 

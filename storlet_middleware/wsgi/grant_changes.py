@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from swift.common.swob import Request, Response
-from swift.common.wsgi import make_pre_authed_request, make_subrequest
+from swift.common.wsgi import make_subrequest
 from swift.proxy.controllers.base import get_container_info
 
 from storlet_middleware import names
 from storlet_middleware.config import nearest
-from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest
-from storlet_middleware.wsgi import grants
-from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.errors import AccessDenied, BadRequest
+from storlet_middleware.wsgi import grants, own_requests
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.strings import wsgi
@@ -100,20 +98,11 @@ class GrantChanges:
         if ":" in owner and ":" not in user:
             yield f"user {user} has no account: users are named like {owner} here"
         container = self._code_containers[0]
-        if self._read(environ, "HEAD", object_path(*place, container, storlet)) is None:
-            # To the right of listing_formats, listings are in JSON.
-            listing = self._read(environ, "GET", object_path(*place, container)) or "[]"
-            meant = nearest(storlet, [entry["name"] for entry in json.loads(listing)])
+        code = object_path(*place, container, storlet)
+        if own_requests.exchange(self._app, environ, "HEAD", code).status_int == 404:
+            listed = own_requests.listing(self._app, environ, object_path(*place, container), {})
+            meant = nearest(storlet, [entry["name"] for entry in listed or ()])
             yield f"there is no storlet {storlet} in container {container}{meant}"
-
-    def _read(self, environ: dict[str, Any], method: str, path: str) -> str | None:
-        """The text of Swift's answer; ``None`` if there is no such object or container."""
-        request = make_pre_authed_request(
-            environ, method=method, path=path, swift_source=names.SWIFT_SOURCE
-        )
-        answer = request.get_response(self._app)
-        body = read_bounded(answer.app_iter, _MAX_LISTING_BYTES, BackendFailed("a long listing"))
-        return None if answer.status_int == 404 else body.decode("utf-8", "replace")
 
     def _require_owner(self, environ: dict[str, Any], path: str) -> None:
         """Require an owner: Swift also allows a POST by callers with an account ACL, and ignores

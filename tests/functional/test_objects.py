@@ -12,8 +12,11 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.accounts import remove_container, unique
+from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
+from tests.support.proxies import other_proxy
 from tests.support.storlets import Tool
+from tests.support.waiting import wait_for
 
 SEGMENTS = (b"first segment, " * 5000, b"second segment, " * 3000, b"and the last")
 WHOLE = b"".join(SEGMENTS)
@@ -297,3 +300,40 @@ def test_five_gibibytes_are_streamed(
         f"{container}/5g", any_tool.headers(), keep=False, query="do=identity", timeout=300
     )
     assert (answer.status, answer.is_broken, answer.size) == (200, False, 5 * 1024 * MIB)
+
+
+@pytest.fixture(scope="module")
+def paged(cluster: Cluster, owner: Client) -> Iterator[Client]:
+    """The owner at a proxy to which three segments are a full page: a dynamic large object of as
+    many has no Content-Length there, and Swift ends it at a missing segment without an error."""
+    with other_proxy(cluster, constraints={"container_listing_limit": "3"}) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}{owner.version_url.path}"
+        yield Client(url, owner.token, owner.user)
+
+
+def test_a_dynamic_object_without_a_length_is_read_whole(
+    owner: Client, paged: Client, anywhere: Tool, container: str
+) -> None:
+    path = make_dlo(owner, container)
+    assert "Content-Length" not in paged.get(path).headers
+    answer = Tool(paged, anywhere.storlet, anywhere.placement).get(path, "upper")
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, WHOLE.upper())
+
+
+def test_a_dynamic_object_without_a_length_and_a_segment_gives_no_result(
+    owner: Client, paged: Client, anywhere: Tool, container: str
+) -> None:
+    tool = Tool(paged, anywhere.storlet, anywhere.placement)
+    path, lost = make_dlo(owner, container), f"{container}/seg/1"
+    assert owner.put(lost, SEGMENTS[1], {"X-Delete-After": "1"}).status == 201
+    wait_for(lambda: owner.get(lost).status == 404, 10, "the expiry of a segment")
+    short = paged.get(path)
+    assert (short.status, short.is_broken, short.body) == (200, False, SEGMENTS[0])
+    for answer in (
+        tool.get(path, "upper"),
+        tool.get(path, "describe"),
+        tool.get(f"{container}/seg/0", headers={"X-Storlet-Extra-Resources": f"/{path}"}),
+    ):
+        assert answer.is_broken or answer.status == 503, answer
+    assert tool.copy(path, f"{container}/target").status == 503
+    assert owner.get(f"{container}/target").status == 404

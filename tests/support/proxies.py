@@ -43,13 +43,16 @@ def free_port() -> int:
 
 @contextmanager
 def other_proxy(
-    cluster: Cluster, changes: Mapping[str, Mapping[str, str]] | None = None
+    cluster: Cluster,
+    changes: Mapping[str, Mapping[str, str]] | None = None,
+    constraints: Mapping[str, str] | None = None,
 ) -> Iterator[OtherProxy]:
     """Another proxy of ``cluster``, with ``changes`` to its configuration (section -> option ->
-    value)."""
-    config, port = configparser.RawConfigParser(), free_port()
-    with Path(cluster.description["conf_dir"], "proxy-server.conf").open(encoding="utf-8") as file:
-        config.read_file(file)
+    value), and with other ``constraints`` of ``swift.conf``."""
+    conf_dir = Path(cluster.description["conf_dir"])
+    config, port = _parsed(conf_dir / "proxy-server.conf"), free_port()
+    swift = _parsed(conf_dir / "swift.conf")
+    swift["swift-constraints"].update(constraints or {})
     for section, options in {
         "DEFAULT": {"bind_port": str(port), "workers": "0"},
         **(changes or {}),
@@ -62,9 +65,11 @@ def other_proxy(
         path = Path(directory, "proxy-server.conf")
         with path.open("w", encoding="utf-8") as file:
             config.write(file)
+        with Path(directory, "swift.conf").open("w", encoding="utf-8") as file:
+            swift.write(file)
         log = Path(directory, "proxy.log")
         command = [str(cluster.venv / "bin/python3"), "-m", "storlet_middleware.aio.serve",
-                   cluster.description["conf_dir"], "swift-proxy-server", str(path), "-v"]  # fmt: skip
+                   directory, "swift-proxy-server", str(path), "-v"]  # fmt: skip
         with log.open("wb") as output:
             process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -102,6 +107,12 @@ def other_memcached() -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+def _parsed(path: Path) -> configparser.RawConfigParser:
+    config = configparser.RawConfigParser()
+    config.read_string(path.read_text(encoding="utf-8"))
+    return config
 
 
 def _listens(port: int) -> bool:

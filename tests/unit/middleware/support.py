@@ -397,7 +397,9 @@ class FakeSwift:
         }
         if request.method == "GET":
             query = dict(parse_qsl(request.environ.get("QUERY_STRING", "")))
-            listing = json.dumps([{"name": name} for name in listed(container.objects, query)])
+            found = listed(container.objects, query)
+            entries = [{"name": n, "bytes": len(container.objects[n].body)} for n in found]
+            listing = json.dumps(entries)
             return Response(status=200, request=request, headers=headers, body=listing)
         return Response(status=204, request=request, headers=headers)
 

@@ -23,7 +23,8 @@ WRITE = "a write; its answer describes what was written"
 CALLS: Final = {
     "wsgi/gate.py ask": "the gate",
     "wsgi/gate.py stream": "the gate",
-    "wsgi/grant_changes.py _read": OWN,
+    "wsgi/own_requests.py send": OWN,
+    "wsgi/grant_changes.py _warnings": OWN,
     "wsgi/grant_changes.py change": WRITE,
     "wsgi/grant_changes.py answer": "adds a header to the answer, which the gate has taken",
     "wsgi/s3_headers.py __call__": "keeps headers of answers that have passed this filter",
@@ -31,14 +32,18 @@ CALLS: Final = {
     "enforcement/segments.py send_preauthorised": OWN,
     "catalog/storlets.py _head": OWN,
     "catalog/storlets.py fetch": OWN,
-    "catalog/bundle_store.py _send": OWN,
+    "catalog/bundle_store.py _head": OWN,
     "catalog/bundle_store.py list": OWN,
-    "catalog/bundle_store.py read": OWN,
-    "catalog/bundle_store.py _write": WRITE,
+    "catalog/bundle_uploads.py _prune": WRITE,
+    "catalog/staged_uploads.py _store": WRITE,
+    "catalog/staged_uploads.py received": WRITE,
+    "catalog/staged_uploads.py read": OWN,
+    "catalog/staged_uploads.py write": WRITE,
     "catalog/bundle_uploads.py _delete": WRITE,
     "catalog/code_uploads.py write": WRITE,
     "catalog/code_uploads.py writer": WRITE,
     "catalog/code_uploads.py _head": "the metadata is validated; the caller gets none of it",
+    "proxy/dynamic_object.py listed_bytes": OWN,
     "proxy/store.py put": WRITE,
     "proxy/completion.py _put": OWN,
     "records/store.py _put": OWN,
@@ -47,7 +52,8 @@ CALLS: Final = {
     "ruleset/pointer.py set": OWN,
     "ruleset/upload.py delete": WRITE,
     "ruleset/versions.py read": OWN,
-    "ruleset/versions.py _answer": OWN,
+    "ruleset/versions.py write": WRITE,
+    "ruleset/versions.py remove": WRITE,
     "ruleset/validation.py _head": OWN,
 }
 
@@ -72,6 +78,8 @@ def _calls_in(node: ast.AST, file: str, function: str) -> Iterator[str]:
 def _calls_an_application(call: ast.Call) -> bool:
     called = call.func
     if isinstance(called, ast.Attribute):
+        if isinstance(called.value, ast.Name) and called.value.id == "own_requests":
+            return True
         return called.attr in SENDING or (called.attr in ("app", "_app") and len(call.args) > 1)
     return isinstance(called, ast.Name) and called.id == "app"
 

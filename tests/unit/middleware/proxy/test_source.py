@@ -167,8 +167,11 @@ def test_input_that_a_rule_cuts_off_fails_the_run(harness: RunHarness, swift: Fa
             yield b"first "
             rules.refused.append(RuleRefused("other", "the second segment"))
 
-        return Response(request=request, app_iter=chunks())
+        headers = {"X-Object-Manifest": "segments/o/"}
+        return Response(request=request, app_iter=chunks(), headers=headers)
 
+    swift.put("segments", "o/1", b"first ")
+    swift.put("segments", "o/2", b"second")
     swift.hooks["GET", f"/v1/{ACCOUNT}/c/o"] = large
     for plan, steps in ((None, ("up.py",)), (PLAN, TWO)):
         rules.refused.clear()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 
@@ -141,6 +142,23 @@ def test_a_short_body_has_the_reason_of_the_part_that_was_refused(
     with pytest.raises(expected) as caught:
         list(body)
     assert not refused or caught.value is refused[0]
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(2, True), (1, False), (3, False)])
+def test_a_body_without_a_length_is_compared_with_the_one_that_is_found(
+    length: int, is_whole: bool
+) -> None:
+    body = GuardedBody(SourceAnswer(200, {}, Body([b"a", b"b"])), [], find_length=lambda: length)
+    found = []
+    with contextlib.nullcontext() if is_whole else pytest.raises(BackendFailed, match="2 of"):
+        found = list(body)
+    assert found == ([b"a", b"b"] if is_whole else [])
+
+
+def test_a_body_of_which_no_length_can_be_found_is_not_read() -> None:
+    chunks = Body([b"ab"])
+    with pytest.raises(BackendFailed, match="no length"):
+        list(GuardedBody(SourceAnswer(200, {}, chunks), []))
 
 
 def test_a_complete_body_is_given_although_the_caller_may_not_read_something_else() -> None:

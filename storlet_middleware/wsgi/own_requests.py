@@ -1,0 +1,101 @@
+"""Requests of the filter itself to the rest of the pipeline, pre-authorised.
+
+The callers of this module authorise the client before they send a request whose answer, or a part
+of it, the client gets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+from swift.common.utils import drain_and_close
+from swift.common.wsgi import make_pre_authed_request
+
+from storlet_middleware import names
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi.bodies import read_bounded
+
+#: A listing of 10,000 entries (Swift's limit), each with the longest name, in JSON with escapes.
+_LISTING_BYTES: Final = 64 << 20
+NEWEST: Final = {"X-Newest": "true"}
+
+
+class Readable(Protocol):
+    """A body that is read as ``wsgi.input``."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end only."""
+
+
+def send(
+    app: Any,
+    environ: dict[str, Any],
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | Readable | None = None,
+) -> Any:
+    """Swift's answer (:class:`swift.common.swob.Response`), whose body the caller closes.
+
+    :param environ: of the client's request.
+    :param path: quoted, with a query, which may be empty.
+    :param headers: with ``Content-Length`` or ``Transfer-Encoding`` if ``body`` is a file.
+    """
+    is_file = body is not None and not isinstance(body, bytes)
+    request = make_pre_authed_request(
+        environ,
+        method=method,
+        path=path,
+        body=None if is_file else body,
+        headers=dict(headers or {}),
+        swift_source=names.SWIFT_SOURCE,
+    )
+    if is_file:
+        request.environ["wsgi.input"] = body
+    return request.get_response(app)
+
+
+def exchange(
+    app: Any,
+    environ: dict[str, Any],
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | Readable | None = None,
+) -> Any:
+    """As :func:`send`, but the answer's body is read and closed."""
+    answer = send(app, environ, method, path, headers, body)
+    drain_and_close(answer)
+    return answer
+
+
+def listing(
+    app: Any, environ: dict[str, Any], container: str, query: Mapping[str, str]
+) -> list[dict[str, Any]] | None:
+    """A page of a container's listing; ``None`` if there is no such container.
+
+    :param container: its path, quoted, with an empty query.
+    :raises BackendFailed: Swift cannot give it.
+    """
+    path = container + urlencode({"format": "json", **query})
+    answer = send(app, environ, "GET", path)
+    body = read_bounded(answer.app_iter, _LISTING_BYTES, BackendFailed("a long listing"))
+    if answer.status_int == 404:
+        return None
+    if answer.status_int // 100 != 2:
+        raise BackendFailed(f"a container cannot be listed: Swift answered {answer.status_int}")
+    entries: list[dict[str, Any]] = json.loads(body) if body else []
+    return entries
+
+
+def all_listed(
+    app: Any, environ: dict[str, Any], container: str, query: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """The entries of all pages; none if there is no such container."""
+    marker = ""
+    while entries := listing(app, environ, container, {**query, "marker": marker}):
+        yield from entries
+        marker = str(entries[-1].get("name", entries[-1].get("subdir")))

@@ -1,0 +1,62 @@
+"""Pre-authorised requests of the filter itself."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_middleware import names
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi import own_requests
+from tests.unit.middleware.support import ACCOUNT, FakeSwift
+
+OBJECT = f"/v1/{ACCOUNT}/c/o?"
+CONTAINER = f"/v1/{ACCOUNT}/c?"
+
+
+def test_a_request_names_its_source_and_keeps_the_clients_query_out(swift: FakeSwift) -> None:
+    swift.put("c", "o", b"data")
+    answer = own_requests.exchange(swift, {"QUERY_STRING": "do=x"}, "HEAD", OBJECT)
+    assert answer.status_int == 200
+    assert (swift.seen[-1].source, swift.seen[-1].query) == (names.SWIFT_SOURCE, "")
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_body_is_bytes_or_a_file(swift: FakeSwift, is_file: bool) -> None:
+    swift.put("c", "other")
+    body = io.BytesIO(b"data") if is_file else b"data"
+    headers = {"Content-Length": "4"}
+    answer = own_requests.exchange(swift, {}, "PUT", OBJECT, headers, body)
+    assert answer.status_int == 201
+    assert swift.containers["c"].objects["o"].body == b"data"
+
+
+def test_exchange_closes_the_body(swift: FakeSwift) -> None:
+    swift.put("c", "o", b"data")
+    own_requests.exchange(swift, {}, "GET", OBJECT)
+    assert swift.unclosed() == 0
+
+
+def test_a_page_of_a_listing(swift: FakeSwift) -> None:
+    for name in ("a", "b1", "b2"):
+        swift.put("c", name)
+    found = own_requests.listing(swift, {}, CONTAINER, {"prefix": "b", "limit": "1"})
+    assert [entry["name"] for entry in found or ()] == ["b1"]
+    assert own_requests.listing(swift, {}, f"/v1/{ACCOUNT}/none?", {}) is None
+
+
+def test_all_pages_of_a_listing(swift: FakeSwift) -> None:
+    names_ = ["a", "b", "c"]
+    for name in names_:
+        swift.put("pages", name)
+    container = f"/v1/{ACCOUNT}/pages?"
+    found = own_requests.all_listed(swift, {}, container, {"limit": "2"})
+    assert [entry["name"] for entry in found] == names_
+
+
+def test_a_listing_that_fails_raises(swift: FakeSwift) -> None:
+    swift.hooks["GET", f"/v1/{ACCOUNT}/c"] = lambda request: Response(status=500, request=request)
+    with pytest.raises(BackendFailed, match="500"):
+        own_requests.listing(swift, {}, CONTAINER, {})
