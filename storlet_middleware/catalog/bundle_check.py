@@ -17,7 +17,6 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import BundleInvalid, InternalError, NodeBusy
 
 #: Concurrent checks in a proxy process, and so the most bundles that it holds on its disk.
-CHECKS: Final = 4
 #: To unpack and hash a bundle of 1 GiB takes 8 s.
 _CPU_SECONDS: Final = 30
 
@@ -118,6 +117,7 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         "limits": values,
         "archives": found["archives"] if document["language"] == "java" else [],
         "parameters": parameters,
+        "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
     }
     metadata = {
         names.META_LANGUAGE: document["language"],

@@ -36,7 +36,6 @@ CHECKS: Final = 4
 _WAIT_SECONDS: Final = 60.0
 #: Longer than an upload with its check may last.
 _UPLOAD_SECONDS: Final = 86400
-_CHUNK: Final = 1 << 18
 
 
 class StagedUploads:

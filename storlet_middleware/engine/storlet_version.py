@@ -53,8 +53,8 @@ class StorletVersion:
     :data:`storlet_middleware.engine.limits.TABLE`.  ``records`` is its wish for records of runs.
 
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
-    ``parameters`` is the content of its manifest about them.  Only the proxy needs ``parameters``
-    and ``records``.
+    ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
+    number of inputs; empty: any.  Only the proxy needs ``parameters``, ``inputs`` and ``records``.
     """
 
     account: str
@@ -68,12 +68,13 @@ class StorletVersion:
     digest: str = ""
     archives: tuple[str, ...] = ()
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    inputs: tuple[int, ...] = ()
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         replaced = "files" if self.digest else "digest"
-        left_out = {"limits", "records", "parameters", "archives", replaced}
+        left_out = {"limits", "records", "parameters", "archives", "inputs", replaced}
         # The hash of a bundle says it all: the current version is the same code under its number.
         code = {name: value for name, value in asdict(self).items() if name not in left_out}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
@@ -90,6 +91,7 @@ class StorletVersion:
         """
         fields = self._fields()
         del fields["records"]
+        fields.pop("inputs", None)
         if "parameters" in fields:
             fields["parameters"] = {}
         return _as_json(fields)
@@ -97,7 +99,7 @@ class StorletVersion:
     def _fields(self) -> dict[str, Any]:
         fields = asdict(self)
         if not self.digest:
-            for name in ("digest", "archives", "parameters"):
+            for name in ("digest", "archives", "parameters", "inputs"):
                 del fields[name]
         return fields
 
@@ -136,5 +138,5 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     files = tuple(CodeFile(**file) for file in fields["files"])
-    archives = tuple(fields.get("archives", ()))
-    return StorletVersion(**{**fields, "files": files, "archives": archives})
+    lists = {name: tuple(fields.get(name, ())) for name in ("archives", "inputs")}
+    return StorletVersion(**{**fields, "files": files, **lists})

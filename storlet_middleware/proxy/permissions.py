@@ -70,6 +70,7 @@ class Permissions:
         for step in self._steps:
             step.version = self._resolve(step)
             self._check_limits(step)
+            self._check_declared_inputs(step)
             self._fill_parameters(step)
 
     def resolve_again(self, step: Step) -> None:
@@ -78,6 +79,7 @@ class Permissions:
         step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
+        self._check_declared_inputs(step)
         self._fill_parameters(step)
 
     def _is_signed(self) -> bool:
@@ -96,6 +98,23 @@ class Permissions:
                 f" {names.EXTRA_RESOURCES} has {len(request.extra)}, {names.RANGE} has"
                 f" {len(request.ranges)}"
             )
+
+    def _check_declared_inputs(self, step: Step) -> None:
+        """Refuse a number of inputs that a bundle's manifest excludes."""
+        declared, request = step.storlet.inputs, step.request
+        # A later step of a pipeline has one input, the output of the step before.
+        is_first = step is self._steps[0]
+        given = len(request.extra) + max(1, len(request.ranges)) if is_first else 1
+        if not declared or declared[0] <= given <= declared[1]:
+            return
+        least, most = declared
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        text = (
+            f"number of inputs: {given}: storlet {request.storlet} takes {wanted}; {names.RANGE}"
+            f" has {len(request.ranges)}, {names.EXTRA_RESOURCES} {len(request.extra)}"
+        )
+        plan = self._plan_of(step)
+        raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
 
     def _check_storlet(self, step: Step) -> bool:
         """Raise unless the caller may run the storlet; return whether the caller owns it."""

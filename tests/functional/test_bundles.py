@@ -177,6 +177,26 @@ def test_parameters_are_checked_against_the_manifest(
     assert "want one of png, jpeg" in answer.text
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "COPY"])
+def test_the_number_of_inputs_is_checked_against_the_manifest(
+    owner: Client, plain: str, method: str
+) -> None:
+    name = unique("tool")
+    upload(owner, name, tool(name, inputs={"max": 2}))
+    path = f"{plain}-put" if method == "PUT" else plain
+    headers = {"X-Run-Storlet": name} | ({"Destination": path} if method == "COPY" else {})
+    body = b"data" if method == "PUT" else None
+
+    def status(extra: int) -> tuple[int, str | None]:
+        others = {"X-Storlet-Extra-Resources": ", ".join([f"/{plain}"] * extra)}
+        answer = owner.request(method, path, {**headers, **others}, body=body)
+        assert "takes 1 to 2" in answer.text or answer.status != 400
+        return answer.status, answer.error
+
+    assert status(2) == (400, "bad_request")
+    assert status(1) == (200 if method == "GET" else 201, None)
+
+
 def test_metadata_links_copies_and_versions_cannot_be_written(owner: Client) -> None:
     name = unique("tool")
     upload(owner, name, tool(name))

@@ -150,6 +150,32 @@ def test_parameters_of_a_bundle_are_checked_and_its_defaults_reach_the_storlet(
     assert "'hgt': unknown" in answer.data.decode()
 
 
+@pytest.mark.parametrize(
+    ("declared", "headers", "fault"),
+    [
+        ({}, {}, ""),
+        ({}, {"X-Storlet-Range": "bytes=0-1,3-4"}, "number of inputs: 2: storlet tool takes 1;"),
+        ({"min": 2, "max": 3}, {"X-Storlet-Range": "bytes=0-1,3-4"}, ""),
+        ({"min": 2, "max": 3}, {}, "number of inputs: 1: storlet tool takes 2 to 3;"),
+        ({"min": 1, "max": 2}, {"X-Storlet-Extra-Resources": "/c/o"}, ""),
+        (
+            {"min": 1, "max": 2},
+            {"X-Storlet-Extra-Resources": "/c/o, /c/o"},
+            "takes 1 to 2; X-Storlet-Range has 0, X-Storlet-Extra-Resources 2",
+        ),
+    ],
+)
+def test_a_bundle_gets_the_number_of_inputs_that_it_declares(
+    proxy: Proxy, declared: dict[str, int], headers: dict[str, str], fault: str
+) -> None:
+    assert (
+        proxy.call("PUT", "storlet/tool.storlet", body=tool("tool", inputs=declared)).status == 201
+    )
+    answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool", **headers})
+    assert answer.status == (400 if fault else 200), answer.data
+    assert fault in answer.data.decode()
+
+
 def test_the_name_of_a_bundles_object_is_answered_with_its_own_name(proxy: Proxy) -> None:
     answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool.storlet"})
     assert (answer.status, answer.error) == (404, "storlet.not_found")
