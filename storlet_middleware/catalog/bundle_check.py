@@ -16,7 +16,6 @@ from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BundleInvalid, InternalError, NodeBusy
 
-#: Concurrent checks in a proxy process, and so the most bundles that it holds on its disk.
 #: To unpack and hash a bundle of 1 GiB takes 8 s.
 _CPU_SECONDS: Final = 30
 

@@ -143,8 +143,7 @@ class BundleStore:
 
     def list(self, environ: dict[str, Any], place: Place, prefix: str) -> list[str]:
         """Names of the objects with a prefix; a container may not know its newest objects yet."""
-        container = object_path(*place)
-        listed = own_requests.all_listed(self._app, environ, container, {"prefix": prefix})
+        listed = own_requests.all_listed(self._app, environ, object_path(*place), prefix)
         return [str(each["name"]) for each in listed]
 
     def _head(self, environ: dict[str, Any], place: Place, holder: str) -> Any:

@@ -25,5 +25,5 @@ def listed_bytes(app: Any, environ: dict[str, Any], place: tuple[str, str], mani
     """
     container, _, prefix = wsgi_to_str(wsgi_unquote(manifest)).partition("/")
     path = object_path(*place, container)
-    listed = own_requests.all_listed(app, environ, path, {"prefix": prefix})
+    listed = own_requests.all_listed(app, environ, path, prefix)
     return sum(int(each["bytes"]) for each in listed)

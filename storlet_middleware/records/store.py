@@ -53,7 +53,8 @@ class RecordStore:
         :param bounds: ``marker``, ``end_marker`` and ``reverse`` of Swift's listings.
         """
         query = {"prefix": PREFIX, "limit": str(limit), **bounds}
-        entries = own_requests.listing(self._app, environ, self._path(place, ""), query)
+        container = self._path(place, "")
+        entries = own_requests.listing(self._app, environ, container, query, _MAX_LISTING_BYTES)
         listed = [str(entry.get("name", "")) for entry in entries or ()]
         return [name for name in listed if key_of_name(name) is not None]
 

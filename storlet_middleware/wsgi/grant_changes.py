@@ -21,9 +21,6 @@ from storlet_middleware.wsgi.swift_paths import object_path
 
 WSGIApp = Callable[..., Any]
 
-#: A page of 10,000 names of 1,024 bytes.
-_MAX_LISTING_BYTES: Final = 16 << 20
-
 #: Prefixes of the headers that may accompany a grant in a POST of a container.
 _WITH_GRANTS: Final = (
     "X-Container-",

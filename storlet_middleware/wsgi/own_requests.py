@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
+from swift.common import constraints
 from swift.common.utils import drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
@@ -18,8 +19,10 @@ from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.bodies import read_bounded
 
-#: A listing of 10,000 entries (Swift's limit), each with the longest name, in JSON with escapes.
-_LISTING_BYTES: Final = 64 << 20
+#: A page of 10,000 names of 1,024 bytes.
+_LISTING_BYTES: Final = 16 << 20
+#: Entries of a page where all pages are read.
+PAGE_ENTRIES: Final = 2000
 NEWEST: Final = {"X-Newest": "true"}
 
 
@@ -73,16 +76,21 @@ def exchange(
 
 
 def listing(
-    app: Any, environ: dict[str, Any], container: str, query: Mapping[str, str]
+    app: Any,
+    environ: dict[str, Any],
+    container: str,
+    query: Mapping[str, str],
+    most_bytes: int = _LISTING_BYTES,
 ) -> list[dict[str, Any]] | None:
     """A page of a container's listing; ``None`` if there is no such container.
 
     :param container: its path, quoted, with an empty query.
-    :raises BackendFailed: Swift cannot give it.
+    :param most_bytes: limit of the page.
+    :raises BackendFailed: Swift cannot give it, or it is longer.
     """
     path = container + urlencode({"format": "json", **query})
     answer = send(app, environ, "GET", path)
-    body = read_bounded(answer.app_iter, _LISTING_BYTES, BackendFailed("a long listing"))
+    body = read_bounded(answer.app_iter, most_bytes, BackendFailed("a long listing"))
     if answer.status_int == 404:
         return None
     if answer.status_int // 100 != 2:
@@ -92,10 +100,15 @@ def listing(
 
 
 def all_listed(
-    app: Any, environ: dict[str, Any], container: str, query: Mapping[str, str]
+    app: Any, environ: dict[str, Any], container: str, prefix: str
 ) -> Iterator[dict[str, Any]]:
-    """The entries of all pages; none if there is no such container."""
-    marker = ""
-    while entries := listing(app, environ, container, {**query, "marker": marker}):
+    """The objects with a prefix, of all pages; none if there is no such container."""
+    # Swift refuses a limit above its own.
+    page = min(PAGE_ENTRIES, constraints.CONTAINER_LISTING_LIMIT)
+    query, is_full = {"prefix": prefix, "limit": str(page)}, True
+    while is_full:
+        entries = listing(app, environ, container, query) or []
         yield from entries
-        marker = str(entries[-1].get("name", entries[-1].get("subdir")))
+        is_full = len(entries) >= page
+        if is_full:
+            query["marker"] = str(entries[-1]["name"])

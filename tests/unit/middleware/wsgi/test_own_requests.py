@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from swift.common import constraints
 from swift.common.swob import Response
 
 from storlet_middleware import names
@@ -47,13 +48,31 @@ def test_a_page_of_a_listing(swift: FakeSwift) -> None:
     assert own_requests.listing(swift, {}, f"/v1/{ACCOUNT}/none?", {}) is None
 
 
-def test_all_pages_of_a_listing(swift: FakeSwift) -> None:
+@pytest.mark.parametrize(("page", "requests"), [(1, 4), (2, 2), (3, 2), (4, 1)])
+def test_all_pages_of_a_listing(
+    swift: FakeSwift, monkeypatch: pytest.MonkeyPatch, page: int, requests: int
+) -> None:
+    monkeypatch.setattr(own_requests, "PAGE_ENTRIES", page)
     names_ = ["a", "b", "c"]
     for name in names_:
         swift.put("pages", name)
     container = f"/v1/{ACCOUNT}/pages?"
-    found = own_requests.all_listed(swift, {}, container, {"limit": "2"})
+    found = own_requests.all_listed(swift, {}, container, "")
     assert [entry["name"] for entry in found] == names_
+    assert len(swift.seen) == requests
+
+
+def test_a_page_is_not_larger_than_swift_allows(
+    swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constraints, "CONTAINER_LISTING_LIMIT", 3)
+    assert list(own_requests.all_listed(swift, {}, f"/v1/{ACCOUNT}/none?", "")) == []
+    assert "limit=3" in swift.seen[-1].query.split("&")
+
+
+def test_a_page_that_is_too_long_is_refused(swift: FakeSwift) -> None:
+    with pytest.raises(BackendFailed, match="a long listing"):
+        own_requests.listing(swift, {}, CONTAINER, {}, most_bytes=10)
 
 
 def test_a_listing_that_fails_raises(swift: FakeSwift) -> None:
