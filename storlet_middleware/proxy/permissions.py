@@ -92,7 +92,7 @@ class Permissions:
 
     def _check_inputs(self, request: StorletRequest) -> None:
         most = self._proxy.config.limits.inputs
-        if len(request.extra) + max(1, len(request.ranges)) > most:
+        if request.input_count > most:
             raise BadRequest(
                 f"Too many extra resources. At most {most} inputs are allowed:"
                 f" {names.EXTRA_RESOURCES} has {len(request.extra)}, {names.RANGE} has"
@@ -103,8 +103,7 @@ class Permissions:
         """Refuse a number of inputs that a bundle's manifest excludes."""
         declared, request = step.storlet.inputs, step.request
         # A later step of a pipeline has one input, the output of the step before.
-        is_first = step is self._steps[0]
-        given = len(request.extra) + max(1, len(request.ranges)) if is_first else 1
+        given = request.input_count if step is self._steps[0] else 1
         if not declared or declared[0] <= given <= declared[1]:
             return
         least, most = declared

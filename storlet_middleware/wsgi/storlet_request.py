@@ -66,6 +66,11 @@ class StorletRequest:
     wants_log: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def input_count(self) -> int:
+        """Number of inputs: the object or the body, or each of its ranges, and the extra ones."""
+        return max(1, len(self.ranges)) + len(self.extra)
+
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""

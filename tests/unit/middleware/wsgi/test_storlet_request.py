@@ -204,6 +204,22 @@ def test_headers_become_typed_values() -> None:
     assert request.limits == {"Memory": 64 << 20}
 
 
+@pytest.mark.parametrize(
+    ("headers", "count"),
+    [
+        ({}, 1),
+        ({"X-Storlet-Range": "bytes=0-1"}, 1),
+        ({"X-Storlet-Range": "bytes=0-1,-5"}, 2),
+        ({"X-Storlet-Extra-Resources": "/d/o, /d/p"}, 3),
+        ({"X-Storlet-Range": "bytes=0-1,-5", "X-Storlet-Extra-Resources": "/d/o"}, 3),
+    ],
+)
+def test_inputs_are_the_object_or_its_ranges_and_the_extra_ones(
+    headers: dict[str, str], count: int
+) -> None:
+    assert parsed(headers=headers).input_count == count
+
+
 def test_a_header_replaces_a_parameter_of_the_query() -> None:
     request = parsed(headers={"X-Storlet-Parameter-9": "a:2"}, path="c/o?a=1&empty=")
     assert request.parameters == {"a": "2", "empty": ""}
