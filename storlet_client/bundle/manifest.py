@@ -63,17 +63,24 @@ def faults_of(document: Any) -> list[Fault]:
 
 def normal(document: Mapping[str, Any]) -> dict[str, Any]:
     """The normal form of a valid manifest, with the defaults of optional fields."""
-    inputs = document.get("inputs", {})
-    least = inputs.get("min", 1)
+    least, most = input_counts(document)
+    types = document.get("inputs", {}).get("types", [])
     return {
         **document,
         "format": FORMAT,
         "engine": document.get("engine", ">=1.0,<2"),
-        "inputs": {"min": least, "max": inputs.get("max", least), "types": inputs.get("types", [])},
+        "inputs": {"min": least, "max": most, "types": types},
         "outputs": {"count": 1, "types": document.get("outputs", {}).get("types", [])},
         "parameters": dict(document.get("parameters", {})),
         "limits": dict(document.get("limits", {})),
     }
+
+
+def input_counts(document: Mapping[str, Any]) -> tuple[int, int]:
+    """The fewest and the most inputs of a run, with the defaults of the schema."""
+    inputs = document.get("inputs", {})
+    least = inputs.get("min", 1)
+    return least, inputs.get("max", least)
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
@@ -273,9 +280,9 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
     if language == "python" and "." not in document["main"]:
         faults.append(Fault(("main",), f"{document['main']!r}: want module.Class"))
-    inputs = document.get("inputs", {})
-    if inputs.get("max", 30) < inputs.get("min", 1):
-        faults.append(Fault(("inputs", "max"), f"{inputs['max']}: less than inputs.min"))
+    least, most = input_counts(document)
+    if most < least:
+        faults.append(Fault(("inputs", "max"), f"{most}: less than inputs.min"))
     for name, row in document.get("parameters", {}).items():
         faults += _of_parameter(("parameters", name), row)
     return faults

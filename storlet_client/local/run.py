@@ -109,10 +109,10 @@ def _checked(
     if document["language"] != "python":
         raise ProjectError([f"language: {document['language']!r}: only python runs here"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
-    wanted = document.get("inputs", {})
-    least, most = wanted.get("min", 1), wanted.get("max", 30)
+    least, most = manifest.input_counts(document)
     if not least <= count <= most:
-        faults.append(f"{count} inputs: the storlet takes {least} to {most}")
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        faults.append(f"{count} inputs: the storlet takes {wanted} (inputs of its manifest)")
     if faults:
         raise ProjectError(faults)
     return values

@@ -105,8 +105,35 @@ def test_a_project_of_another_language_is_refused(project: Project) -> None:
 def test_an_input_that_cannot_be_opened_leaves_no_descriptor(
     project: Project, tmp_path: Path
 ) -> None:
+    project = Project(project.folder, {**project.document, "inputs": {"max": 2}})
     before = len(list(Path("/proc/self/fd").iterdir()))
     inputs = [Input(project.folder / "sample.txt"), Input(tmp_path / "missing")]
     with pytest.raises(FileNotFoundError, match="missing"):
         run(project, inputs, os.open(os.devnull, os.O_WRONLY), {})
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("declared", "refused", "wanted"),
+    [
+        ({}, 2, "2 inputs: the storlet takes 1 (inputs"),
+        ({"min": 2}, 1, "1 inputs: the storlet takes 2 (inputs"),
+        ({"min": 2}, 3, "3 inputs: the storlet takes 2 (inputs"),
+        ({"max": 2}, 3, "3 inputs: the storlet takes 1 to 2 (inputs"),
+    ],
+)
+def test_a_number_of_inputs_that_a_cluster_refuses_is_refused_here(
+    project: Project, declared: Mapping[str, int], refused: int, wanted: str
+) -> None:
+    project = Project(project.folder, {**project.document, "inputs": declared})
+    inputs = [Input(project.folder / "sample.txt")] * refused
+    with pytest.raises(ProjectError) as caught:
+        run(project, inputs, os.open(os.devnull, os.O_WRONLY), {})
+    assert [wanted in fault for fault in caught.value.faults] == [True]
+
+
+def test_a_declared_number_of_inputs_runs(project: Project) -> None:
+    project = Project(project.folder, {**project.document, "inputs": {"max": 2}})
+    for count in (1, 2):
+        inputs = [Input(project.folder / "sample.txt")] * count
+        assert run(project, inputs, os.open(os.devnull, os.O_WRONLY), {}).is_ok
