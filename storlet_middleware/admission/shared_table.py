@@ -67,6 +67,8 @@ _TABLE_LOCK: Final = 1 << 40
 _FIRST_REGION_LOCK: Final = _TABLE_LOCK + 1
 _FLOCK: Final = struct.Struct("hhqqi4x")
 _LOCK_SECONDS: Final = 0.005
+#: An operator's command waits longer for the lock than a request does.
+_SNAPSHOT_SECONDS: Final = 1.0
 #: Waiters of a process that has not polled for this time block no others.
 _ABSENT_SECONDS: Final = 0.25
 _FILE_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -292,7 +294,10 @@ class Table:
         return has_found
 
     def usage(self) -> dict[str, Usage]:
-        """The usage of each tenant, over all live processes."""
+        """The usage of each tenant, over all live processes; the lock is held.
+
+        Without the lock a row can be half written, and an invocation can be counted twice.
+        """
         total: dict[str, Usage] = {}
         for index in range(self._claimed()):
             if index == self._region or _is_locked(self._descriptor, index):
@@ -322,16 +327,20 @@ class Table:
 def snapshot(run_dir: str | Path) -> dict[str, Usage]:
     """Running and waiting invocations of the node, by tenant key; empty without a table.
 
-    For operators: it changes nothing.  Raises ``OSError`` or :class:`TableFault`.
+    For operators.  It holds the table's lock while it reads; if a stopped process holds that for
+    longer than a second, it reads without.  Raises ``OSError`` or :class:`TableFault`.
     """
     try:
         table = Table(Path(run_dir) / FILE_NAME)
     except FileNotFoundError:
         return {}
     try:
+        give_up = time.monotonic() + _SNAPSHOT_SECONDS
+        while not table.lock() and time.monotonic() < give_up:
+            pass  # lock() itself waits for some milliseconds
         return table.usage()
     finally:
-        table.abandon()
+        table.abandon()  # closes the descriptor, and releases the lock with it
 
 
 def _try_lock(descriptor: int, kind: int, byte: int) -> bool:

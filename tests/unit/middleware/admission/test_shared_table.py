@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,34 @@ def test_the_lock_has_one_holder(tables: tuple[Table, Table]) -> None:
     one.unlock()
     assert other.lock()
     other.unlock()
+
+
+def test_a_snapshot_waits_for_a_row_that_is_being_written(
+    tables: tuple[Table, Table], run_dir: Path
+) -> None:
+    one, _ = tables
+    assert one.lock()
+    one.write(0, row(running=3)._replace(tenant=b"\0" * 16))  # as half-written
+    seen: list[dict[str, Usage]] = []
+    reader = threading.Thread(target=lambda: seen.append(shared_table.snapshot(run_dir)))
+    reader.start()
+    one.write(0, row(running=3))
+    one.unlock()
+    reader.join()
+    assert seen == [{(b"t" * 16).hex(): Usage(3, 0)}]
+    assert one.lock(), "the reader released it"
+    one.unlock()
+
+
+def test_a_snapshot_does_not_depend_on_a_stopped_holder_of_the_lock(
+    tables: tuple[Table, Table], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = tables
+    monkeypatch.setattr(shared_table, "_SNAPSHOT_SECONDS", 0.02)
+    assert one.lock()
+    one.write(0, row(running=3))
+    assert shared_table.snapshot(run_dir) == {(b"t" * 16).hex(): Usage(3, 0)}
+    one.unlock()
 
 
 def test_rows_of_a_dead_process_are_forgotten_and_not_counted(run_dir: Path) -> None:
