@@ -12,5 +12,6 @@
 ``judge``           the rules of all accounts, evaluated for single reads
 ``request_facts``   the facts that rules test, taken from the request
 ``segments``        evaluates the rules for the segments of a static large object
+``sums``            whether a sum over objects includes covered ones
 ``listing``         container listings without the facts of covered objects
 """

@@ -116,10 +116,8 @@ def is_of_listing(key: str) -> bool:
 
 
 def zero_byte_sums(answer: Answer) -> Answer:
-    """Return Swift's answer to a GET or HEAD of a container or account, with zero byte sums.
-
-    The sum of a container with one object is the length of that object, and the difference of two
-    sums is the length of the objects that were stored in between.
+    """Return Swift's answer to a GET or HEAD of a container or account, with zero byte sums: those
+    of storage policies, too.
     """
     # Many clients require these headers, so they are set to 0 and not removed.
     headers = [

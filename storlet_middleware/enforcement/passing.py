@@ -16,7 +16,7 @@ from swift.common.utils import close_if_possible
 from rules.facts import UNKNOWN
 from rules.model import Passes, Rule
 from storlet_middleware import names
-from storlet_middleware.enforcement import listing, request_facts
+from storlet_middleware.enforcement import listing, request_facts, sums
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
 from storlet_middleware.enforcement.request_facts import ObjectState
@@ -129,15 +129,27 @@ def filter_listing(inquiry: Inquiry, app: WSGIApp) -> Answer:
     """The answer of ``app`` with names and dates of covered objects, and without sums that include
     them.
     """
-    account, container = inquiry.subject.account, inquiry.subject.container
+    container = inquiry.subject.container
     answer, is_get = gate.ask(app, inquiry.environ, inquiry.guard), inquiry.method == "GET"
-    if container is None or inquiry.judge.may_cover(account, container, None) is not None:
+    if _sums_include_covered(inquiry, answer):
         answer = gate.reduced(listing.zero_byte_sums(answer), listing.is_of_listing)
     if not is_get:
         return answer
     if container is None:
         return listing.zero_container_bytes(answer)
     return _hide_covered_entries(inquiry, answer, container)
+
+
+def _sums_include_covered(inquiry: Inquiry, answer: Answer) -> bool:
+    """Whether the sums in a listing's ``answer`` include covered objects; closes the answer on
+    errors.
+    """
+    try:
+        rule = sums.covering_rule(inquiry.app, inquiry.environ, inquiry.judge, inquiry.subject)
+    except BaseException:
+        close_if_possible(answer.chunks)
+        raise
+    return rule is not None
 
 
 def _hide_covered_entries(inquiry: Inquiry, answer: Answer, container: str) -> Answer:

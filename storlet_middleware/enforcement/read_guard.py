@@ -166,14 +166,20 @@ class ReadGuard:
         It is no refusal of the whole request: Swift's answer names each such segment, as it does
         those that the container's ACL protects.
         """
-        # Swift also reads the manifest; no data is sent to the client.
+        # Swift also reads the manifest, and that of the object at the end of a link: its answer shows
+        # whether there is one.
         if self._deletes_rules(request):
             return HTTPForbidden(
                 request=request,
                 body=f"objects in {self._rules_container} cannot be deleted as segments\n",
             )
         read = parse_path(request.environ["PATH_INFO"])
-        if request.method != "DELETE" or read is None or read.name is None:
+        if read is None or read.name is None:
+            return None
+        if request.method != "DELETE":
+            if request.environ.get("swift.source") == _OF_LINKS:
+                for origin in origins(read):
+                    self._require(origin, request.method, may_run=False)
             return None
         # A version is deleted as its object.
         deleted = versioned_object(read) or read

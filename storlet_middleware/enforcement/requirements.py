@@ -7,16 +7,19 @@ name.  Swift's own refusal takes precedence.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
+from swift.common.storage_policy import POLICIES
 from swift.common.swob import HTTPPreconditionFailed, Request
 from swift.common.utils import config_true_value
 
 from rules.model import Deny, Rule
-from storlet_middleware.enforcement import read_guard, request_facts
+from storlet_middleware.enforcement import read_guard, request_facts, sums
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.wsgi import swift_paths
+from storlet_middleware.wsgi.swift_paths import origins
 
 #: Queries for a part of the object, or for its stored form.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
@@ -24,7 +27,9 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: Options of Swift's copy that a run does not support.
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
 _EXPIRY: Final = ("HTTP_X_DELETE_AT", "HTTP_X_DELETE_AFTER")
-_QUOTA: Final = "X-Container-Meta-Quota-Bytes"
+_QUOTAS: Final = (
+    "X-Container-Meta-Quota-Bytes", "X-Account-Meta-Quota-Bytes", "X-Account-Quota-Bytes",
+)  # fmt: skip
 _LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
 
 
@@ -109,6 +114,28 @@ def require_no_later_delete(inquiry: Inquiry) -> None:
     if denial is not None:
         rule, message = denial
         raise inquiry.refusal(rule, f"an expiry deletes the object: {message}")
+
+
+def require_no_manifest_deletion(inquiry: Inquiry) -> None:
+    """Refuse to delete a covered object with the segments that its manifest names.
+
+    Swift's answer would show whether the object is a static large object, and of how many segments.
+    """
+    subject, query = inquiry.subject, inquiry.operation.query
+    if inquiry.method != "DELETE" or query.get("multipart-manifest") != "delete":
+        return
+    if inquiry.loaded is None or not inquiry.loaded.has_mandatory or subject.name is None:
+        return
+    # An old version has other metadata, and may be a link.
+    has_version = bool(inquiry.operation.version_id)
+    for read in (subject.sibling(None, None),) if has_version else origins(subject):
+        rule = swift_paths.covering_rule(inquiry.judge, read)
+        if rule is not None:
+            text = (
+                "the answer would show whether the object is a large object: retry without"
+                " multipart-manifest in the query"
+            )
+            raise inquiry.refusal(rule, text)
 
 
 def require_no_expiring_copy(inquiry: Inquiry) -> None:
@@ -240,16 +267,24 @@ def require_no_moves(inquiry: Inquiry) -> None:
 
 
 def require_no_quota(inquiry: Inquiry) -> None:
-    """Refuse to set the quota of a container with covered objects.
+    """Refuse to set the quota of a container or account with covered objects.
 
     Whether Swift then accepts an upload shows the total length of the objects, bit by bit.
     """
-    subject, loaded = inquiry.subject, inquiry.loaded
-    if subject.container is None or inquiry.is_object or inquiry.method not in ("PUT", "POST"):
+    loaded, operation = inquiry.loaded, inquiry.operation
+    if inquiry.is_object or inquiry.method not in ("PUT", "POST"):
         return
-    if loaded is None or not loaded.has_mandatory or not inquiry.operation.header(_QUOTA):
+    quota = next((name for name in _quotas() if operation.header(name)), None)
+    if loaded is None or not loaded.has_mandatory or quota is None:
         return
-    rule = inquiry.judge.may_cover(subject.account, subject.container, None)
+    rule = sums.covering_rule(inquiry.app, inquiry.environ, inquiry.judge, inquiry.subject)
     if rule is not None:
-        text = f"{_QUOTA} would reveal the length of objects that the rule covers"
+        text = f"{quota} would reveal the length of objects that the rule covers"
         raise inquiry.refusal(rule, text)
+
+
+def _quotas() -> Iterator[str]:
+    """The headers that set a quota of bytes, of a container or of an account."""
+    yield from _QUOTAS
+    for policy in POLICIES:
+        yield f"X-Account-Quota-Bytes-Policy-{policy.name}"

@@ -226,6 +226,7 @@ class Enforcement:
         requirements.require_no_moves(inquiry)
         requirements.require_no_quota(inquiry)
         requirements.require_no_later_delete(inquiry)
+        requirements.require_no_manifest_deletion(inquiry)
         requirements.require_no_restore(inquiry)
         requirements.require_kept_coverage(inquiry)
         return self._apply(inquiry, rule, facts, write_rule, write_facts)

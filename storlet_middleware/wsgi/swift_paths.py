@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
+from swift.common import constraints
 from swift.common.request_helpers import get_reserved_name, split_reserved_name
 from swift.common.utils import Timestamp
 
@@ -186,6 +187,12 @@ def archived_name(name: str) -> str | None:
         if length and data[end : end + 1] == b"/" and _TIME.fullmatch(data, end + 1):
             return data[digits:end].decode("utf-8", "surrogateescape")
     return None
+
+
+def end_of_archived_names() -> str:
+    """A name behind those of all archived versions, in the order of a listing."""
+    end = f"{constraints.MAX_OBJECT_NAME_LENGTH + 1:03x}"
+    return end if len(end) == min(_LENGTH_DIGITS) else "g"
 
 
 def may_be_archived(prefix: str) -> bool:

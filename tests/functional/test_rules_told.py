@@ -105,6 +105,44 @@ def test_a_container_of_covered_objects_hides_their_total_size(
         assert other.researcher.request(method, "open").headers["X-Container-Bytes-Used"] != "0"
 
 
+def test_an_archive_of_covered_objects_hides_their_total_size(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    admin, acl = ward.admin, f"{RESEARCHER},{PHYSICIAN}"
+    assert admin.put("archive", b"", {"X-Container-Read": acl}).status == 201
+    assert admin.post("patients", {"X-Versions-Location": "archive"}).status == 204
+    ward.rule(RULES.replace("any: [", 'any: [{user: "admin:admin"}, '))
+    quota = {"X-Container-Meta-Quota-Bytes": "100000"}
+    assert admin.post("archive", quota).status == 204, "an empty container"
+    assert ward.physician.put("patients/a.csv", b"new").status == 201
+    for client in (ward.researcher, admin):
+        for method in ("GET", "HEAD"):
+            answer = client.request(method, "archive")
+            assert answer.headers["X-Container-Bytes-Used"] == "0", answer
+    assert ward.physician.head("archive").headers["X-Container-Bytes-Used"] == str(len(CONTENT))
+    assert_closed(admin.post("archive", quota))
+
+
+def test_a_deletion_does_not_show_whether_a_covered_object_is_large(ward: Ward) -> None:
+    manifest, query = (
+        json.dumps([{"path": "/patients/a.csv"}]).encode(),
+        {"multipart-manifest": "put"},
+    )
+    large, plain = unique("patients/large"), unique("patients/plain")
+    assert ward.admin.put(large, manifest, query=query).status == 201
+    assert ward.admin.put(plain, CONTENT).status == 201
+    answers = []
+    for name in (large, plain):
+        link = unique("open/link")
+        assert ward.researcher.put(link, b"", {"X-Symlink-Target": name}).status == 201
+        for path in (name, link):
+            answer = ward.researcher.delete(path, query={"multipart-manifest": "delete"})
+            answers.append((answer.status, answer.error, answer.text.replace(path, "")))
+        assert_closed(ward.researcher.delete(name, query={"multipart-manifest": "delete"}))
+        assert ward.researcher.delete(name).status == 204
+    assert answers[:2] == answers[2:]
+    assert ward.admin.get("patients/a.csv").body == CONTENT
+
+
 def test_a_head_of_the_link_itself_shows_that_it_exists(ward: Ward) -> None:
     """S3's DELETE sends this HEAD before it deletes."""
     answer = ward.researcher.head("patients/a.csv", query="symlink=get")

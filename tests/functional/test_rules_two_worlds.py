@@ -21,8 +21,8 @@ from tests.support.http import Client
 COUNT: Final = int(os.environ.get("STORLETS_REQUESTS", "150"))
 SEED: Final = int(os.environ.get("STORLETS_SEED", "1"))
 RULES: Final = {
-    "container": "container: [patients, kept]",
-    "size": "container: [patients, kept], size: {at-least: 1}",
+    "container": "container: [patients, kept, old]",
+    "size": "container: [patients, kept, old], size: {at-least: 1}",
     "metadata": "metadata: {class: secret}",
     "content-type": "content-type: {prefix: text/x-secret}",
     "name": "any: [{object: [a, secret, static, dynamic]}, {object: {prefix: seg/}, container: patients}]",

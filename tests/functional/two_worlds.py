@@ -144,6 +144,8 @@ def make_world(users: dict[str, Client], secret: Secret, rules: str) -> World:
     for container in ("open", "inbox", "patients"):
         assert admin.put(container, b"", acl).status == 201
     assert admin.put("kept", b"", acl | {"X-Versions-Enabled": "true"}).status == 201
+    assert admin.put("archive", b"", acl).status == 201
+    assert admin.put("old", b"", acl | {"X-Versions-Location": "archive"}).status == 201
     source = (SOURCES / "rules_tools.py").read_bytes()
     for name in ("keep", "mark", "show", "fail"):
         headers = declaration("python", f"{name}.{name.title()}")
@@ -175,7 +177,7 @@ def _fill(world: World, secret: Secret) -> None:
         manifest = json.dumps([{"path": part} for part in parts]).encode()
         put(path, manifest, headers, query=PUT_MANIFEST)
 
-    for path in ("patients/a", "patients/seg/1", "kept/secret", "kept/secret"):
+    for path in ("patients/a", "patients/seg/1", "kept/secret", "kept/secret", "old/a", "old/a"):
         put(path, secret.content, covered)
     for path in ("open/plain", "open/seg/1", "kept/plain", "kept/plain", "inbox/own"):
         put(path, PUBLIC)
@@ -213,7 +215,7 @@ TARGETS: Final = (
     "patients/new",
     "kept/n",
 )
-CONTAINERS: Final = ("patients", "open", "inbox", "kept")
+CONTAINERS: Final = ("patients", "open", "inbox", "kept", "old", "archive")
 
 
 class Requests:

@@ -265,6 +265,19 @@ def test_segment_whose_deletion_is_denied_stays(swift: Pipeline) -> None:
     assert list(swift.store.containers["AUTH_a/closed"].objects) == ["o"]
 
 
+@pytest.mark.parametrize("target", ["slo", "o"])
+def test_deletion_through_a_link_does_not_show_whether_its_target_is_large(
+    swift: Pipeline, target: str
+) -> None:
+    swift.slo("closed/slo", "closed/o")
+    swift.request("PUT", "open/link", {"X-Symlink-Target": f"closed/{target}"})
+    judge = Judge("AUTH_a/closed/*")
+    answer = swift.guarded(judge, "DELETE", "open/link?multipart-manifest=delete")
+    assert b"/open/link, Unable to load SLO manifest" in answer.body
+    assert b"Number Deleted: 0" in answer.body
+    assert set(swift.store.containers["AUTH_a/closed"].objects) == {"o", "slo"}
+
+
 # --- dynamic large objects ------------------------------------------------------------------------
 
 

@@ -203,3 +203,15 @@ def test_a_link_itself_is_not_copied_where_a_rule_wants_bytes(ruled: Ruled) -> N
     ruled.rule(rule("scrub", "method: PUT, container: d", "run: up.py"))
     answer = ruled.proxy.call("COPY", "c/o?symlink=get", {"Destination": "d/x"})
     assert_closed(answer, "scrub")
+
+
+@pytest.mark.parametrize("version", ["", "&version-id=1640995200.00000"])
+def test_a_covered_object_is_not_deleted_with_its_segments(ruled: Ruled, version: str) -> None:
+    """The answer would show whether it is a large object."""
+    ruled.rule(rule("hide", "method: GET, container: c, object: o", "run: up.py"))
+    answer = ruled.proxy.call("DELETE", f"c/o?multipart-manifest=delete{version}")
+    assert_closed(answer)
+    assert not ruled.swift.requests("DELETE")
+    if not version:
+        assert ruled.proxy.call("DELETE", "c/other?multipart-manifest=delete").status == 204
+    assert ruled.proxy.call("DELETE", "c/o").status == 204
