@@ -166,8 +166,8 @@ class ReadGuard:
         It is no refusal of the whole request: Swift's answer names each such segment, as it does
         those that the container's ACL protects.
         """
-        # Swift also reads the manifest, and that of the object at the end of a link: its answer shows
-        # whether there is one.
+        # Swift also reads the manifest, and that of the object at the end of a link: its answer
+        # shows whether there is one.
         if self._deletes_rules(request):
             return HTTPForbidden(
                 request=request,
