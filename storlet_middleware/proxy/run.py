@@ -200,7 +200,7 @@ class Run:
             raise AssertionError("the request has no target")
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
-        place = Store(self._proxy.app, self._environ, request, request.target, reverse)
+        place = Store(self._proxy, self._environ, request, request.target, reverse)
         answer = place.put(result, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())

@@ -44,7 +44,7 @@ CALLS: Final = {
     "catalog/code_uploads.py writer": WRITE,
     "catalog/code_uploads.py _head": "the metadata is validated; the caller gets none of it",
     "proxy/dynamic_object.py listed_bytes": OWN,
-    "proxy/store.py put": WRITE,
+    "proxy/withheld_put.py _send": WRITE,
     "proxy/completion.py _put": OWN,
     "records/store.py _put": OWN,
     "records/store.py names": "a pre-authorised listing; the caller gets none of it",
