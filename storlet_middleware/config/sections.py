@@ -60,6 +60,9 @@ class StorletSection:
         zero="only their owner deletes them")
     versions_kept: int = option(
         COUNT, "10", "versions of a bundle that are kept; the oldest is removed", least=1, most=50)
+    check_seconds: float = option(
+        SECONDS, "30", "time of all test cases of a bundle together, in the check of an upload",
+        least=1, most=600)
     languages: dict[str, tuple[str, ...]] = option(
         LANGUAGES, ", ".join(f"{row.name}:{'/'.join(row.versions)}" for row in LANGUAGE_ROWS),
         "languages that may be uploaded and run, with the versions in the sandbox image (a/b for"
