@@ -43,6 +43,8 @@ from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog import upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
+from storlet_middleware.catalog.library import library_of
+from storlet_middleware.catalog.library_list import LibraryList
 from storlet_middleware.catalog.plain_uploads import PlainUploads
 from storlet_middleware.catalog.upload_check import UploadCheck
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
@@ -108,8 +110,15 @@ class ProxyFilter:
             PlainUploads(app, self._proxy.catalog, check, config.limits.code_bytes, client_seconds),
             self._require_enabled,
         )
-        self._runs = RunRecords(app, config)
-        self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
+        library = self._proxy.catalog.library
+        #: The parts that answer a GET of an account.
+        self._of_account: Mapping[Route, RunRecords | LibraryList] = {
+            Route.SHOW_RUNS: RunRecords(app, config),
+            Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
+        }
+        self._grants = GrantChanges(
+            app, self._proxy.catalog.containers, library.names, self._require_enabled
+        )
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
@@ -157,8 +166,8 @@ class ProxyFilter:
         upload_check.require_valid(operation)
         self._proxy.protection.require_no_write(operation)
         ruling = self._enforcement.decide(environ, operation)
-        if route is Route.SHOW_RUNS and not isinstance(ruling, Answered):
-            ruling = Answered(self._runs.answer(context_of(environ)))
+        if route in self._of_account and not isinstance(ruling, Answered):
+            ruling = Answered(self._of_account[route].answer(context_of(environ)))
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
@@ -336,6 +345,7 @@ def _publish_info(config: Config) -> None:
         engine_api=API_VERSION,
         bundles={"versions_kept": config.storlet.versions_kept},
         upload_check=True,
+        library=library_of(config).published(),
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

@@ -124,6 +124,8 @@ def write(
     files: Mapping[str, tuple[bytes, int]],
     resolved: tuple[str, ...] = (),
     tests: Mapping[str, bytes] | None = None,
+    *,
+    is_compressed: bool = True,
 ) -> None:
     """Write a bundle.
 
@@ -131,6 +133,7 @@ def write(
     :param files: content and mode (0o644 or 0o755) by path below ``code/``.
     :param resolved: the exact dependencies, for the lock.
     :param tests: content by path, of the cases that the check at upload runs.
+    :param is_compressed: without compression, the bytes do not depend on the machine's zlib.
     """
     content = {MANIFEST: (manifest.encode(manifest.normal(document)), 0o644)}
     content.update({CODE + path: each for path, each in files.items()})
@@ -141,12 +144,13 @@ def write(
     ]
     lock = {"format": manifest.FORMAT, "files": rows, "resolved": sorted(resolved)}
     content[LOCK] = (manifest.encode(lock), 0o644)
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+    method = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(out, "w", method, compresslevel=_LEVEL) as archive:
         for path, (data, mode) in sorted(content.items()):
             info = zipfile.ZipInfo(path, _TIME)
             info.create_system = _UNIX
             info.external_attr = (stat.S_IFREG | mode) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = method
             archive.writestr(info, data)
 
 

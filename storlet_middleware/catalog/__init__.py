@@ -11,5 +11,7 @@
 ``bundle_check``    an uploaded bundle against the limits and languages of this cluster
 ``bundle_process``  the child process that reads a bundle's bytes
 ``bundle_store``    bundles and their versions as objects; resolution of ``name@number``
+``library``         the storlets that every account has, named ``std:NAME``
+``library_list``    the answer to ``?storlet-library``
 ``manifests``      a tenant's declarations about a storlet or a dependency
 """

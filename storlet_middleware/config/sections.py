@@ -74,6 +74,18 @@ class StorletSection:
 
 
 @dataclass(frozen=True)
+class LibrarySection:
+    """The system library: storlets that every account has, named std:NAME."""
+
+    folders: tuple[str, ...] = option(
+        LIST, "",
+        "directories with storlets of the operator, a folder each with storlet.toml and src/; the"
+        " same on all nodes")
+    disabled: tuple[str, ...] = option(
+        LIST, "", "storlets of the library that are switched off, such as std:grep")
+
+
+@dataclass(frozen=True)
 class RulesSection:
     """The rules of an account: where they are, and how they are changed."""
 
@@ -333,6 +345,7 @@ class Config:
     """All options, typed; ``path`` is the file they came from."""
 
     storlet: StorletSection
+    library: LibrarySection
     rules: RulesSection
     placement: PlacementSection
     sandbox: SandboxSection
@@ -345,8 +358,13 @@ class Config:
     path: str = ""
 
     def class_of(self, account: str, storlet: str) -> TrustClass:
-        """The trust class: ``admin`` if the operator lifted the account or the storlet."""
+        """The trust class: ``admin`` if the operator lifted the account or the storlet.
+
+        The library is the same code for every account, and always of class ``user``.
+        """
         admin = self.classes[ADMIN_CLASS]
+        if names.is_library(storlet):
+            return self.classes[USER_CLASS]
         bundle = names.bundle_of(storlet)
         storlet = bundle[0] if bundle else storlet  # all versions are of one class
         is_admin = account in admin.accounts or f"{account}/{storlet}" in admin.storlets

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from swift.common.swob import Request, Response
 
 from storlet_middleware import errors, names
+from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
@@ -99,7 +100,8 @@ class Run:
         self._source = Source(
             proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
-        fetcher = ProxyFetcher(proxy.app, environ, request.version)
+        others = ProxyFetcher(proxy.app, environ, request.version)
+        fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._execution = Execution(
             proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
         )
