@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import stat
@@ -20,6 +21,8 @@ DOCUMENT: Final[dict[str, Any]] = {
 FILES: Final = {"thumb.py": (b"class Thumb: pass\n", 0o644), "lib/x.py": (b"x = 1\n", 0o644)}
 
 
+#: As large as all files of test cases may be, and does not compress.
+LARGE: Final = hashlib.shake_128(b"cases").digest(archive.MAX_TESTS_BYTES)
 CASES: Final = [{"name": "a", "input": "in", "output": "out"}]
 
 
@@ -126,7 +129,7 @@ CORPUS: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "overlap": (overlapping, "overlaps"),
     "file of no case": (lambda: with_tests(**{"in": b"", "out": b"", "x": b""}), "no test case"),
     "case without a file": (lambda: with_tests(**{"in": b""}), "tests/out: missing"),
-    "large cases": (lambda: with_tests(**{"in": bytes(4 << 20), "out": b"1"}), "at most 4194304"),
+    "large cases": (lambda: with_tests(**{"in": LARGE, "out": b"1"}), "at most 4194304"),
     "tests elsewhere": (lambda: with_entry(entry("tests/../code/x")), "leaves its folder"),
     "damaged data": (lambda: patched(good(), b"PK\3\4", 45, b"\xff\xff\xff"), "damaged"),
 }
