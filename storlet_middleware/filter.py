@@ -58,6 +58,7 @@ from storlet_middleware.enforcement.ruling import (
 from storlet_middleware.engine import limits
 from storlet_middleware.error_answers import ErrorAnswers, HasHeaders
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
+from storlet_middleware.flows.sequence import Sequences
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import RefusedRun, Run
 from storlet_middleware.proxy.shared import Proxy
@@ -100,7 +101,10 @@ class ProxyFilter:
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )
-        self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
+        self._sequences = Sequences(self, config, self._proxy.catalog.library)
+        self._enforcement = Enforcement(
+            self._proxy, logger, self._require_enabled, self._sequences.steps
+        )
         check = UploadCheck(config, self._proxy.launcher, self._proxy)
         self._bundles = BundleUploads(app, config, client_seconds, check)
         self._code_uploads = CodeUploads(
@@ -180,7 +184,7 @@ class ProxyFilter:
             run = Run(
                 self._proxy,
                 context_of(environ),
-                ruling.requests[0],
+                ruling.requests,
                 ruling.plan,
                 ruling.source_timestamp,
             )
@@ -227,7 +231,8 @@ class ProxyFilter:
                 f"a storlet cannot write into the container {request.target.container}: choose"
                 " another one"
             )
-        return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
+        steps = self._sequences.steps(context.environ, request)
+        return Run(self._proxy, context, steps, source_timestamp=ruling.source_timestamp)
 
     def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the

@@ -242,6 +242,9 @@ BUNDLE_OBJECTS: Final = "versions/"
 #: The beginning of the names of the system library.  No object of an account is a storlet of such a
 #: name: the colon is not allowed there.
 LIBRARY: Final = "std:"
+#: The members of the library that run several storlets.
+SEQUENCE: Final = "std:sequence"
+FLOWS: Final = (SEQUENCE,)
 #: Parameter of the query of a GET of an account that lists the library.
 LIBRARY_QUERY: Final = "storlet-library"
 #: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.

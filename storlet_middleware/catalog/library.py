@@ -38,6 +38,24 @@ from storlet_middleware.errors import InternalError, StorletNotFound
 FOLDER: Final = Path(__file__).resolve().parents[1] / "std"
 _MANIFEST: Final = "storlet.toml"
 _SOURCE: Final = "src"
+#: The members that are code of the proxy (:mod:`storlet_middleware.flows`), as ``/info`` has them.
+_FLOWS: Final[Mapping[str, Mapping[str, Any]]] = {
+    names.SEQUENCE: {
+        "version": "1.0",
+        "summary": "Runs several storlets, each on the output of the one before",
+        "parameters": {
+            "steps": {
+                "type": "string",
+                "help": "JSON list of 1 to 16 steps, each an object with storlet, parameters and"
+                " limits",
+            },
+            "steps-object": {
+                "type": "string",
+                "help": "/container/object with such a list, instead of steps",
+            },
+        },
+    },
+}
 #: Fields of a manifest that need a build, which has no place at the start of a server.
 _BUILT: Final = ("requirements", "maven")
 
@@ -93,7 +111,8 @@ class Library:
 
     @property
     def names(self) -> list[str]:
-        return sorted(self._members)
+        """The storlets and flows that can be used."""
+        return sorted([*self._members, *(name for name in _FLOWS if name not in self._unavailable)])
 
     def member(self, name: str) -> Member:
         """The storlet ``name``.
@@ -103,9 +122,15 @@ class Library:
         found = self._members.get(name)
         if found is not None:
             return found
+        self.require_available(name)
+        if name in _FLOWS:
+            raise StorletNotFound(f"{name}: a flow is run by requests only, not as a storlet")
+        raise StorletNotFound(f"the library has no storlet {name}{nearest(name, self.names)}")
+
+    def require_available(self, name: str) -> None:
+        """Raise :class:`~.errors.StorletNotFound` if the operator has switched ``name`` off."""
         if name in self._unavailable:
             raise StorletNotFound(f"{name}: {self._unavailable[name]}")
-        raise StorletNotFound(f"the library has no storlet {name}{nearest(name, self.names)}")
 
     def has(self, version: StorletVersion) -> bool:
         """Whether the installed files are those of ``version``."""
@@ -114,7 +139,10 @@ class Library:
 
     def published(self) -> dict[str, Any]:
         """All storlets by name, for ``/info``."""
-        return {name: self._members[name].published() for name in self.names}
+        return {
+            name: self._members[name].published() if name in self._members else dict(_FLOWS[name])
+            for name in self.names
+        }
 
 
 class LibraryFetcher:
@@ -149,14 +177,14 @@ def library_of(config: Config) -> Library:
         if wrong:
             continue
         member = _member(place, document)
-        if member.name in members:
+        if member.name in members or member.name in _FLOWS:
             faults.append(f"{place}: the library has a storlet {member.name} already")
         members.setdefault(member.name, member)
-    disabled = config.library.disabled
+    disabled, known = config.library.disabled, [*sorted(members), *_FLOWS]
     faults += [
-        f"disabled = {name}: the library has no such storlet{nearest(name, sorted(members))}"
+        f"disabled = {name}: the library has no such storlet{nearest(name, known)}"
         for name in disabled
-        if name not in members
+        if name not in known
     ]
     if faults:
         path = config.path or "options"

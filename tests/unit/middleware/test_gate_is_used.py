@@ -24,6 +24,7 @@ CALLS: Final = {
     "wsgi/gate.py ask": "the gate",
     "wsgi/gate.py stream": "the gate",
     "wsgi/own_requests.py send": OWN,
+    "flows/caller_requests.py send": "calls the whole filter, which uses the gate",
     "wsgi/grant_changes.py _warnings": OWN,
     "wsgi/grant_changes.py change": WRITE,
     "wsgi/grant_changes.py answer": "adds a header to the answer, which the gate has taken",
