@@ -511,7 +511,8 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
 
 # --- bundles --------------------------------------------------------------------------------------
 
-_BUNDLE = ".storlet"
+#: The end of the name of a bundle's object.
+BUNDLE = ".storlet"
 
 
 @dataclass(frozen=True)
@@ -538,7 +539,7 @@ def deploy_bundle(
     :param check: as :func:`_check_headers`.
     """
     cluster = yield from info(session)
-    path = (cluster.storlet_container, name + _BUNDLE)
+    path = (cluster.storlet_container, name + BUNDLE)
     checked = _check_headers(cluster, check)
     answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
     return int(answer.headers["x-storlet-version"])
@@ -547,7 +548,7 @@ def deploy_bundle(
 def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
     """The versions of a bundle that the cluster keeps, newest first."""
     cluster = yield from info(session)
-    path = (cluster.storlet_container, name.removesuffix(_BUNDLE) + _BUNDLE)
+    path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
     answer = yield from session.exchange(Call("GET", path, query=(("storlet-versions", ""),)))
     return [BundleVersion(**row) for row in json.loads(answer.body)["versions"]]
 
@@ -555,7 +556,7 @@ def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
 def roll_back(session: Session, name: str, number: int) -> Flow[None]:
     """Make an earlier version of a bundle the current one."""
     cluster = yield from info(session)
-    path = (cluster.storlet_container, name.removesuffix(_BUNDLE) + _BUNDLE)
+    path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
     query = (("storlet-version", str(number)),)
     yield from session.exchange(Call("POST", path, query=query, body=b""))
 

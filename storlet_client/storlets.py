@@ -34,6 +34,7 @@ from storlet_client.operations import (
     Manifest,
     Storlet,
 )
+from storlet_client.overview import Overview, overview
 from storlet_client.session import Session
 
 T = TypeVar("T")
@@ -294,6 +295,10 @@ class Storlets(_Account[httpx.Client]):
         """One storlet."""
         return self._drive(operations.show(self._session, name))
 
+    def overview(self, name: str = "") -> Overview:
+        """All storlets, or one, with versions, limits, access and their runs of the last day."""
+        return self._drive(overview(self._session, name))
+
     def deploy(
         self,
         name: str,
@@ -511,6 +516,10 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     async def show(self, name: str) -> Storlet:
         """One storlet."""
         return await self._drive(operations.show(self._session, name))
+
+    async def overview(self, name: str = "") -> Overview:
+        """All storlets, or one, with versions, limits, access and their runs of the last day."""
+        return await self._drive(overview(self._session, name))
 
     async def deploy(
         self,

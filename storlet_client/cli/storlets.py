@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from storlet_client.cli.progress import watched, written
 from storlet_client.cli.watch import at_each_save
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import Manifest, language_of
+from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
 from storlet_client.storlets import Storlets
 
-_COLUMNS = ("name", "language", "main", "size", "dependencies", "modified")
 #: A class of a Python file that can be a storlet.
 _CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
 
@@ -32,17 +31,26 @@ def declare(group: Group) -> None:
     @with_storlets
     @format_option
     def list_(storlets: Storlets, form: str) -> None:
-        """List the storlets of the account."""
-        rows = [asdict(each) for each in storlets.list()]
-        show_rows(rows, _COLUMNS, form, "no storlets: deploy one with 'storlet deploy FILE'")
+        """List the storlets with version, limits, access, and runs of the last 24 hours.
+
+        ACCESS are the readers of the container with the storlets, and the grants. RUNS is '-' if
+        the account does not record all runs (X-Account-Meta-Storlet-Records: all).
+        """
+        found = storlets.overview()
+        rows = [row.document if form in {"json", "yaml"} else row.cells for row in found.rows]
+        columns = ALL_COLUMNS if form == "csv" else COLUMNS
+        show_rows(rows, columns, form, "no storlets: deploy one with 'storlet deploy FILE'")
+        _show_notes(found)
 
     @group.example("show", examples="storlet show csv_filter.py")
     @with_storlets
     @click.argument("name")
     @format_option
     def show(storlets: Storlets, name: str, form: str) -> None:
-        """Show one storlet with its declared limits."""
-        show_one(asdict(storlets.show(name)), form)
+        """Show one storlet with version, limits, access, and runs of the last 24 hours."""
+        found = storlets.overview(name)
+        show_one(found.rows[0].document, form)
+        _show_notes(found)
 
     @group.example(
         "deploy",
@@ -116,6 +124,11 @@ def declare(group: Group) -> None:
         with storlets.download(name) as stream, written(output) as file:
             for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
+
+
+def _show_notes(found: Overview) -> None:
+    for note in found.notes:
+        click.echo(note, err=True)
 
 
 def _deploy_file(

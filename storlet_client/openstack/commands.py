@@ -20,6 +20,7 @@ from storlet_client.cli.main import cli
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import ConfigurationError, StorletsError
 from storlet_client.openstack.arguments import add, words_of
+from storlet_client.overview import ALL_COLUMNS
 from storlet_client.storlets import Storlets
 
 Rows = tuple[Sequence[str], Iterable[tuple[Any, ...]]]
@@ -75,10 +76,10 @@ class _List(_About, command.Lister):
 class ListStorlets(_List):
     """List the storlets of the account"""
 
-    columns = ("name", "language", "main", "size", "dependencies", "modified")
+    columns = ALL_COLUMNS
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        return [asdict(each) for each in storlets.list()]
+        return [row.cells for row in storlets.overview().rows]
 
 
 class ListVersions(_List):
@@ -136,10 +137,10 @@ class _Show(_About, command.ShowOne):
 
 
 class ShowStorlet(_Show):
-    """Show one storlet with its declared limits"""
+    """Show one storlet with version, limits, access, and runs of the last 24 hours"""
 
     def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
-        return asdict(storlets.show(name))
+        return storlets.overview(name).rows[0].document
 
 
 class ShowRun(_Show):

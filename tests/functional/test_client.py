@@ -133,7 +133,11 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     assert shell.run(*run) == "one apple\nthree apples\n"
     source = project / "src/fruit.py"
     source.write_text(source.read_text().replace("wanted in line", "wanted not in line"))
-    assert "version 2" in shell.run("deploy", shell.run("build", str(project)).strip())
+    bundle = shell.run("build", str(project)).strip()
+    refused = shell.run("deploy", bundle, code=4)
+    assert "test case 'lines with apples' failed: the output differs" in refused
+    assert shell.run(*run) == "one apple\nthree apples\n"
+    assert "version 2" in shell.run("deploy", bundle, "--no-check")
     assert shell.run(*run) == "two pears\n"
     assert shell.run("invoke", "fruit@1", *run[2:]) == "one apple\nthree apples\n"
     rows = json.loads(shell.run("versions", "fruit", "-f", "json"))
@@ -147,8 +151,18 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     source.write_text(
         source.read_text().replace("kept = 0", "raise ValueError('broken on purpose')")
     )
-    shell.run("deploy", shell.run("build", str(project)).strip())
+    shell.run("deploy", shell.run("build", str(project)).strip(), "--no-check")
     assert "broken on purpose" in shell.run(*run, code=4)
+    shell.run("grant", "samples", "test2:tester2", "fruit")
+
+    def described() -> dict[str, object]:
+        values: dict[str, object] = json.loads(shell.run("show", "fruit.storlet", "-f", "json"))
+        return values
+
+    assert retry_until(lambda: described()["failures"] == 1, 20)
+    assert (described()["version"], described()["number"]) == ("0.1.0", 3)
+    assert described()["grants"] == [{"container": "samples", "user": "test2:tester2"}]
+    assert "0.1.0 @3" in shell.run("list")
     records = retry_until(
         lambda: json.loads(shell.run("runs", "fruit", "--failed", "-f", "json")), 20
     )

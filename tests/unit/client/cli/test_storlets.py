@@ -61,7 +61,10 @@ def test_a_fault_uploads_nothing(
 def test_storlets_are_listed_and_shown(server: Server, command: Command) -> None:
     server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}]'))
     server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    for method, path in (("HEAD", ""), ("GET", ""), ("HEAD", "/storlet")):
+        server.on(method, path, Reply(body=b"[]"))
     assert "a.py  python" in command("list").out
+    assert "memory=64M" in command("list", "-f", "csv").out
     (row,) = json.loads(command("list", "-f", "json").out)
     assert json.loads(command("show", "a.py", "-f", "json").out) == row
     assert row["declared"] == {"memory": "64M"}
