@@ -32,11 +32,7 @@ setup(
         exclude=["storlet_middleware.aio*"],
     ),
     include_package_data=True,
-    package_data={
-        "": ["*.rst", "*.json", "py.typed"],
-        # The system library: a link to storlets/std.
-        "storlet_middleware": ["std/*/storlet.toml", "std/*/src/**/*.py"],
-    },
+    package_data={"": ["*.rst", "*.json", "py.typed"]},
     data_files=[
         (
             "share/swift-storlets/etc",

@@ -91,33 +91,11 @@ class Signal:
         if not self._event.ready():
             self._event.send()
 
-    def wait(self, seconds: float | None) -> bool:
-        """True if the signal is set within ``seconds``; ``None`` waits without a limit."""
+    def wait(self, seconds: float) -> bool:
+        """True if the signal is set within ``seconds``."""
         if not self._event.ready():
             self._event.wait(seconds)
         return self.is_set
-
-
-class Bell:
-    """A signal that is given any number of times, and wakes the tasks that wait for it then.
-
-    A task checks its condition before it waits, so the bell needs no memory.
-    """
-
-    def __init__(self) -> None:
-        self._signal: Signal | None = None
-
-    def ring(self) -> None:
-        """Wake all waiting tasks; does not wait."""
-        signal, self._signal = self._signal, None
-        if signal is not None:
-            signal.set()
-
-    def wait(self, seconds: float | None) -> bool:
-        """True if the bell rings within ``seconds``; ``None`` waits without a limit."""
-        if self._signal is None:
-            self._signal = Signal()
-        return self._signal.wait(None if seconds is None else max(seconds, 0.0))
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:
@@ -365,29 +343,48 @@ def result_of(function: Callable[..., Any], *args: Any, release: Callable[[Any],
     request; a connection that such a task opens would stay open until the garbage collector finds
     it.
     """
-    task = spawn(_result_or_error, function, *args)
-    try:
-        result, error = task.wait()
-    except BaseException:
-        task.link(functools.partial(_release, release))
-        raise
-    if error is not None:
-        raise error
-    return result
+    return _Computation(release).result(function, *args)
 
 
-def _result_or_error(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    # eventlet prints exceptions that a green thread raises.
-    try:
-        return function(*args), None
-    except (Exception, Timeout) as error:  # noqa: BLE001
-        return None, error
+class _Computation:
+    """The task of :func:`result_of`.
 
+    It begins at once and ends with a switch to its caller.  A green thread of eventlet would take
+    two turns of the hub for the same, which each run of a storlet would pay for.
+    """
 
-def _release(release: Callable[[Any], object], task: GreenTask) -> None:
-    result, error = task.wait()
-    if error is None:
-        release(result)
+    __slots__ = ("_caller", "_release")
+
+    def __init__(self, release: Callable[[Any], object]) -> None:
+        #: ``None`` once it has ended.
+        self._caller: Any = greenlet.getcurrent()
+        self._release = release
+
+    def result(self, function: Callable[..., Any], *args: Any) -> Any:
+        task = greenlet.greenlet(self._run)
+        try:
+            return task.switch(function, *args)
+        finally:
+            self._caller = None
+
+    def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            result = function(*args)
+        except (Exception, Timeout):
+            if self._caller is not None:
+                self._end_in_caller()
+                raise
+            return None
+        if self._caller is None:
+            self._release(result)
+        else:
+            self._end_in_caller()
+        return result
+
+    def _end_in_caller(self) -> None:
+        # When a greenlet ends, its parent continues with its result or exception.  The hub makes
+        # itself the parent of each greenlet that waits.
+        greenlet.getcurrent().parent = self._caller
 
 
 def wait_task(task: GreenTask, seconds: float) -> bool:
@@ -404,14 +401,16 @@ def wait_task(task: GreenTask, seconds: float) -> bool:
 _SO_PASSRIGHTS: Final = 83
 
 
-def refuse_descriptors(ours: socket.socket) -> None:
+def refuse_descriptors(ours: socket.SocketType) -> None:
     """Make the kernel refuse messages with descriptors from the peer of the Unix socket ``ours``.
 
     Closing what a storlet sends can take milliseconds each.  An older kernel cannot refuse them;
     there workers give up the system call that sends them (:mod:`storlet_daemon.descriptor_filter`).
     """
-    with contextlib.suppress(OSError):
+    try:  # noqa: SIM105 - a context manager would cost as much as the system call
         ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    except OSError:
+        pass
 
 
 def connect(path: str, seconds: float) -> socket.socket:
@@ -461,5 +460,3 @@ def has_hung_up(fd: int) -> bool:
 #: descriptors are passed with ``sendmsg``, and this module does the waiting.
 _socket: Final = eventlet.patcher.original("socket")
 socket_class: type[socket.socket] = _socket.socket
-#: Likewise, a connected pair of stream sockets.
-socket_pair: Callable[[], tuple[socket.socket, socket.socket]] = _socket.socketpair

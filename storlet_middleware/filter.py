@@ -33,7 +33,6 @@ from swift.common.constraints import check_utf8
 from swift.common.registry import register_swift_info
 from swift.common.swob import HTTPException, HTTPPreconditionFailed, Request
 from swift.common.utils import config_true_value, get_logger
-from swift.proxy.controllers.base import get_account_info
 
 from rules.text import MAX_BYTES
 from storlet_daemon.protocol import messages
@@ -43,8 +42,6 @@ from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog import upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
-from storlet_middleware.catalog.library import library_of
-from storlet_middleware.catalog.library_list import LibraryList
 from storlet_middleware.catalog.plain_uploads import PlainUploads
 from storlet_middleware.catalog.upload_check import UploadCheck
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
@@ -58,7 +55,6 @@ from storlet_middleware.enforcement.ruling import (
 from storlet_middleware.engine import limits
 from storlet_middleware.error_answers import ErrorAnswers, HasHeaders
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
-from storlet_middleware.flows.sequence import Sequences
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import RefusedRun, Run
 from storlet_middleware.proxy.shared import Proxy
@@ -68,9 +64,10 @@ from storlet_middleware.records.answers import RunRecords
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import delegation, gate, s3_headers, s3_request, storlet_request
+from storlet_middleware.wsgi.account_info import account_metadata
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
-from storlet_middleware.wsgi.operation import Operation, parse
+from storlet_middleware.wsgi.operation import READS, Operation, parse
 from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
@@ -101,10 +98,7 @@ class ProxyFilter:
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )
-        self._sequences = Sequences(self, config, self._proxy.catalog.library)
-        self._enforcement = Enforcement(
-            self._proxy, logger, self._require_enabled, self._sequences.steps
-        )
+        self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
         check = UploadCheck(config, self._proxy.launcher, self._proxy)
         self._bundles = BundleUploads(app, config, client_seconds, check)
         self._code_uploads = CodeUploads(
@@ -114,15 +108,8 @@ class ProxyFilter:
             PlainUploads(app, self._proxy.catalog, check, config.limits.code_bytes, client_seconds),
             self._require_enabled,
         )
-        library = self._proxy.catalog.library
-        #: The parts that answer a GET of an account.
-        self._of_account: Mapping[Route, RunRecords | LibraryList] = {
-            Route.SHOW_RUNS: RunRecords(app, config),
-            Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
-        }
-        self._grants = GrantChanges(
-            app, self._proxy.catalog.containers, library.names, self._require_enabled
-        )
+        self._runs = RunRecords(app, config)
+        self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
@@ -152,13 +139,7 @@ class ProxyFilter:
         """
         # A middleware to the left may send an environment once more.
         environ.pop(CONTEXT, None)
-        s3_request.remember(environ)
-        operation = parse(environ)
-        if operation is not None:
-            s3_request.check_operation(operation)
-            # Swift lets a signed request do anything in the account, but the signature covers one
-            # object only.
-            delegation.require_covered(environ)
+        operation = self._operation(environ)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (
@@ -166,12 +147,9 @@ class ProxyFilter:
                 if route is not Route.PASS
                 else self._forward_unstored(environ)
             )
-        wish.require_valid(operation)
-        upload_check.require_valid(operation)
-        self._proxy.protection.require_no_write(operation)
         ruling = self._enforcement.decide(environ, operation)
-        if route in self._of_account and not isinstance(ruling, Answered):
-            ruling = Answered(self._of_account[route].answer(context_of(environ)))
+        if route is Route.SHOW_RUNS and not isinstance(ruling, Answered):
+            ruling = Answered(self._runs.answer(context_of(environ)))
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
@@ -184,7 +162,7 @@ class ProxyFilter:
             run = Run(
                 self._proxy,
                 context_of(environ),
-                ruling.requests,
+                ruling.requests[0],
                 ruling.plan,
                 ruling.source_timestamp,
             )
@@ -196,6 +174,25 @@ class ProxyFilter:
             return self._route(route, environ, ruling)
         runs.append(run)
         return run.answer()
+
+    def _operation(self, environ: dict[str, Any]) -> Operation | None:
+        """The operation of a request; raises if the request alone shows that it is refused."""
+        is_s3 = s3_request.is_s3(environ)
+        if is_s3:
+            s3_request.remember(environ)
+        operation = parse(environ)
+        if operation is None:
+            return None
+        if is_s3:
+            s3_request.check_operation(operation)
+        # Swift lets a signed request do anything in the account, but the signature covers one
+        # object only.
+        delegation.require_covered(environ)
+        if operation.sent_method not in READS:
+            wish.require_valid(operation)
+            upload_check.require_valid(operation)
+            self._proxy.protection.require_no_write(operation)
+        return operation
 
     def _route(self, route: Route, environ: dict[str, Any], ruling: PassOn) -> WSGIApp:
         """The answer of one of this filter's own routes, as a WSGI application."""
@@ -231,8 +228,7 @@ class ProxyFilter:
                 f"a storlet cannot write into the container {request.target.container}: choose"
                 " another one"
             )
-        steps = self._sequences.steps(context.environ, request)
-        return Run(self._proxy, context, steps, source_timestamp=ruling.source_timestamp)
+        return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
 
     def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the
@@ -262,8 +258,9 @@ class ProxyFilter:
         return self._app
 
     def _require_enabled(self, environ: dict[str, Any]) -> None:
-        info = get_account_info(environ, self._app, swift_source=names.SWIFT_SOURCE)
-        if not config_true_value(info.get("meta", {}).get(names.ACCOUNT_ENABLED, "false")):
+        account = context_of(environ).require_operation().path.account
+        known = account_metadata(environ, self._app, account)
+        if not config_true_value(known.get(names.ACCOUNT_ENABLED, "false")):
             raise BadRequest(
                 "Account disabled for storlets: its owner enables it with POST and"
                 f" X-Account-Meta-{names.ACCOUNT_ENABLED.title()}: true"
@@ -350,7 +347,6 @@ def _publish_info(config: Config) -> None:
         engine_api=API_VERSION,
         bundles={"versions_kept": config.storlet.versions_kept},
         upload_check=True,
-        library=library_of(config).published(),
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

@@ -24,8 +24,7 @@ from xml.etree import ElementTree as ET
 
 from storlet_client.builder import project as projects
 from storlet_client.builder.project import Project, ProjectError
-from storlet_client.bundle import manifest
-from storlet_client.local.run import Input, Outcome, run
+from storlet_client.local.run import Input, Outcome, run, text_of
 
 #: Seconds that a case may take.
 SECONDS = 60.0
@@ -54,10 +53,10 @@ def results(project: Project, selected: str = "") -> Iterator[Result]:
     known = project.document.get("tests", [])
     chosen = [case for case in known if selected in case["name"]]
     faults = [
-        f"tests: {case['name']}: there is no file {file}"
+        f"tests: {case['name']}: there is no file {case[key]}"
         for case in chosen
-        for file in (*manifest.inputs_of(case), *([case["output"]] if "output" in case else []))
-        if not (project.folder / file).is_file()
+        for key in ("input", "output")
+        if key in case and not (project.folder / case[key]).is_file()
     ]
     if not known:
         faults = ["tests: there is no case: add a table [[tests]] with name, input and output"]
@@ -116,10 +115,8 @@ def _in_child(
     """The outcome, or ``None`` and the way in which the process ended without one."""
     asked = {
         "project": str(project.folder),
-        "inputs": [str(project.folder / file) for file in manifest.inputs_of(case)],
-        "parameters": {
-            key: manifest.text_of(value) for key, value in case.get("parameters", {}).items()
-        },
+        "input": str(project.folder / case["input"]),
+        "parameters": {key: text_of(value) for key, value in case.get("parameters", {}).items()},
         "output": str(output),
         "outcome": str(outcome),
     }
@@ -190,8 +187,7 @@ def _main() -> None:
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     project = projects.read(Path(asked["project"]))
     try:
-        inputs = [Input(Path(path)) for path in asked["inputs"]]
-        outcome = run(project, inputs, output, asked["parameters"])
+        outcome = run(project, [Input(Path(asked["input"]))], output, asked["parameters"])
     except ProjectError as error:
         outcome = Outcome("bad_request", "; ".join(error.faults))
     place = Path(asked["outcome"])

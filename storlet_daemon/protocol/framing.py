@@ -34,6 +34,10 @@ _INT_BYTES = array.array("i").itemsize
 _ANCILLARY_BYTES = socket.CMSG_SPACE(DESCRIPTORS_MAX * _INT_BYTES)
 
 
+#: Of records without descriptors, nearly all; it never gets one.
+_NO_DESCRIPTORS = Descriptors()
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -119,7 +123,7 @@ def receive(connection: socket.socket, flags: int = 0) -> Received | None:
     data, ancillary, found, _ = connection.recvmsg(
         MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags
     )
-    descriptors = _received(ancillary) if ancillary else Descriptors()
+    descriptors = _received(ancillary) if ancillary else _NO_DESCRIPTORS
     if not data and not ancillary:
         return None
     try:

@@ -29,11 +29,9 @@ from storlet_middleware.enforcement.explanation import explain
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
 from storlet_middleware.enforcement.judge import Judge
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
 from storlet_middleware.errors import BackendFailed, RuleRefused, RulesUnavailable, StorletError
-from storlet_middleware.flows.sequence import StepsOf
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -57,38 +55,31 @@ class PassOn:
     inquiry: Inquiry | None = None
 
     @property
-    def known_state(self) -> ObjectState | None:
-        """The object state that the rules were evaluated for; only that one may be read."""
-        return self.inquiry.known_state if self.inquiry is not None else None
-
-    @property
     def source_timestamp(self) -> str | None:
         """For a run that the client requests: ``X-Timestamp`` of the object that the rules were
         evaluated for.
         """
-        inquiry, known_state = self.inquiry, self.known_state
-        return (
-            known_state.timestamp
-            if known_state is not None and inquiry and inquiry.method in ("GET", "COPY")
-            else None
-        )
+        inquiry = self.inquiry
+        if inquiry is None or inquiry.method not in ("GET", "COPY"):
+            return None
+        known_state = inquiry.known_state
+        return None if known_state is None else known_state.timestamp
 
     def pin_source(self) -> None:
         """Restrict Swift's copy to the object that the rules were evaluated for."""
-        inquiry, known_state = self.inquiry, self.known_state
-        if (
-            inquiry
-            and known_state is not None
-            and inquiry.copy_target
-            and not inquiry.operation.runs_storlet
-        ):
+        inquiry = self.inquiry
+        if inquiry is None or not inquiry.copy_target or inquiry.operation.runs_storlet:
+            return
+        known_state = inquiry.known_state
+        if known_state is not None:
             passing.pin_source(inquiry, known_state)
 
     def swift_answer(self) -> Answer | None:
         """Swift's answer, compared with the object that the rules were evaluated for; ``None`` if
         no comparison is needed.
         """
-        inquiry, known_state = self.inquiry, self.known_state
+        inquiry = self.inquiry
+        known_state = None if inquiry is None else inquiry.known_state
         if inquiry is None or known_state is None:
             return None
         if inquiry.copy_target is not None:
@@ -100,7 +91,7 @@ class PassOn:
 
 @dataclass(frozen=True)
 class RunStorlets:
-    """Run the storlets of the rules, and the client's own."""
+    """Run the rules' storlets: ``requests[0]``, then those of ``plan``."""
 
     requests: list[StorletRequest]
     plan: Plan
@@ -132,20 +123,14 @@ class Enforcement:
 
     :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
         not enabled for storlets.
-    :param steps_of: the steps of a client's own request.
     """
 
     def __init__(
-        self,
-        proxy: Proxy,
-        logger: Any,
-        require_enabled: Callable[[dict[str, Any]], None],
-        steps_of: StepsOf,
+        self, proxy: Proxy, logger: Any, require_enabled: Callable[[dict[str, Any]], None]
     ) -> None:
         self._proxy = proxy
         self._logger = logger
         self._require_enabled = require_enabled
-        self._steps_of = steps_of
         self._hits = RuleHits(logger, proxy.config.rules.hits_seconds)
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
@@ -179,7 +164,9 @@ class Enforcement:
         context, guard = self._install(environ, operation)
         if operation.wants_explanation:
             return Answered(explain(self._inquiry(context, guard, loaded)))
-        if loaded is None and not self._target_has_rules(environ, operation):
+        if loaded is None and not (
+            operation.is_copy and self._target_has_rules(environ, operation)
+        ):
             return PassOn()
         ruling = self._rule_on(self._inquiry(context, guard, loaded))
         metrics.rules_allowed(self._logger)
@@ -210,7 +197,7 @@ class Enforcement:
 
     def _target_has_rules(self, environ: dict[str, Any], operation: Operation) -> bool:
         """Whether a copy writes to another account that has rules."""
-        target = operation.target if operation.is_copy else None
+        target = operation.target
         if target is None or target.account == operation.subject.account:
             return False
         return self.store.of(environ, operation.path.version, target.account) is not None
@@ -273,8 +260,7 @@ class Enforcement:
         if decisions.is_empty:
             requirements.require_no_expiring_copy(inquiry)
             return PassOn(inquiry)
-        runs = StorletRuns(inquiry, self._require_enabled, self._steps_of)
-        requests, plan = runs.build(decisions)
+        requests, plan = StorletRuns(inquiry, self._require_enabled).build(decisions)
         return RunStorlets(requests, plan, PassOn(inquiry).source_timestamp)
 
 

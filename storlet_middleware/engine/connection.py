@@ -56,9 +56,12 @@ class Connection:
 
         Without that, closing cancels a worker that still cleans up.
         """
-        with contextlib.suppress(OSError):
+        try:
             framing.send_bytes(self._live(), _TAKEN)
-        self.close()
+        except OSError:
+            pass
+        finally:
+            self.close()
 
     def cancel(self) -> None:
         """Cancel the storlet; the socket stays open here."""

@@ -8,6 +8,7 @@ declares.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
@@ -25,9 +26,12 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
-from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, is_query_of_swift
+from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
+
+#: Names in a query that are not meant for the storlet, or beginnings of such.
+_QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
 
 
 class Permissions:
@@ -84,10 +88,7 @@ class Permissions:
     def _plan_of(self, step: Step) -> Plan | None:
         """The plan that requires ``step``; ``None`` if the client requested the step."""
         plan = self._plan
-        if plan is None:
-            return None
-        explicit = self._steps[len(self._steps) - plan.explicit_count :]
-        return None if any(step is each for each in explicit) else plan
+        return None if plan is None or (plan.explicit_last and step is self._steps[-1]) else plan
 
     def _check_inputs(self, request: StorletRequest) -> None:
         most = self._proxy.config.limits.inputs
@@ -174,9 +175,11 @@ class Permissions:
         """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the
         edge.
         """
+        wanted = step.request.limits
+        if not wanted:
+            return
         storlet = step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
-        wanted = step.request.limits
         faults = limits.above_maximum(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
         faults += limits.below_minimum(wanted, names.LIMIT_PREFIX, storlet.language)
         plan = self._plan_of(step)
@@ -195,7 +198,7 @@ class Permissions:
         others = {
             name: value
             for name, value in given.items()
-            if name not in declared and is_query_of_swift(name)
+            if name not in declared and name.lower().startswith(_QUERIES_OF_SWIFT)
         }
         own = {name: value for name, value in given.items() if name not in others}
         values, faults = manifest.parameters_of_run(declared, own)

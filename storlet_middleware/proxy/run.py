@@ -17,14 +17,13 @@ failure is to break the connection; before a PUT is committed, it is to break th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
 from storlet_middleware import errors, names
-from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
@@ -70,7 +69,7 @@ def _new_id(environ: Mapping[str, Any]) -> str:
 class Run:
     """See the module.
 
-    :param requests: of the client or a rule, for each storlet of the run in its order.
+    :param request: the request of the client or a rule, for the first storlet of the run.
     :param plan: a rule's further requirements; ``None`` if the client requested the run.
     :param source_timestamp: ``X-Timestamp`` of the source that the rules were evaluated for; see
         :class:`~.source.Source`.
@@ -80,31 +79,27 @@ class Run:
         self,
         proxy: Proxy,
         context: RequestContext,
-        requests: Sequence[StorletRequest],
+        request: StorletRequest,
         plan: Plan | None = None,
         source_timestamp: str | None = None,
     ) -> None:
         self._proxy = proxy
         self._environ = environ = context.environ
-        self._request = request = requests[0]
+        self._request = request
         self._plan = plan
         self._times = Times(monotonic())
         self.id = _new_id(environ)
-        self._steps = steps_of(self.id, requests)
+        self._steps = steps_of(self.id, [request, *(plan.further if plan is not None else ())])
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
         self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
         self._permissions = Permissions(proxy, context, self._steps, plan)
-        # Later steps of a client get no more than its first step lets out.
-        own = plan.explicit_count if plan is not None else len(requests)
-        readers = requests[: len(requests) - own + 1]
-        storlets = [each.storlet for each in readers]
+        storlets = [step.request.storlet for step in self._steps]
         self._source = Source(
             proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
-        others = ProxyFetcher(proxy.app, environ, request.version)
-        fetcher = LibraryFetcher(proxy.catalog.library, others)
+        fetcher = ProxyFetcher(proxy.app, environ, request.version)
         self._execution = Execution(
             proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
         )
@@ -205,7 +200,7 @@ class Run:
             raise AssertionError("the request has no target")
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
-        place = Store(self._proxy, self._environ, request, request.target, reverse)
+        place = Store(self._proxy.app, self._environ, request, request.target, reverse)
         answer = place.put(result, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())
@@ -233,16 +228,13 @@ class Run:
         waited = self._execution.waited_seconds
         authorized = times.authorized or times.began
         first = (times.first_byte or authorized) - authorized - waited - sandbox
-        timing = {
-            "auth": authorized - times.began,
-            "queue": waited,
-            "sandbox": sandbox,
-            "first-byte": max(0.0, first),
-        }
         headers = {
             names.INVOCATION: self.id,
-            "Server-Timing": ", ".join(
-                f"{name};dur={seconds * 1000:.2f}" for name, seconds in timing.items()
+            "Server-Timing": (
+                f"auth;dur={(authorized - times.began) * 1000:.2f},"
+                f" queue;dur={waited * 1000:.2f},"
+                f" sandbox;dur={sandbox * 1000:.2f},"
+                f" first-byte;dur={max(0.0, first) * 1000:.2f}"
             ),
         }
         if self._plan is not None and self._plan.rule:

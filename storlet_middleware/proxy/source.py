@@ -46,8 +46,8 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 class Source:
     """Reads the inputs of one run.
 
-    :param storlets: names of the storlets that the bytes pass before a client's own choice: a grant
-        for any of them allows a read.
+    :param storlets: names of all storlets of the run: a grant for any of them allows a read,
+        because the bytes pass through all.
     :param used_grants: receives an item when a grant allowed a read.
     :param timestamp: ``X-Timestamp`` of the object that the rules were evaluated for ("": there was
         none); an object with another one is refused.  ``None``: no rule was evaluated for the
@@ -237,10 +237,11 @@ class Source:
         chain = self._context.chain
         if chain.swift is not None and not self._reads_stored_form():
             user, account = user_of(self._environ), self._request.account
-            readers = (Reader(user, account, storlet) for storlet in self._storlets)
-            chain = chain.with_grants(
-                *(GrantedReads(reader, self._proxy.app, self._used_grants) for reader in readers)
-            )
+            grants = [
+                GrantedReads(Reader(user, account, storlet), self._proxy.app, self._used_grants)
+                for storlet in self._storlets
+            ]
+            chain = chain.with_grants(*grants)
             environ["swift.authorize"] = chain
         return environ
 

@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Final
 
-from swift.proxy.controllers.base import get_account_info, get_cache_key
-
 from storlet_middleware import names
 from storlet_middleware.config import nearest
 from storlet_middleware.errors import BadRequest, fault
+from storlet_middleware.wsgi.account_info import account_metadata
 from storlet_middleware.wsgi.operation import Operation
-from storlet_middleware.wsgi.strings import wsgi
 
 #: Key of the account's wish in Swift's account info.
 _KEY: Final = names.ACCOUNT_RECORDS.lower().removeprefix("x-account-meta-")
@@ -63,11 +61,8 @@ def wish_of_account(environ: dict[str, Any], app: Any, account: str) -> Wish:
 
     A value that is no wish counts as none: metadata may be older than the filter.
     """
-    # get_account_info would copy the cache of the request for one value.
-    known = environ.get("swift.infocache", {}).get(get_cache_key(wsgi(account)))
-    if known is None:
-        known = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
-    return _VALUES.get(str(known.get("meta", {}).get(_KEY, "")).strip().lower(), DEFAULT)
+    known = account_metadata(environ, app, account)
+    return _VALUES.get(str(known.get(_KEY, "")).strip().lower(), DEFAULT)
 
 
 def wish_of_run(of_account: Wish, of_storlets: Iterable[str]) -> Wish:
@@ -75,6 +70,5 @@ def wish_of_run(of_account: Wish, of_storlets: Iterable[str]) -> Wish:
 
     :param of_storlets: of each storlet; empty where it has none of its own.
     """
-    return max(
-        (_VALUES.get(own.strip().lower(), of_account) for own in of_storlets), default=of_account
-    )
+    wishes = [_VALUES.get(own.strip().lower(), of_account) for own in of_storlets]
+    return max(wishes, default=of_account)

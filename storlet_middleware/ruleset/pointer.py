@@ -37,12 +37,11 @@ from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.wsgi import own_requests
+from storlet_middleware.wsgi.account_info import KEY_PREFIX
 from storlet_middleware.wsgi.strings import wsgi
 
 #: Prefix of the key in ``swift.infocache`` under which a request keeps its rules.
 MEMO: Final = "storlets-rules/"
-#: Prefix of Swift's own key for account information (calling ``get_cache_key`` is slower).
-_INFO: Final = "account/"
 VERSIONS: Final = "versions/"
 _SUCCESS: Final = (200, 204)
 _SYSMETA_KEY: Final = names.ACCOUNT_RULES.lower().removeprefix("x-account-sysmeta-")
@@ -141,7 +140,7 @@ class Pointers:
 
         A fast path for most accounts; ``False`` also means unknown.
         """
-        known = infocache.get(_INFO + account)
+        known = infocache.get(KEY_PREFIX + account)
         if account in self._seen or not known or known.get("status") not in _SUCCESS:
             return False
         if _SYSMETA_KEY in known.get("sysmeta", ()):
@@ -156,7 +155,7 @@ class Pointers:
         Raises :class:`RulesUnavailable` if the state is unknown.
         """
         seen = self._seen.get(account)
-        known = environ.get("swift.infocache", {}).get(_INFO + account) or {}
+        known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account) or {}
         text = (
             known.get("sysmeta", {}).get(_SYSMETA_KEY) if known.get("status") in _SUCCESS else None
         )

@@ -57,7 +57,10 @@ def user_of(environ: Mapping[str, Any]) -> str:
         is_default = environ.get("HTTP_X_USER_DOMAIN_ID", "default") == "default"
         return str(environ.get("HTTP_X_USER_NAME" if is_default else "HTTP_X_USER_ID") or "")
     groups = str(environ.get("REMOTE_USER") or "").split(",")
-    return next((group for group in groups if ":" in group), groups[0])
+    for group in groups:
+        if ":" in group:
+            return group
+    return groups[0]
 
 
 def identity_of(environ: Mapping[str, Any]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ The chain, in its order::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from storlet_middleware.errors import StorletError
@@ -85,25 +85,24 @@ class AuthorizationChain:
 
     def __call__(self, request: Any) -> Any:
         """``None``, or the answer that refuses."""
-        refusal = self._refusal(request)
+        refusal = None if self.swift is None else self.swift(request)
+        if refusal is not None:
+            refusal = self._without_grant(request, refusal)
         if refusal is None and self.owners is not None:
             refusal = self.owners.refusal(request, self.swift)
         return self.rules(request) if refusal is None and self.rules is not None else refusal
 
-    def _refusal(self, request: Any) -> Any:
-        if self.swift is None:
-            return None
-        refusal = self.swift(request)
-        if refusal is None:
-            return None
-        if any(grant.allows(request, self.swift) for grant in self.grants):
+    def _without_grant(self, request: Any, refusal: Any) -> Any:
+        """``refusal`` by Swift; ``None`` if a grant allows the request."""
+        swift = self.swift
+        if swift is not None and any(grant.allows(request, swift) for grant in self.grants):
             return None
         self.denied.append(refusal)
         return refusal
 
     def with_grants(self, *grants: Grant) -> AuthorizationChain:
         """The same chain with grants, for the reads of a run."""
-        return replace(self, grants=grants)
+        return AuthorizationChain(self.swift, grants, self.rules, self.owners, self.denied)
 
 
 @dataclass(frozen=True)

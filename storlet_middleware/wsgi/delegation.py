@@ -44,7 +44,7 @@ def is_signed(environ: Mapping[str, Any]) -> bool:
     user = environ.get("REMOTE_USER")
     if user == PRE_AUTHORISED:
         return environ.get("swift.source") == _FORMPOST
-    if _is_query_signed(s3_request.request_of(environ)):
+    if s3_request.is_s3(environ) and _is_query_signed(s3_request.request_of(environ)):
         return True
     # With container sync the authentication middlewares set no user.
     return user in _SIGNED_URLS or (not user and bool(environ.get("swift.authorize_override")))

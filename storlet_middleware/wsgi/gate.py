@@ -76,9 +76,10 @@ def stream(
 def _checked(
     rules: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
 ) -> Answer:
+    if not rules.must_check(headers):
+        return Answer(status, headers, chunks)
     try:
-        if rules.must_check(headers):
-            rules.check_answer(headers)
+        rules.check_answer(headers)
     except BaseException:
         close_if_possible(chunks)
         raise

@@ -42,6 +42,8 @@ class S3Headers:
         environ[_KEY] = kept
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
+            if not kept:
+                return start_response(status, headers, *exc_info)
             # s3api keeps the headers of errors.
             present = {key.lower() for key, _ in headers}
             added = [(key, value) for key, value in kept.items() if key.lower() not in present]
@@ -53,7 +55,7 @@ class S3Headers:
 def keeping(environ: dict[str, Any], start_response: StartResponse) -> StartResponse:
     """``start_response`` that also leaves the headers of this package to :class:`S3Headers`."""
     kept = environ.get(_KEY)
-    if kept is None or not s3_request.names_object(environ):
+    if kept is None or not s3_request.is_s3(environ) or not s3_request.names_object(environ):
         return start_response
 
     def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:

@@ -6,6 +6,7 @@ name, with the nearest known one: if it were ignored, the request would look as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,11 +30,10 @@ from storlet_middleware.wsgi.swift_paths import SwiftPath
 #: Parameters of the query with which Swift reads another version, a part, the manifest or the link
 #: in place of the object.
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
-#: The same and others that are not meant for a storlet, or beginnings of such names.
-_QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
 #: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
 #: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
 
@@ -74,11 +74,6 @@ class StorletRequest:
         return max(1, len(self.ranges)) + len(self.extra)
 
 
-def is_query_of_swift(name: str) -> bool:
-    """Whether a parameter of the query may be meant for Swift and not for the storlet."""
-    return name.lower().startswith(_QUERIES_OF_SWIFT)
-
-
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
     """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
     # Runs for every object request, nearly all without such headers: one search in all keys is
@@ -92,13 +87,11 @@ def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
 
 def unknown_header_faults(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
     """A fault for each name in ``headers`` that is not in ``known``."""
-    exact = [name for name in known if not name.endswith("-")]
-    prefixes = tuple(name for name in known if name.endswith("-"))
-    return [
-        f"{header}: {why}{nearest(header, list(known))}"
-        for header in headers
-        if header not in exact and not header.startswith(prefixes)
-    ]
+    unknown = [header for header in headers if header not in known]
+    if unknown:
+        prefixes = tuple(name for name in known if name.endswith("-"))
+        unknown = [header for header in unknown if not header.startswith(prefixes)]
+    return [f"{header}: {why}{nearest(header, list(known))}" for header in unknown]
 
 
 def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
@@ -145,6 +138,7 @@ class _Parser:
 
     def __init__(self, operation: Operation, config: Config) -> None:
         self._operation = operation
+        self._header = operation.header
         self._config = config
         #: Most requests have no header of ours but ``X-Run-Storlet``.
         self._given = storlet_headers(operation.environ)
@@ -188,16 +182,13 @@ class _Parser:
             raise BadRequest("; ".join(self._faults))
         return request
 
-    def _header(self, name: str) -> str | None:
-        return self._operation.header(name)
-
     def _storlet(self) -> str:
         given = self._header(names.RUN_STORLET) or ""
         try:
             name = text(given).strip()
         except UnicodeDecodeError:
             name = ""
-        if not name or "/" in name or any(ord(char) < 32 or ord(char) == 127 for char in name):
+        if not name or "/" in name or _CONTROL.search(name):
             wanted = "want the name of an object in the storlet container"
             self._faults.append(fault(names.RUN_STORLET, given, wanted))
         return name
@@ -278,7 +269,11 @@ class _Parser:
         return value is not None
 
     def _limits(self, storlet: str) -> dict[str, float]:
-        given = {header: self._header(header) or "" for header in self._given}
+        given = {
+            header: self._header(header) or ""
+            for header in self._given
+            if header.startswith(names.LIMIT_PREFIX)
+        }
         if not given:
             return {}
         values, faults = limits.requested(given)

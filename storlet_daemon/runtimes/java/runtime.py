@@ -79,7 +79,6 @@ class JavaRuntime:
             load.main,
             path,
             str(load.runs_per_worker),
-            str(load.worker_seconds),
         ]
 
 

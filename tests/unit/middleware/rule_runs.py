@@ -71,7 +71,6 @@ class RunHarness:
         body: Any = None,
         guard: Any = authorize,
         rules: Any = None,
-        last: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Answer:
         here = ObjectPath("c", "o")
@@ -93,9 +92,10 @@ class RunHarness:
             )
             for index, storlet in enumerate(steps)
         ]
-        requests[-1] = replace(requests[-1], **(last or {}))
+        if plan is not None and len(requests) > 1:
+            plan = replace(plan, further=(*requests[1:], *plan.further))
         context = install(request.environ, parse(request.environ), rules)
-        run = Run(self.proxy, context, requests, plan)
+        run = Run(self.proxy, context, requests[0], plan)
         captured: list[Any] = []
         try:
             response: Any = run.answer()

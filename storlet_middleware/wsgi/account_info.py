@@ -1,0 +1,31 @@
+"""The metadata of a request's account, as Swift has cached it.
+
+Every request has it: the authentication middlewares or the rules have looked it up before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from swift.proxy.controllers.base import get_account_info
+
+from storlet_middleware import names
+
+#: Prefix of Swift's key for account information in ``swift.infocache`` (calling ``get_cache_key``
+#: is slower).
+KEY_PREFIX: Final = "account/"
+
+
+def account_metadata(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, str]:
+    """The user metadata of ``account``, which ``environ`` is a request for; read-only.
+
+    The keys are in lower case and without ``x-account-meta-``; an account that does not exist has
+    none.
+    """
+    # get_account_info would look for it in four places, count that, and copy what it finds.
+    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account)
+    if not known:
+        known = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
+    found: Mapping[str, str] = known.get("meta") or {}
+    return found

@@ -1,0 +1,44 @@
+"""The cached metadata of an account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swift.common.swob import Request, Response
+
+from storlet_middleware.wsgi.account_info import account_metadata
+
+PATH = "/v1/AUTH_ü/c/o"
+
+
+def not_asked(environ: dict[str, Any], start_response: Any) -> Any:
+    raise AssertionError("Swift was asked")
+
+
+def environ_with(**cached: Any) -> dict[str, Any]:
+    environ: dict[str, Any] = Request.blank(PATH).environ
+    environ["swift.infocache"] = {f"account/{key}": value for key, value in cached.items()}
+    return environ
+
+
+def test_cached_metadata_is_returned_without_a_request() -> None:
+    environ = environ_with(AUTH_ü={"status": 204, "meta": {"storlet-enabled": "true"}})
+    assert account_metadata(environ, not_asked, "AUTH_ü") == {"storlet-enabled": "true"}
+
+
+def test_an_account_that_does_not_exist_has_no_metadata() -> None:
+    environ = environ_with(AUTH_ü={"status": 404, "meta": {}})
+    assert account_metadata(environ, not_asked, "AUTH_ü") == {}
+
+
+def test_swift_is_asked_for_an_account_that_is_not_cached() -> None:
+    asked = []
+
+    def swift(environ: dict[str, Any], start_response: Any) -> Any:
+        asked.append((environ["REQUEST_METHOD"], environ["swift.source"]))
+        headers = {"X-Account-Meta-Storlet-Enabled": "true"}
+        return Response(status=204, headers=headers)(environ, start_response)
+
+    environ = environ_with(AUTH_other={"status": 204, "meta": {"storlet-enabled": "false"}})
+    assert account_metadata(environ, swift, "AUTH_ü") == {"storlet-enabled": "true"}
+    assert asked == [("HEAD", "ST")]
