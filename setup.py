@@ -48,6 +48,7 @@ setup(
         "console_scripts": [
             "storlet = storlet_middleware.cli.__main__:main",
             "storlet-sandboxd = storlet_middleware.sandboxd.__main__:main",
+            "storlet-local = storlet_middleware.local.__main__:main",
         ],
     },
     classifiers=[

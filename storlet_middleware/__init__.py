@@ -23,11 +23,11 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 Shared by all of them: ``config``, ``names``, ``errors`` and ``metrics`` are the tables of options,
 headers, errors and metrics.  ``concurrency`` is the only import of eventlet; ``keys`` names
 sandboxes and accounts by hashes; ``child``, ``child_limits`` and ``check_slots`` bound work on
-hostile input; ``node_memory`` and ``self_test`` read facts of the node, and ``recon`` publishes
-some for monitoring.
+hostile input; ``node_memory``, ``self_test`` and ``trial_host`` read facts of the node, and
+``recon`` publishes some for monitoring.
 
-Beside them: ``cli``, the operator's commands, and ``aio``, the cluster behind ``make demo`` and
-``make test``.
+Beside them: ``cli``, the operator's commands; ``local``, sandboxes on the machine of an author; and
+``aio``, the cluster behind ``make demo`` and ``make test``.
 
 Importing this package does nothing.
 """

@@ -6,6 +6,7 @@
 ``watch``     repetition of a command at each save
 ``projects``  ``init``, ``build``, ``versions`` and ``rollback``
 ``local``     ``run`` and ``test``
+``check``     ``check``
 ``runs``      ``runs`` and ``show-run``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``

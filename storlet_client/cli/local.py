@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,13 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import written
 from storlet_client.errors import ConfigurationError
-from storlet_client.local import cases
+from storlet_client.local import cases, sandbox
+from storlet_client.local import subject as subjects
 from storlet_client.local.run import Input, Outcome, run
+from storlet_client.local.sandbox import LocalNode
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_SOURCE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -28,77 +35,80 @@ def declare(group: Group) -> None:
 
     @group.example(
         "run",
-        examples="storlet run --no-sandbox fruit fruit/sample.txt -p text=apple\n"
-        "storlet run --no-sandbox . photo.jpg -p width=200 -o small.jpg",
+        examples="storlet run fruit fruit/sample.txt -p text=apple\n"
+        "storlet run fruit-0.1.0.storlet fruit/sample.txt\n"
+        "storlet run . photo.jpg -p width=200 --limit Memory=64M -o small.jpg\n"
+        "storlet run --no-sandbox fruit fruit/sample.txt -p text=apple",
     )
-    @click.argument("folder", type=_FOLDER)
+    @click.argument("source", type=_SOURCE, metavar="PROJECT|BUNDLE")
     @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
     @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."
     )
+    @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
     @click.option(
-        "--no-sandbox",
-        "is_open",
-        is_flag=True,
-        help="Required: a run in a sandbox needs a cluster.",
+        "--sandbox/--no-sandbox",
+        default=True,
+        show_default=True,
+        help="In a sandbox as in a cluster, or in this process for a debugger.",
     )
     @click.pass_context
     def run_(
-        context: click.Context,
-        /,
-        folder: Path,
-        files: tuple[Path, ...],
-        *,
-        is_open: bool,
-        **options: Any,
+        context: click.Context, /, source: Path, files: tuple[Path, ...], **options: Any
     ) -> None:
-        """Run the storlet of a Python project on local files, without a cluster.
+        """Run the storlet of a project or a bundle on local files, without a cluster.
 
-        It runs in this process, so debuggers work (breakpoint() in the source); without the limits
-        and the isolation of a sandbox, and with the libraries that are installed here. The log
-        and the metadata of the output go to standard error.
+        The sandbox is that of a node of a cluster, with its limits and errors. It needs Linux with
+        Docker, root, and the package swift-storlets. --no-sandbox runs a Python storlet in this
+        process, so debuggers work (breakpoint() in the source); without limits and isolation, and
+        with the libraries that are installed here. Log and metadata go to standard error.
         """
-        if not is_open:
-            raise ConfigurationError(
-                ["a run in a sandbox needs a cluster: add --no-sandbox, or deploy the storlet"]
-            )
-        project = _project(folder)
+        began = time.monotonic()
+        _refuse_limits(options)
         metadata = pairs(options["metadata"], "-m")
         inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]
-        parameters = pairs(options["parameters"], "-p")
         try:
             with written(options["output"]) as file:
-                outcome = _complete(run(project, inputs, os.dup(file.fileno()), parameters))
+                outcome = _complete(_run(source, inputs, file.fileno(), options))
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         except _Failed as failed:
             outcome = failed.outcome
-        click.echo(legible(outcome.log), err=True, nl=False)
-        for name, value in outcome.metadata.items():
-            click.echo(legible(f"metadata {name}: {value}"), err=True)
-        if not outcome.is_ok:
-            text = f"storlet: {outcome.code}: {outcome.message}\n\n{outcome.traceback}"
-            click.echo(legible(text.rstrip()), err=True)
+        _show(outcome, time.monotonic() - began)
         context.exit(DONE if outcome.is_ok else REFUSED)
 
-    @group.example("test", examples="storlet test\nstorlet test fruit --junit report.xml")
+    @group.example(
+        "test",
+        examples="storlet test\nstorlet test fruit --junit report.xml\n"
+        "storlet test --no-sandbox -k apples",
+    )
     @click.argument("folder", default=".", type=_FOLDER)
     @click.option("-k", "selected", default="", help="Only cases with this in their name.")
     @click.option("--junit", type=click.Path(path_type=Path), help="Write a JUnit XML file.")
+    @click.option(
+        "--sandbox/--no-sandbox",
+        "is_isolated",
+        default=None,
+        help="In a sandbox as in a cluster, or in processes of this machine. Default: in a sandbox"
+        " if swift-storlets is installed here.",
+    )
     @format_option
     @click.pass_context
-    def test(
-        context: click.Context, folder: Path, selected: str, junit: Path | None, form: str
-    ) -> None:
+    def test(context: click.Context, /, folder: Path, form: str, **options: Any) -> None:
         """Run the cases of storlet.toml ([[tests]]) here, and compare with what they expect.
 
         A case has name, input, parameters, and output, metadata or error.
         """
+        selected, junit, is_isolated = (
+            options[name] for name in ("selected", "junit", "is_isolated")
+        )
         project = _project(folder)
+        if is_isolated is None:
+            is_isolated = bool(sandbox.command())
         try:
-            found = list(cases.results(project, selected))
+            found = _results(project, selected, is_isolated=is_isolated)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         rows = [
@@ -115,6 +125,48 @@ def declare(group: Group) -> None:
         if junit is not None:
             junit.write_bytes(cases.junit(found, project.document["name"]))
         context.exit(PROBLEM if any(each.faults for each in found) else DONE)
+
+
+def _run(source: Path, inputs: list[Input], output: int, options: Mapping[str, Any]) -> Outcome:
+    """One run; raises :class:`ProjectError`."""
+    subject = subjects.read(source)
+    parameters = pairs(options["parameters"], "-p")
+    if not options["sandbox"]:
+        with subject.as_project() as project:
+            return run(project, inputs, os.dup(output), parameters)
+    limits = pairs(options["limits"], "--limit")
+    with subject.as_bundle() as bundle, LocalNode(output) as node:
+        return node.run(bundle, inputs, parameters, limits)
+
+
+def _refuse_limits(options: Mapping[str, Any]) -> None:
+    if options["limits"] and not options["sandbox"]:
+        raise ConfigurationError(["--limit needs a sandbox: leave out --no-sandbox"])
+
+
+def _show(outcome: Outcome, seconds: float) -> None:
+    """Print what is not output: log, metadata, the error, and for people the cost."""
+    click.echo(legible(outcome.log), err=True, nl=False)
+    for name, value in outcome.metadata.items():
+        click.echo(legible(f"metadata {name}: {value}"), err=True)
+    if not outcome.is_ok:
+        text = f"storlet: {outcome.code}: {outcome.message}\n\n{outcome.traceback}"
+        click.echo(legible(text.rstrip()), err=True)
+    if outcome.usage and sys.stderr.isatty():
+        facts = (f"{seconds:.2f} s", "in a sandbox", outcome.usage.replace(";", " "))
+        click.secho(legible(" · ".join(facts)), err=True, dim=True)
+
+
+def _results(project: Project, selected: str, *, is_isolated: bool) -> list[cases.Result]:
+    if not is_isolated:
+        return list(cases.results(project, selected, cases.InProcesses(project)))
+    subject = subjects.Subject(project.folder, project.document)
+    with ExitStack() as opened:
+        output = opened.enter_context(tempfile.TemporaryFile())
+        bundle = opened.enter_context(subject.as_bundle())
+        node = opened.enter_context(LocalNode(output.fileno()))
+        runner = cases.InSandbox(project, bundle, node, output)
+        return list(cases.results(project, selected, runner))
 
 
 class _Failed(Exception):

@@ -10,7 +10,17 @@ from typing import Any
 import click
 
 from storlet_client import __version__
-from storlet_client.cli import access, account, invoke, local, operators, projects, runs, storlets
+from storlet_client.cli import (
+    access,
+    account,
+    check,
+    invoke,
+    local,
+    operators,
+    projects,
+    runs,
+    storlets,
+)
 from storlet_client.cli.context import (
     DONE,
     FAILED,
@@ -38,7 +48,7 @@ Log in with clouds.yaml and OS_CLOUD, with OS_* or ST_* variables, or with
 \b
 Exit codes:
   0    success
-  1    'doctor' found a problem, or a case of 'test' failed
+  1    'doctor' or 'check' found a problem, or a case of 'test' failed
   2    invalid command line
   3    no or wrong credentials, or an impossible combination of options
   4    refused: not found, no permission, or the storlet failed
@@ -82,7 +92,7 @@ def cli(context: click.Context, /, **options: Any) -> None:
     )
 
 
-for part in (account, projects, local, storlets, invoke, runs, access, operators):
+for part in (account, projects, local, check, storlets, invoke, runs, access, operators):
     part.declare(cli)
 
 

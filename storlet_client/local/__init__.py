@@ -1,6 +1,9 @@
-"""Runs the storlet of a Python project here, without a cluster and without a sandbox.
+"""Runs the storlet of a project or a bundle here, without a cluster.
 
-``author``  the interface of authors: the same code that runs in sandboxes
-``run``     one run in this process, for debuggers
-``cases``   the cases of ``storlet.toml``, each in a process of its own
+``author``   the interface of authors: the same code that runs in sandboxes
+``subject``  the project or the bundle of a command, each as the other
+``run``      one run in this process, for debuggers
+``sandbox``  runs in real sandboxes, by the server's package
+``cases``    the cases of ``storlet.toml``
+``check``    imports of a bundle's code in a sandbox; native code for other machines
 """

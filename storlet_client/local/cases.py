@@ -1,8 +1,9 @@
 """The cases of ``storlet.toml``: input and parameters, and the output, metadata or error that is
 expected of them.
 
-Each case runs in a process of its own: a storlet that ends its process or leaves something behind
-fails its own case only.
+Without a sandbox each case runs in a process of its own: a storlet that ends its process or leaves
+something behind fails its own case only.  In a sandbox the cases run one after the other as the
+invocations of a cluster do: a worker serves several, and is replaced when it ends.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 from xml.etree import ElementTree as ET
 
 from storlet_client.builder import project as projects
 from storlet_client.builder.project import Project, ProjectError
 from storlet_client.local.run import Input, Outcome, run, text_of
+from storlet_client.local.sandbox import LocalNode
 
-#: Seconds that a case may take.
+#: Seconds that a case may take in a process of its own; a sandbox has its own deadlines.
 SECONDS = 60.0
 #: Lines of a difference that are shown.
 _MOST_LINES = 60
@@ -45,7 +47,26 @@ class Result:
     log: str = ""
 
 
-def results(project: Project, selected: str = "") -> Iterator[Result]:
+@dataclass(frozen=True)
+class Ran:
+    """A case that was run.
+
+    :param outcome: ``None`` if the process ended without one; ``ended`` says how.
+    """
+
+    outcome: Outcome | None
+    output: bytes = b""
+    ended: str = ""
+
+
+class Runner(Protocol):
+    """Runs cases of one project."""
+
+    def run(self, case: Mapping[str, Any]) -> Ran:
+        """Run one case."""
+
+
+def results(project: Project, selected: str, runner: Runner) -> Iterator[Result]:
     """Run the cases whose name contains ``selected``, one after the other.
 
     :raises ProjectError: there are none, or a file of one is missing.
@@ -66,7 +87,7 @@ def results(project: Project, selected: str = "") -> Iterator[Result]:
     if faults:
         raise ProjectError(faults)
     for case in chosen:
-        yield _result(project, case)
+        yield _result(project, case, runner)
 
 
 def junit(found: list[Result], name: str) -> bytes:
@@ -96,44 +117,80 @@ def _xml(text: str) -> str:
 # --- one case -------------------------------------------------------------------------------------
 
 
-def _result(project: Project, case: Mapping[str, Any]) -> Result:
+def _result(project: Project, case: Mapping[str, Any], runner: Runner) -> Result:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "output")
-        outcome, ended = _in_child(project, case, output, Path(folder, "outcome"))
-        content = output.read_bytes() if output.exists() else b""
+    ran = runner.run(case)
     seconds = time.monotonic() - began
-    if outcome is None:
-        return Result(case["name"], seconds, (ended,))
-    faults = tuple(_faults(project.folder, case, outcome, content))
-    return Result(case["name"], seconds, faults, outcome.log)
+    if ran.outcome is None:
+        return Result(case["name"], seconds, (ran.ended,))
+    faults = tuple(_faults(project.folder, case, ran.outcome, ran.output))
+    return Result(case["name"], seconds, faults, ran.outcome.log)
 
 
-def _in_child(
-    project: Project, case: Mapping[str, Any], output: Path, outcome: Path
-) -> tuple[Outcome | None, str]:
-    """The outcome, or ``None`` and the way in which the process ended without one."""
-    asked = {
-        "project": str(project.folder),
-        "input": str(project.folder / case["input"]),
-        "parameters": {key: text_of(value) for key, value in case.get("parameters", {}).items()},
-        "output": str(output),
-        "outcome": str(outcome),
-    }
-    command = [sys.executable, "-m", "storlet_client.local.cases"]
-    # A group of its own: a case that takes too long is ended with its children.
-    child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True
-    )
-    try:
-        child.communicate(json.dumps(asked).encode(), timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return None, f"not done after {SECONDS:.0f} s"
-    finally:
-        _end(child)
-    if not outcome.exists():
-        return None, f"the storlet ended its process (exit status {child.returncode})"
-    return Outcome(**json.loads(outcome.read_text(encoding="utf-8"))), ""
+def _parameters(case: Mapping[str, Any]) -> dict[str, str]:
+    return {key: text_of(value) for key, value in case.get("parameters", {}).items()}
+
+
+class InSandbox:
+    """Runs cases in a sandbox.
+
+    :param output: the file that ``node`` writes the output of runs to.
+    """
+
+    def __init__(self, project: Project, bundle: Path, node: LocalNode, output: BinaryIO) -> None:
+        self._project = project
+        self._bundle = bundle
+        self._node = node
+        self._output = output
+
+    def run(self, case: Mapping[str, Any]) -> Ran:
+        # The node writes to the same open file, so it begins where this leaves it.
+        self._output.seek(0)
+        self._output.truncate()
+        source = Input(self._project.folder / case["input"])
+        outcome = self._node.run(self._bundle, [source], _parameters(case))
+        self._output.seek(0)
+        return Ran(outcome, self._output.read())
+
+
+class InProcesses:
+    """Runs each case in a process of its own, without a sandbox."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def run(self, case: Mapping[str, Any]) -> Ran:
+        with tempfile.TemporaryDirectory() as folder:
+            output, outcome = Path(folder, "output"), Path(folder, "outcome")
+            ended = self._in_child(case, output, outcome)
+            if ended:
+                return Ran(None, b"", ended)
+            content = output.read_bytes() if output.exists() else b""
+            return Ran(Outcome(**json.loads(outcome.read_text(encoding="utf-8"))), content)
+
+    def _in_child(self, case: Mapping[str, Any], output: Path, outcome: Path) -> str:
+        """How the process ended, if it left no outcome."""
+        asked = {
+            "project": str(self._project.folder),
+            "input": str(self._project.folder / case["input"]),
+            "parameters": _parameters(case),
+            "output": str(output),
+            "outcome": str(outcome),
+        }
+        command = [sys.executable, "-m", "storlet_client.local.cases"]
+        # A group of its own: a case that takes too long is ended with its children.
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True
+        )
+        try:
+            child.communicate(json.dumps(asked).encode(), timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"not done after {SECONDS:.0f} s"
+        finally:
+            _end(child)
+        if not outcome.exists():
+            return f"the storlet ended its process (exit status {child.returncode})"
+        return ""
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from storlet_client.builder.project import SOURCE, Project, ProjectError
-from storlet_client.bundle import manifest
+from storlet_client.bundle import archive, manifest
 from storlet_client.local import author
 from storlet_client.local.author import failure_text
 
@@ -42,6 +42,7 @@ class Outcome:
 
     :param code: ``ok``, or the error code that a cluster would answer.
     :param metadata: of the output.
+    :param usage: of a run in a sandbox, as in ``X-Storlet-Usage``.
     """
 
     code: str
@@ -49,6 +50,7 @@ class Outcome:
     traceback: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
+    usage: str = ""
 
     @property
     def is_ok(self) -> bool:
@@ -124,10 +126,13 @@ def _opened(path: Path) -> int:
 
 @contextmanager
 def _importing(project: Project) -> Iterator[None]:
-    """The project's source comes first on the import path; its modules are forgotten afterwards."""
+    """The project's source comes first on the import path; its modules are forgotten afterwards.
+
+    The source of a bundle has its libraries, too.
+    """
     source = str((project.folder / SOURCE).resolve())
     before, path, bytecode = set(sys.modules), list(sys.path), sys.dont_write_bytecode
-    sys.path.insert(0, source)
+    sys.path[:0] = [source, str(Path(source, archive.LIBRARY))]
     sys.dont_write_bytecode = True
     importlib.invalidate_caches()
     try:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from storlet_middleware import trial_host
+
 from . import configs, engine, processes, programs, teardown
 from .description import describe
 from .docker_api import LABEL
@@ -32,7 +34,8 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             home = replace_taken_ports(home, busy=running)
             env = {**env, "STORLETS_ENCRYPTION": remembered(home, "STORLETS_ENCRYPTION", env)}
             choices = configs.choices_from(env, parts.image, parts.engine.api.host)
-            accepted = configs.acceptable(parts.engine.api.info(), configs.own_capabilities())
+            host, capabilities = parts.engine.api.info(), trial_host.own_capabilities()
+            accepted = trial_host.acceptable(host, capabilities)
             choices = dataclasses.replace(choices, accept_failures=accepted)
             make_directories(home)
             configs.write_all(home, choices)

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .cache import cache_root
 from .home import Home
@@ -75,31 +75,6 @@ _PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {
     "conn_timeout": 5,
     "container_update_timeout": 10,
 }
-#: Self-tests that fail where the machine lacks a feature: key of Docker's ``/info``, test.
-NEEDS: Final = (
-    ("MemoryLimit", "limit-memory"),
-    ("SwapLimit", "limit-memory"),
-    ("PidsLimit", "limit-processes"),
-)
-#: Bit of ``CapEff``; containers and small virtual machines have a root without it.
-_SYS_RESOURCE: Final = 24
-
-
-def acceptable(host: Mapping[str, Any], capabilities: int) -> tuple[str, ...]:
-    """Names of self-tests that must fail on this machine, to be accepted by this trial cluster.
-
-    In production an operator decides that for each node.
-    """
-    names = [test for fact, test in NEEDS if not host.get(fact)]
-    if not capabilities >> _SYS_RESOURCE & 1:
-        names.append("limit-oom-score-kept")
-    return tuple(dict.fromkeys(names))
-
-
-def own_capabilities() -> int:
-    """``CapEff`` of this process."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
 
 
 def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choices:

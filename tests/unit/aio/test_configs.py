@@ -127,19 +127,3 @@ def test_the_sample_of_the_internal_client_is_the_clusters(place: Home) -> None:
     sample.read(Path(__file__).resolve().parents[3] / "etc/internal-client.conf-sample")
     ours = configs.internal_client_conf(place, Choices())
     assert sample["pipeline:main"]["pipeline"] == ours["pipeline:main"]["pipeline"]
-
-
-@pytest.mark.parametrize(
-    ("lacks", "capabilities", "accepted"),
-    [
-        ([], 1 << 24, ()),
-        (["SwapLimit", "MemoryLimit"], 1 << 24, ("limit-memory",)),
-        (["PidsLimit"], 0, ("limit-processes", "limit-oom-score-kept")),
-    ],
-)
-def test_missing_features_of_the_machine_are_accepted_by_name(
-    lacks: list[str], capabilities: int, accepted: object
-) -> None:
-    host = {fact: fact not in lacks for fact, _ in configs.NEEDS}
-
-    assert configs.acceptable(host, capabilities) == accepted

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from storlet_client.builder import template
+from storlet_client.local import sandbox
 from tests.unit.client.conftest import Command
+
+#: Instead of storlet-local: output and outcome of a storlet that works, or fails.
+PROGRAM = """
+import json, os, sys
+with os.fdopen(int(sys.argv[2]), "wb", 0) as report:
+    for line in sys.stdin.buffer:
+        if json.loads(line)["parameters"]["text"] == "fail":
+            answer = {"code": "storlet.failed", "message": "on purpose", "traceback": "a traceback"}
+        else:
+            print("one apple\\nthree apples", flush=True)
+            answer = {"code": "ok", "metadata": {"a": "b"}, "log": "a log\\n", "usage": "in=1"}
+        report.write(json.dumps(answer).encode() + b"\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's package is installed where these tests run."""
+    monkeypatch.setattr(sandbox, "command", list)
 
 
 @pytest.fixture
@@ -60,7 +81,37 @@ def test_the_cases_of_a_project_are_run(command: Command, folder: Path, tmp_path
     assert command("test", str(folder), "-k", "nothing").code == 3
 
 
-def test_a_run_in_a_sandbox_is_refused(command: Command, folder: Path) -> None:
+def test_without_the_servers_package_a_run_says_what_to_install(
+    command: Command, folder: Path
+) -> None:
     result = command("run", str(folder), str(folder / "sample.txt"))
     assert result.code == 3
-    assert "add --no-sandbox" in result.err
+    assert "install swift-storlets" in result.err
+    assert "--no-sandbox" in result.err
+    assert command("test", "--sandbox", str(folder)).code == 3
+
+
+def test_a_limit_without_a_sandbox_is_refused(command: Command, folder: Path) -> None:
+    words = ("run", "--no-sandbox", "--limit", "Memory=64M", str(folder))
+    assert "leave out --no-sandbox" in command(*words, str(folder / "sample.txt")).err
+
+
+def test_a_run_and_its_cases_in_a_sandbox(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "command", lambda: [sys.executable, "-c", PROGRAM])
+    sample = str(folder / "sample.txt")
+    result = command("run", str(folder), sample, "-p", "text=apple", "--limit", "Memory=64M")
+    assert (result.code, result.out) == (0, "one apple\nthree apples\n")
+    assert result.err == "a log\nmetadata a: b\n"
+    assert command("test", str(folder)).code == 0
+    failed = command("run", str(folder), sample, "-p", "text=fail")
+    assert (failed.code, failed.out) == (4, "")
+    assert "storlet: storlet.failed: on purpose\n\na traceback" in failed.err
+
+
+def test_a_bundle_runs_without_a_sandbox(command: Command, folder: Path) -> None:
+    assert command("build", str(folder)).code == 0
+    bundle = str(folder / "dist/fruit-0.1.0.storlet")
+    result = command("run", "--no-sandbox", bundle, str(folder / "sample.txt"), "-p", "text=pear")
+    assert (result.code, result.out) == (0, "two pears\n")

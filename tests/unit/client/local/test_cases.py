@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from storlet_client.builder.project import Project, ProjectError
 from storlet_client.local import cases
+from storlet_client.local.run import Input, Outcome
+from storlet_client.local.sandbox import LocalNode
 from tests.unit.client.local.conftest import with_code
 
 
@@ -20,8 +23,12 @@ def with_case(project: Project, **values: Any) -> Project:
 
 
 def faults_of(project: Project) -> tuple[str, ...]:
-    (result,) = cases.results(project)
+    (result,) = run(project)
     return result.faults
+
+
+def run(project: Project, selected: str = "") -> list[cases.Result]:
+    return list(cases.results(project, selected, cases.InProcesses(project)))
 
 
 def test_the_case_of_a_new_project_passes(project: Project) -> None:
@@ -94,18 +101,47 @@ def test_faults_of_the_cases_are_named_before_any_runs(project: Project) -> None
         (Project(project.folder, {**project.document, "tests": []}), 1),
     ):
         with pytest.raises(ProjectError) as caught:
-            list(cases.results(changed))
+            run(changed)
         assert len(caught.value.faults) == expected
     with pytest.raises(ProjectError, match="no name contains 'x'"):
-        list(cases.results(project, "x"))
+        run(project, "x")
 
 
 def test_the_report_has_every_case_in_junits_form(project: Project) -> None:
     body = "out_files[0].write(b'one\\x01\\n')\nself.logger.info('seen\\x02')"
-    found = list(cases.results(with_case(with_code(project, body), output="expected.txt")))
+    found = run(with_case(with_code(project, body), output="expected.txt"))
     suite = ET.fromstring(cases.junit(found, "fruit"))  # noqa: S314 - our own
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     (case,) = suite
     assert "x01" in (case.findtext("failure") or "")
     assert "seen" in (case.findtext("system-out") or "")
     assert suite.get("name") == "fruit"
+
+
+class Node:
+    """A node whose storlet repeats its parameter, after what was in the file before."""
+
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output.fileno()
+
+    def run(self, bundle: Path, inputs: list[Input], parameters: dict[str, str]) -> Outcome:
+        assert inputs[0].path.read_bytes()
+        os.write(self._output, parameters["text"].encode())
+        return Outcome("ok", log="seen\n")
+
+
+def test_cases_in_a_sandbox_get_the_output_of_their_own_run(
+    project: Project, tmp_path: Path
+) -> None:
+    rows = [
+        {"name": text, "input": "sample.txt", "parameters": {"text": text}, "output": "wanted"}
+        for text in ("one apple\n", "pears")
+    ]
+    (project.folder / "wanted").write_text("pears")
+    changed = Project(project.folder, {**project.document, "tests": rows})
+    with (tmp_path / "out").open("w+b") as output:
+        node = cast(LocalNode, Node(output))
+        runner = cases.InSandbox(changed, tmp_path, node, output)
+        first, second = cases.results(changed, "", runner)
+    assert "+one apple" in first.faults[0]
+    assert (second.faults, second.log) == ((), "seen\n")

@@ -1,0 +1,50 @@
+"""``check``: a project or a bundle, in a sandbox of this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from storlet_client.builder.project import ProjectError
+from storlet_client.cli.context import DONE, PROBLEM
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import legible
+from storlet_client.local import check as checks
+from storlet_client.local import subject as subjects
+
+
+def declare(group: Group) -> None:
+    """Add the command to ``group``."""
+
+    @group.example(
+        "check",
+        examples="storlet check\nstorlet check fruit\nstorlet check fruit/dist/fruit-0.1.0.storlet",
+    )
+    @click.argument(
+        "source",
+        default=".",
+        type=click.Path(exists=True, path_type=Path),
+        metavar="[PROJECT|BUNDLE]",
+    )
+    @click.pass_context
+    def check(context: click.Context, /, source: Path) -> None:
+        """Check a project or a bundle in a sandbox of this machine.
+
+        Checks the manifest with the parameters and their defaults, builds the bundle, looks for
+        native code that the sandbox cannot load, imports each library there, and loads the class.
+        Reports all faults. Needs what 'storlet run' needs.
+        """
+        try:
+            subject = subjects.read(source)
+            with tempfile.TemporaryFile() as output, subject.as_bundle() as bundle:
+                faults = checks.faults_of(bundle, subject.document, output)
+        except ProjectError as error:
+            faults = error.faults
+        for fault in faults:
+            click.echo(legible(f"storlet: {fault}"), err=True)
+        if not faults:
+            name, version = subject.document["name"], subject.document["version"]
+            click.echo(legible(f"{name} {version} loads in the sandbox"))
+        context.exit(PROBLEM if faults else DONE)

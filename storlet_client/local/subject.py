@@ -1,0 +1,76 @@
+"""The subject of a local command: the folder of a project, or a bundle."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from storlet_client.builder import bundler, project, wheels
+from storlet_client.builder.project import SOURCE, Project, ProjectError
+from storlet_client.bundle import archive
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A valid project, or a verified bundle.
+
+    :param path: the folder or the file.
+    :param document: the manifest.
+    """
+
+    path: Path
+    document: dict[str, Any]
+
+    @property
+    def is_bundle(self) -> bool:
+        return self.path.is_file()
+
+    @contextmanager
+    def as_bundle(self) -> Iterator[Path]:
+        """The bundle; that of a project exists during the block only."""
+        if self.is_bundle:
+            yield self.path
+            return
+        with TemporaryDirectory() as folder:
+            yield bundler.build(self.path, Path(folder), wheels.Sandbox())
+
+    @contextmanager
+    def as_project(self) -> Iterator[Project]:
+        """The project; that of a bundle has the code below ``src/`` during the block only."""
+        if not self.is_bundle:
+            yield Project(self.path, self.document)
+            return
+        with TemporaryDirectory() as folder:
+            _unpack(self.path, Path(folder, SOURCE))
+            yield Project(Path(folder), self.document)
+
+
+def read(path: Path) -> Subject:
+    """The project in a folder, or the bundle in a file.
+
+    :raises ProjectError: with all faults.
+    """
+    if path.is_dir():
+        return Subject(path, project.read(path).document)
+    try:
+        with path.open("rb") as packed:
+            return Subject(path, archive.verify(packed, archive.Bounds()).manifest)
+    except archive.BundleError as error:
+        raise ProjectError([f"{path}: {fault}" for fault in error.faults]) from error
+    except OSError as error:
+        raise ProjectError([f"{path}: {error.strerror}"]) from error
+
+
+def _unpack(bundle: Path, target: Path) -> None:
+    """Write the code of a bundle that was verified: its paths lead nowhere else."""
+    with zipfile.ZipFile(bundle) as zipped:
+        for info in zipped.infolist():
+            if info.filename.startswith(archive.CODE):
+                place = target / info.filename[len(archive.CODE) :]
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(zipped.read(info))

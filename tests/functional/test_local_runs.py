@@ -1,0 +1,237 @@
+"""``storlet run`` and ``storlet test`` in sandboxes of this machine, without the cluster's nodes.
+
+The cluster gives the image, the Docker engine and the options only; one test compares the errors.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder import bundler, template, wheels
+from storlet_client.errors import ConfigurationError, Refused, StorletsError
+from storlet_client.local.run import Input, Outcome
+from storlet_client.local.sandbox import LocalNode
+from storlet_client.login import Token
+from storlet_client.storlets import Storlets
+from storlet_middleware.aio.docker_api import DockerApi
+from tests.support.accounts import unique
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.http import Client
+from tests.support.waiting import wait_for
+
+#: Does what its parameter says.
+SOURCE = """
+import os
+import socket
+import time
+
+
+class Fruit:
+    def __init__(self, logger):
+        self.logger = logger
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].set_metadata({"uid": os.getuid()})
+        action = params["text"]
+        if action == "fail":
+            raise ValueError("on purpose")
+        if action == "memory":
+            bytearray(1 << 30)
+        if action == "network":
+            socket.create_connection(("127.0.0.1", 22))
+        if action == "hang":
+            out_files[0].write(b"begun")
+            time.sleep(60)
+        out_files[0].write(in_files[0].read())
+        self.logger.info("copied")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def options(cluster: Cluster) -> Iterator[None]:
+    """The image and the Docker engine of the cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
+        patch.setenv("PYTHONPATH", str(CHECKOUT))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = template.make(tmp_path_factory.mktemp("local") / "fruit")
+    (made / "src/fruit.py").write_text(SOURCE)
+    return made
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Path:
+    return bundler.build(folder, folder / "dist", wheels.Sandbox())
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out") / "output"
+
+
+@pytest.fixture(scope="module")
+def node(output: Path) -> Iterator[LocalNode]:
+    with output.open("wb") as file, LocalNode(file.fileno()) as node:
+        yield node
+
+
+def run(node: LocalNode, bundle: Path, action: str, **limits: str) -> Outcome:
+    source = Input(bundle.parent.parent / "sample.txt")
+    return node.run(bundle, [source], {"text": action}, limits)
+
+
+def left(cluster: Cluster) -> list[str]:
+    """Containers and directories of local nodes, but those of the fixture ``node``."""
+    label = f"org.storlets={cluster.node_id}-local-1"
+    top = Path(f"{cluster.run_dir}-local")
+    folders = [str(path) for path in top.iterdir() if path.is_dir() and path.name != "0"]
+    return [*DockerApi(cluster.docker_host).containers(label), *folders]
+
+
+def storlet(*words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-W", "ignore", "-m", "storlet_client.cli.main", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_run_gives_output_metadata_log_and_usage(
+    node: LocalNode, bundle: Path, output: Path
+) -> None:
+    outcome = run(node, bundle, "copy")
+    assert outcome.is_ok, outcome
+    assert output.read_bytes().endswith((bundle.parent.parent / "sample.txt").read_bytes())
+    assert "copied" in outcome.log
+    assert int(outcome.metadata["uid"]) >= 100_000
+    assert outcome.usage.startswith("cpu=")
+
+
+def test_a_sandbox_has_no_network(node: LocalNode, bundle: Path) -> None:
+    outcome = run(node, bundle, "network")
+    assert outcome.message == "PermissionError: [Errno 1] Operation not permitted", outcome
+
+
+@pytest.mark.parametrize("action", ["fail", "memory", "copy"])
+def test_errors_are_those_of_a_cluster(
+    node: LocalNode, bundle: Path, users: dict[str, Client], action: str
+) -> None:
+    client = users["admin:admin"].on(f"AUTH_{unique('local')}")
+    assert client.put("").status in {201, 202}
+    parameters = {"text" if action != "copy" else "txt": action}
+    limits = {"Memory": "32M"}
+    with Storlets(Token(client.storage_url, client.token)) as storlets:
+        storlets.enable()
+        storlets.deploy_bundle("fruit", bundle.read_bytes())
+        storlets.upload("samples/input", b"one apple\n")
+        with pytest.raises(Refused) as caught:
+            _read(storlets, parameters, limits)
+    outcome = node.run(bundle, [Input(bundle)], parameters, limits)
+    assert outcome.code == caught.value.code
+    assert caught.value.message.startswith(outcome.message)
+
+
+def _read(storlets: Storlets, parameters: dict[str, str], limits: dict[str, str]) -> bytes:
+    with storlets.run("fruit", "samples/input", parameters, limits=limits) as stream:
+        return stream.read()
+
+
+def test_a_java_project_runs(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "grape", "java")
+    done = storlet("run", str(made), str(made / "sample.txt"), "-p", "text=apple")
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+
+
+def test_the_cases_of_a_project_run_in_one_sandbox(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "plum")
+    done = storlet("test", "--sandbox", str(made))
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, b"lines with apples  ok" in out) == (0, True), err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_ends_early_leaves_nothing(
+    cluster: Cluster, node: LocalNode, folder: Path, number: signal.Signals
+) -> None:
+    command = storlet("run", str(folder), str(folder / "sample.txt"), "-p", "text=hang")
+    assert command.stdout is not None
+    assert command.stdout.read(5) == b"begun"
+    assert left(cluster) != []
+    command.send_signal(number)
+    command.communicate(timeout=60)
+    assert command.returncode in {130, -signal.SIGKILL}
+    wait_for(lambda: left(cluster) == [], 60, "the removal of the sandbox")
+
+
+def test_the_next_start_removes_what_a_killed_owner_left(
+    cluster: Cluster, node: LocalNode, bundle: Path, tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        with LocalNode(file.fileno()) as killed:
+            assert run(killed, bundle, "copy").is_ok
+            os.kill(killed.pid, signal.SIGKILL)
+            # Its children have their signal when it has ended.
+            os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+            with pytest.raises(StorletsError, match="ended without an answer"):
+                run(killed, bundle, "copy")
+        assert left(cluster) != []
+        with LocalNode(file.fileno()) as again:
+            assert run(again, bundle, "copy").is_ok
+    assert left(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("image = no-such-image:1", "the sandbox image no-such-image:1 is missing: 'make up'"),
+        ("docker_url = unix:///no-such-socket", "systemctl start docker"),
+        ("idle_stop = 1", "unknown option idle_stop"),
+    ],
+)
+def test_the_reason_why_there_is_no_sandbox_is_given(
+    cluster: Cluster, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    option: str, reason: str,
+) -> None:  # fmt: skip
+    conf = tmp_path / "conf"
+    engine = "" if "docker_url" in option else f"docker_url = {cluster.docker_host}\n"
+    places = f"run_dir = {tmp_path}/r\nstate_dir = {tmp_path}/s\n"
+    conf.write_text(f"[sandbox]\n{places}{engine}{option}\n")
+    monkeypatch.setenv("STORLET_LOCAL_CONF", str(conf))
+    with LocalNode(2) as node, pytest.raises(ConfigurationError, match="--no-sandbox") as caught:
+        node.load(bundle)
+    assert reason in str(caught.value)
+
+
+def test_all_faults_of_a_project_are_found_in_one_check(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "pear")
+    source = made / "src/pear.py"
+    source.write_text(source.read_text().replace("class Pear", "class Apple"))
+    for name, text in (("broken", "import no_such_module"), ("ending", "import os; os._exit(3)")):
+        (made / "src/lib" / name).mkdir(parents=True)
+        (made / "src/lib" / name / "__init__.py").write_text(text)
+    (made / "src/lib/other.so").write_bytes(b"MZ")
+    done = storlet("check", str(made))
+    _, err = done.communicate(timeout=120)
+    assert done.returncode == 1
+    for fault in (
+        b"storlet: lib/other.so: not a native library of Linux",
+        b"storlet: library broken: ModuleNotFoundError: No module named 'no_such_module'",
+        b"storlet: library ending: the import ended the run: storlet.failed",
+        b"storlet: storlet.load: LoadError: module pear has no class Pear",
+    ):
+        assert fault in err, err
+
+
+def test_a_java_project_is_checked(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "grape", "java")
+    done = storlet("check", str(made))
+    assert done.communicate(timeout=120)[0] == b"grape 0.1.0 loads in the sandbox\n"
