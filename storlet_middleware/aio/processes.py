@@ -83,6 +83,11 @@ def leader(owner: str, name: str) -> int | None:
     return None
 
 
+def leaders(owner: str) -> dict[str, int]:
+    """The pids of all named processes that run, by name; one look at the machine's processes."""
+    return {p.name: p.pid for p in reversed(running(owner)) if p.leader}
+
+
 def start(owner: str, program: Program) -> int:
     """Start ``program`` in its own session, with its output appended to its log; return its pid.
 

@@ -170,10 +170,11 @@ def described(
     home: Home, entries: list[Entry], docker_pid: int | None, docker_log: Path, docker_host: str
 ) -> list[dict[str, Any]]:
     """The processes for ``cluster.json``: those of the table, and the engine if we started it."""
+    pids = processes.leaders(home.node_id)
     shown = [
         {
             "name": entry.name,
-            "pid": processes.leader(home.node_id, entry.name),
+            "pid": pids.get(entry.name),
             **({"port": entry.port} if entry.port else {}),
             **({"socket": entry.socket} if entry.socket else {}),
             "config": entry.config,

@@ -37,11 +37,22 @@ def make_directories(home: Home) -> None:
 
 
 def build_rings(home: Home, environment: Path) -> None:
-    """Build the rings, in the cluster's environment because that needs Swift."""
-    plan = home.real / "rings.json"
-    plan.write_text(json.dumps(rings.plan(home)), encoding="utf-8")
+    """Build the rings that differ from those of the last plan.
+
+    This happens in the cluster's environment because it needs Swift, whose import alone takes half
+    a second.
+    """
+    plan, text = home.real / "rings.json", json.dumps(rings.plan(home))
+    built = [home.real_conf / f"{file}.ring.gz" for file in rings.FILES]
+    is_current = plan.exists() and plan.read_text(encoding="utf-8") == text
+    if is_current and all(ring.exists() for ring in built):
+        return
+    # Only a plan that was carried out keeps its name.
+    new = plan.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
     python = environment / "bin/python3"
-    run([python, "-m", "storlet_middleware.aio.rings", plan], home.logs / "setup.log")
+    run([python, "-m", "storlet_middleware.aio.rings", new], home.logs / "setup.log")
+    new.replace(plan)
 
 
 def has_sandboxd(environment: Path) -> bool:
@@ -57,7 +68,8 @@ def start_all(home: Home, entries: list[programs.Entry], parts: Parts) -> None:
     _stop_outdated(home, entries)
     programs.save(home, entries)
     shutil.rmtree(home.real / "stopped", ignore_errors=True)
-    new = [entry for entry in entries if processes.leader(home.node_id, entry.name) is None]
+    running = processes.leaders(home.node_id)
+    new = [entry for entry in entries if entry.name not in running]
     servers = [entry for entry in new if entry.name != programs.KEEPER]
     for entry in servers:
         processes.start(home.node_id, entry.program())
@@ -89,6 +101,7 @@ def _stop_outdated(home: Home, entries: list[programs.Entry]) -> None:
         if process.name != "setup" and process.leader and not is_current:
             processes.stop(home.node_id, process.name)
     # Children of a leader that was killed keep its port.
+    left = processes.leaders(home.node_id)
     for name in current:
-        if processes.leader(home.node_id, name) is None:
+        if name not in left:
             processes.stop(home.node_id, name)

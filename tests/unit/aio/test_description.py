@@ -20,7 +20,7 @@ ENTRIES = [Entry(name, ["run"], f"/logs/{name}", port=1) for name in ("object-1"
 @pytest.fixture(autouse=True)
 def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(description.engine, "our_pid", lambda: None)
-    monkeypatch.setattr(programs.processes, "leader", lambda _owner, _name: 5)
+    monkeypatch.setattr(programs.processes, "leaders", lambda _owner: {"object-1": 5})
 
 
 def parts(java_dir: Path | None = Path("/cache/java")) -> Parts:

@@ -65,6 +65,14 @@ def test_a_child_whose_leader_was_killed_is_found(owner: str, tmp_path: Path) ->
     assert processes.running(owner) == []
 
 
+def test_leaders_are_those_of_one_owner_by_name(owner: str, tmp_path: Path) -> None:
+    pid = started(owner, program(tmp_path, PARENT))
+    assert processes.leaders(owner) == {"server": pid}
+    assert processes.leaders(f"{owner}-other") == {}
+    processes.stop(owner)
+    assert processes.leaders(owner) == {}
+
+
 def test_one_that_ignores_the_term_signal_is_killed(owner: str, tmp_path: Path) -> None:
     started(owner, program(tmp_path, STUBBORN))
     wait_for((tmp_path / "server.log").read_text, 5, "the handler")

@@ -13,6 +13,7 @@ from storlet_middleware.aio import packages, programs, rings, startup
 from storlet_middleware.aio.home import Home
 from storlet_middleware.aio.processes import Process
 from storlet_middleware.aio.programs import KEEPER, Entry
+from storlet_middleware.aio.progress import AioError
 
 
 @pytest.fixture
@@ -47,7 +48,43 @@ def test_the_rings_are_built_by_the_python_of_the_cluster(
     startup.build_rings(place, Path("/venv"))
     ((python, *words, plan),) = commands
     assert (str(python), words) == ("/venv/bin/python3", ["-m", "storlet_middleware.aio.rings"])
-    assert json.loads(Path(plan).read_text()) == rings.plan(place)
+    assert Path(plan).name == "rings.new"
+    assert json.loads((place.real / "rings.json").read_text()) == rings.plan(place)
+
+
+def test_rings_are_built_again_only_for_another_plan_or_if_one_is_missing(
+    place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+
+    def build(command: list[Any], _log: Path) -> None:
+        built.append(Path(command[-1]).read_text())
+        for file in rings.FILES:
+            (place.real_conf / f"{file}.ring.gz").touch()
+
+    place.real_conf.mkdir(exist_ok=True)
+    monkeypatch.setattr(startup, "run", build)
+    for _ in range(2):
+        startup.build_rings(place, Path("/venv"))
+    assert len(built) == 1
+    (place.real_conf / "object.ring.gz").unlink()
+    startup.build_rings(place, Path("/venv"))
+    monkeypatch.setattr(rings, "plan", lambda _home: {"directory": "other", "rings": []})
+    startup.build_rings(place, Path("/venv"))
+    assert built == [built[0], built[0], json.dumps(rings.plan(place))]
+
+
+def test_a_plan_that_failed_is_tried_again(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AioError("no disk space")
+
+    (place.real_conf).mkdir(exist_ok=True)
+    for file in rings.FILES:
+        (place.real_conf / f"{file}.ring.gz").touch()
+    monkeypatch.setattr(startup, "run", fail)
+    for _ in range(2):
+        with pytest.raises(AioError):
+            startup.build_rings(place, Path("/venv"))
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -70,7 +107,6 @@ class Machine:
         self.steps: list[str] = []
         replaced: dict[tuple[Any, str], Any] = {
             (startup.processes, "running"): self._running,
-            (startup.processes, "leader"): lambda _owner, name: self.running.get(name),
             (startup.processes, "start"): self._start,
             (startup.processes, "stop"): self._stop,
             (startup.processes, "wait_until"): self._wait,
